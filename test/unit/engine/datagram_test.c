@@ -7,11 +7,7 @@
 #include "base/list.h"
 #include "engine/session.h"
 #include "engine/state.h"
-#include "worlds/engine_pair.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include "worlds/engine_world.h"
 
 static struct pair
 datagram_open(const struct world_options *o)
@@ -45,8 +41,7 @@ test_sizes(void **state)
 		pair_send(&p, p.b, sizes[i], 10);
 		world_run(p.w, 5); /* rings hold 16 of the largest */
 	}
-	world_run(p.w, 50);
-	assert_int_equal(p.a->received, p.b->sent);
+	assert_receives(p.a, 50, p.b->sent);
 	assert_int_equal(p.b->received, p.a->sent);
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), p.a->sent);
@@ -57,7 +52,6 @@ test_sizes(void **state)
 	p.pb->stopped = true;
 	world_run(p.w, 50);
 	assert_int_equal(p.a->done_value, p.a->sent);
-	world_destroy(p.w);
 }
 
 /* The oracle is verify_datagram(): it fails at a datagram that comes twice, or torn. */
@@ -82,9 +76,7 @@ test_bad_network(void **state)
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	pconn_close(p.a);
 	world_run(p.w, 100);
-	assert_true(p.b->done);
-	assert_int_equal(p.b->close_status, 0); /* fewer than were sent is no error */
-	world_destroy(p.w);
+	assert_closed(p.b, 0); /* fewer than were sent is no error */
 }
 
 /* A number below the window counts as a double: it might be one. */
@@ -103,7 +95,6 @@ test_far_behind(void **state)
 	got = p.b->received;
 	assert_int_equal(got, p.a->sent); /* forty behind: all of them */
 	assert_int_equal(COUNTED(&p, 1, datagrams_doubled), 0);
-	world_destroy(p.w);
 }
 
 /* ---- strangers ---- */
@@ -181,7 +172,6 @@ test_strangers(void **state)
 	forge(&p, peer, gid, &f, size, imm, qkey);
 	assert_int_equal(p.b->received, 4);
 	assert_false(p.w->node[1].link_errors);
-	world_destroy(p.w);
 	free(stranger);
 }
 
@@ -199,9 +189,7 @@ test_other_queue_pair(void **state)
 	assert_int_equal(p.b->received, 0);
 	assert_int_equal(COUNTED(&p, 1, datagrams_refused), 1);
 	pair_send(&p, p.a, 100, 3);
-	world_run(p.w, 10);
-	assert_int_equal(p.b->received, 3);
-	world_destroy(p.w);
+	assert_receives(p.b, 10, 3);
 	free(stranger);
 }
 
@@ -229,11 +217,9 @@ test_many_connections(void **state)
 		assert_true(a[round / 10]->freed);
 		world_connect_datagram(p.pa, p.pb, &a[round / 10], &b[round / 10]);
 	}
-	world_run(p.w, 200);
-	assert_int_equal(t->received, s->sent);
+	assert_receives(t, 200, s->sent);
 	for (unsigned i = 5; i < 10; i++)
 		assert_int_equal(b[i]->received, a[i]->sent);
-	world_destroy(p.w);
 }
 
 /* ---- no room ---- */
@@ -255,10 +241,8 @@ test_no_room(void **state)
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
 	pair_send(&p, p.a, 2000, 1);
 	pair_send(&p, s, 5000, 30);
-	world_run(p.w, 500);
-	assert_int_equal(t->received, 30);
+	assert_receives(t, 500, 30);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
-	world_destroy(p.w);
 }
 
 /* One whose blocks are kept takes no more than its window: streams of the session go on. */
@@ -274,9 +258,7 @@ test_hoarded(void **state)
 	pair_send(&p, p.a, 2000, 200);
 	assert_int_equal(p.b->received, (64 << 10) / weir_cost(2000));
 	pair_send(&p, s, 5000, 100);
-	world_run(p.w, 1000);
-	assert_int_equal(t->received, 100);
-	world_destroy(p.w);
+	assert_receives(t, 1000, 100);
 }
 
 /* A program that doesn't keep to the largest message breaks the rules. */
@@ -289,7 +271,6 @@ test_too_long(void **state)
 	world_run(p.w, 50);
 	assert_true(p.pa->violated);
 	assert_int_equal(p.w->net.datagrams, 0);
-	world_destroy(p.w);
 }
 
 /* ---- ends ---- */
@@ -312,10 +293,8 @@ test_close(void **state)
 	pair_send(&p, p.a, 300, 20);
 	program_die(p.pb);
 	world_run(p.w, 200);
-	assert_true(p.a->done);
-	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_closed(p.a, ECONNRESET);
 	assert_true(p.pb->removed);
-	world_destroy(p.w);
 }
 
 /* A link goes only when no datagram names its address handle any more. */
@@ -336,15 +315,13 @@ test_link_fails(void **state)
 	engine_turn(e, p.w->now);
 	assert_null(engine_done(e));
 	program_read(p.pa);
-	assert_true(p.a->done);
-	assert_int_equal(p.a->close_status, EHOSTDOWN);
+	assert_closed(p.a, EHOSTDOWN);
 	fake_ud_release(&p.w->node[0].ud);
 	engine_turn(e, p.w->now + 500);
 	engine_turn(e, p.w->now + 1000);
 	assert_ptr_equal(engine_done(e), k);
 	assert_int_equal(k->result, 0);
 	free(k);
-	world_destroy(p.w);
 }
 
 static void
@@ -364,9 +341,8 @@ queue_pair_fails(bool told)
 	else
 		assert_true(pconn_push(p.a, 0, 300, 0));
 	world_run(p.w, 50);
-	assert_true(p.a->done && p.b->done);
-	assert_int_equal(p.a->close_status, ECONNRESET);
-	assert_int_equal(p.b->close_status, ECONNRESET);
+	assert_closed(p.a, ECONNRESET);
+	assert_closed(p.b, ECONNRESET);
 	assert_int_equal(n->datagram_errors, 0); /* the NIC has not given all back */
 	k = (struct engine_command){.type = ENGINE_CONN_OPEN,
 				    .conn = {.session = 0, .desc = 9, .link = 1, .datagram = true}};
@@ -379,12 +355,10 @@ queue_pair_fails(bool told)
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 300, 20);
 	pair_send(&p, p.b, 300, 20);
-	world_run(p.w, 50);
-	assert_int_equal(p.a->received, 20);
+	assert_receives(p.a, 50, 20);
 	assert_int_equal(p.b->received, 20);
 	assert_int_equal(t->received, 20);
 	assert_int_equal(n->datagram_errors, 1);
-	world_destroy(p.w);
 }
 
 static void
@@ -410,7 +384,6 @@ test_full_queue(void **state)
 	world_run(p.w, 50);
 	assert_int_equal(p.w->net.datagrams, p.a->sent);
 	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
 }
 
 /*
@@ -427,12 +400,10 @@ test_limited(void **state)
 
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_push(p.a, 0, 400, 0));
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 1);
+	assert_receives(p.b, 100, 1);
 	for (unsigned i = 0; i < 5; i++)
 		assert_true(pconn_push(p.a, 0, sizes[i], 0));
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 1);
+	assert_receives(p.b, 100, 1);
 	limited = COUNTED(&p, 0, rate_limited);
 	assert_true(limited > 0);
 	world_run(p.w, 1000);
@@ -446,8 +417,7 @@ test_limited(void **state)
 		assert_true(p.b->received >= i && p.b->received < 6);
 	}
 	program_share(p.pa, ENGINE_WEIGHT, 0, 0);
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 6);
+	assert_receives(p.b, 100, 6);
 	assert_int_equal(pconn_completed(p.a), 6);
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
 	/* close: what waits leaves before; death: it doesn't */
@@ -466,7 +436,6 @@ test_limited(void **state)
 	p.w->now += 600000000;
 	world_run(p.w, 200);
 	assert_true(p.pa->removed && p.b->done);
-	world_destroy(p.w);
 }
 
 /* Its queue pair fails while datagrams wait for their rate: they end with their connection. */
@@ -488,7 +457,6 @@ test_limited_fails(void **state)
 	assert_int_equal(p.a->close_status, ECONNRESET);
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
 	assert_true(list_empty(&e->limited));
-	world_destroy(p.w);
 }
 
 /* A program that sends before it may: a datagram stays one, and nobody else's link ends. */
@@ -510,32 +478,11 @@ test_before_open(void **state)
 	assert_int_equal(COUNTED(&p, 1, bad_frames), 0);
 	assert_int_equal(p.w->node[1].link_errors, 0);
 	pair_send(&p, s, 300, 20);
-	world_run(p.w, 50);
-	assert_int_equal(t->received, 20);
-	world_destroy(p.w);
+	assert_receives(t, 50, 20);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sizes),
-	    cmocka_unit_test(test_bad_network),
-	    cmocka_unit_test(test_far_behind),
-	    cmocka_unit_test(test_strangers),
-	    cmocka_unit_test(test_other_queue_pair),
-	    cmocka_unit_test(test_many_connections),
-	    cmocka_unit_test(test_no_room),
-	    cmocka_unit_test(test_hoarded),
-	    cmocka_unit_test(test_too_long),
-	    cmocka_unit_test(test_close),
-	    cmocka_unit_test(test_link_fails),
-	    cmocka_unit_test(test_queue_pair_fails),
-	    cmocka_unit_test(test_full_queue),
-	    cmocka_unit_test(test_limited),
-	    cmocka_unit_test(test_limited_fails),
-	    cmocka_unit_test(test_before_open),
-	};
-
-	return cmocka_run_group_tests_name("engine_datagram", tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_sizes), TEST(test_bad_network), TEST(test_far_behind), TEST(test_strangers),
+	     TEST(test_other_queue_pair), TEST(test_many_connections), TEST(test_no_room),
+	     TEST(test_hoarded), TEST(test_too_long), TEST(test_close), TEST(test_link_fails),
+	     TEST(test_queue_pair_fails), TEST(test_full_queue), TEST(test_limited),
+	     TEST(test_limited_fails), TEST(test_before_open))

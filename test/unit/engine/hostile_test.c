@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs that break the rules: they lose their session, nobody else. Peers that do:
  * peer_test.c. */
-#include "worlds/engine_honest.h"
+#include "worlds/engine_world.h"
 
 #include "engine/channel.h"
 #include "engine/session.h"
-
-#include <errno.h>
 
 /* After what a hostile program did: it is found out, its peer learns it, the others go on. */
 static void
@@ -15,14 +13,12 @@ assert_caught(struct pair *p)
 	world_run(p->w, 1000);
 	assert_true(p->pa->violated);
 	assert_int_equal(atomic_load(&p->pa->view.violation), EPROTO);
-	assert_true(p->b->done);
-	assert_int_equal(p->b->close_status, ECONNRESET);
+	assert_closed(p->b, ECONNRESET);
 	honest_traffic(p);
 	program_die(p->pa);
 	world_run(p->w, 200);
 	assert_true(p->pa->removed);
 	honest_traffic(p);
-	world_destroy(p->w);
 }
 
 static void
@@ -35,11 +31,10 @@ static void
 test_bad_messages(void **state)
 {
 	for (unsigned kind = 0; kind < 21; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
 
-		(void)state;
 		s.place[0] = weir_arena_send(g);
 		switch (kind) {
 		case 0:
@@ -124,11 +119,10 @@ static void
 test_bad_control(void **state)
 {
 	for (unsigned kind = 0; kind < 15; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
 
-		(void)state;
 		s.place[0] = weir_arena_recv(g);
 		switch (kind) {
 		case 0: /* a block that is not out */
@@ -167,8 +161,7 @@ test_bad_control(void **state)
 			world_run(p.w, 50);
 			p.pa->stopped = true;
 			pconn_send(p.b, 5000, 0);
-			world_run(p.w, 50);
-			assert_int_equal(p.a->received, 1);
+			assert_receives(p.a, 50, 1);
 			push(p.pa, s);
 			break;
 		case 11: /* the inside of a run */
@@ -201,7 +194,7 @@ test_bad_control(void **state)
 static void
 test_after_close(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	pconn_push(p.a, 0, 10, 0);
 	pconn_close(p.a);
@@ -218,18 +211,16 @@ test_after_close(void **state)
 	world_run(p.w, 20);
 	assert_false(p.honest->violated);
 	assert_true(node_counters(p.w, 0)->stray > 0);
-	world_destroy(p.w);
 }
 
 static void
 test_lying_tail(void **state)
 {
 	for (unsigned kind = 0; kind < 2; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		struct weir_channel_head *head =
 		    (void *)(p.pa->arena + weir_arena_channel(&p.pa->view.geometry, 0));
 
-		(void)state;
 		for (unsigned i = 0; i < 3000; i++) {
 			pconn_send(p.b, 10, 0);
 			world_run(p.w, 2);
@@ -249,11 +240,10 @@ static void
 test_scribbles_in_spills(void **state)
 {
 	for (unsigned kind = 0; kind < 3; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		uint8_t *recv = p.pa->arena + weir_arena_recv(g);
 
-		(void)state;
 		for (unsigned i = 0; i < 600; i++) { /* the window has to grow beyond the ring */
 			pconn_send(p.b, 500, 0);
 			world_run(p.w, 2);
@@ -280,7 +270,6 @@ test_scribbles_in_spills(void **state)
 		program_die(p.pa);
 		world_run(p.w, 500);
 		assert_true(p.pa->removed);
-		world_destroy(p.w);
 	}
 }
 
@@ -288,7 +277,7 @@ test_scribbles_in_spills(void **state)
 static void
 test_quota(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
 
 	p.a->keep_blocks = true;
@@ -310,17 +299,15 @@ test_quota(void **state)
 	assert_int_equal(p.w->node[0].engine->sessions[0].blocks.free,
 			 p.pa->view.geometry.recv_blocks);
 	p.pb->stopped = false;
-	world_run(p.w, 20000);
-	assert_int_equal(p.b->received, p.a->sent);
+	assert_receives(p.b, 20000, p.a->sent);
 	honest_traffic(&p);
-	world_destroy(p.w);
 }
 
 /* To the slot: one more would lie behind the memory of those that wait. */
 static void
 test_quota_is_exact(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	const struct session *s = &p.w->node[0].engine->sessions[0];
 
 	p.pb->stopped = true;
@@ -333,16 +320,14 @@ test_quota_is_exact(void **state)
 	}
 	assert_int_equal(s->pool_used, s->pool_size);
 	p.pb->stopped = false;
-	world_run(p.w, 20000);
-	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
+	assert_receives(p.b, 20000, p.a->sent);
 }
 
 /* Threads of a program: messages of one connection in several channels keep their order. */
 static void
 test_order_across_channels(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	unsigned sent = 0;
 
 	for (unsigned i = 0; i < 3000; i++) {
@@ -353,7 +338,6 @@ test_order_across_channels(void **state)
 	world_run(p.w, 3000);
 	assert_false(p.pa->violated);
 	assert_int_equal(p.b->received, sent);
-	world_destroy(p.w);
 }
 
 /* Random slots from a program, in both channels. */
@@ -363,7 +347,7 @@ test_random_slots(void **state)
 	uint32_t r = 777;
 
 	for (unsigned round = 0; round < 40; round++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 
 		for (unsigned i = 0; i < 60 && !p.pa->violated; i++) {
 			struct weir_slot s;
@@ -390,24 +374,9 @@ test_random_slots(void **state)
 		p.w->step_ns = 1000000;
 		world_run(p.w, 800);
 		assert_true(p.pa->removed);
-		world_destroy(p.w);
 	}
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_messages),
-	    cmocka_unit_test(test_bad_control),
-	    cmocka_unit_test(test_after_close),
-	    cmocka_unit_test(test_lying_tail),
-	    cmocka_unit_test(test_scribbles_in_spills),
-	    cmocka_unit_test(test_quota),
-	    cmocka_unit_test(test_quota_is_exact),
-	    cmocka_unit_test(test_order_across_channels),
-	    cmocka_unit_test(test_random_slots),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_bad_messages), TEST(test_bad_control), TEST(test_after_close),
+	     TEST(test_lying_tail), TEST(test_scribbles_in_spills), TEST(test_quota),
+	     TEST(test_quota_is_exact), TEST(test_order_across_channels), TEST(test_random_slots))

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers that break the rules: they lose their connection or link, nobody else. Programs that do:
  * hostile_test.c. */
-#include "worlds/engine_honest.h"
+#include "worlds/engine_world.h"
 
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "engine/state.h"
-
-#include <errno.h>
 
 /* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
 static void
@@ -38,8 +36,7 @@ inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct w
 static void
 repair(struct pair *p)
 {
-	world_link_fail(p->w, 0, EHOSTDOWN);
-	world_link_fail(p->w, 1, EHOSTDOWN);
+	world_links_fail(p->w, EHOSTDOWN);
 	world_run(p->w, 20);
 	p->w->node[0].nic->cq_first = p->w->node[0].nic->cq_end;
 	p->w->node[1].nic->cq_first = p->w->node[1].nic->cq_end;
@@ -67,7 +64,7 @@ assert_link_error(struct pair *p, unsigned errors)
 static void
 test_bad_heads(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	world_run(p.w, 100);
 	for (unsigned kind = 0; kind < 9; kind++) {
@@ -118,13 +115,12 @@ test_bad_heads(void **state)
 	atomic_store(&p.w->node[1].credit->consumed, 1u << 30);
 	pconn_send(p.b, 10, 0);
 	assert_link_error(&p, p.w->node[1].link_errors);
-	world_destroy(p.w);
 }
 
 static void
 test_bad_lines(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	for (unsigned kind = 0; kind < 17; kind++) {
 		struct weir_slot s[2] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
@@ -198,7 +194,6 @@ test_bad_lines(void **state)
 		inject(&p, s, 1, NULL, 0);
 		assert_link_error(&p, errors);
 	}
-	world_destroy(p.w);
 }
 
 static struct weir_slot
@@ -215,7 +210,7 @@ rts_line(const struct pconn *c, uint64_t number, uint32_t length, uint32_t ways)
 static void
 test_announced_behind_a_stalled_one(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	struct conn *c = conn_find(p.w->node[1].engine, p.b->vqpn);
 	uint32_t most = weir_cost(WEIR_BLOCK_SIZE); /* of what isn't bulk */
 	struct weir_slot lines[2] = {{.op = WEIR_WIRE_STALLED, .vqpn = p.b->vqpn, .value = most}};
@@ -240,14 +235,13 @@ test_announced_behind_a_stalled_one(void **state)
 	world_run(p.w, 100);
 	assert_true(c->rx_granted - c->rx_delivered >= most);
 	repair(&p);
-	world_destroy(p.w);
 }
 
 /* A SEND that is no frame, or not of this kind or length: the link ends. */
 static void
 test_bad_sends(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	for (unsigned kind = 0; kind < 6; kind++) {
 		struct peer_link *l = &p.w->node[1].engine->links[1];
@@ -290,14 +284,13 @@ test_bad_sends(void **state)
 		fake_receive_sent(&p.w->node[1].qp[0], imm, &f, length);
 		assert_link_error(&p, errors);
 	}
-	world_destroy(p.w);
 }
 
 /* Lines that end one connection: the link and the other connections stay. */
 static void
 test_bad_flow(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	for (unsigned kind = 0; kind < 14; kind++) {
 		struct weir_slot s[12] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
@@ -365,7 +358,6 @@ test_bad_flow(void **state)
 		assert_int_equal(p.w->node[1].link_errors, 0);
 		repair(&p);
 	}
-	world_destroy(p.w);
 }
 
 /* A second peer of node 1, which has only the link. */
@@ -419,7 +411,7 @@ test_others_connections(void **state)
 
 	for (unsigned i = 0; i < sizeof(ops); i++) {
 		struct stranger *s = aligned_alloc(64, sizeof(*s));
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		struct weir_slot line = {.op = ops[i], .vqpn = p.b->vqpn};
 		struct peer_link *l;
 
@@ -436,7 +428,6 @@ test_others_connections(void **state)
 		assert_int_equal(p.b->received, 0);
 		assert_int_equal(pconn_granted(p.b), 512);
 		honest_traffic(&p);
-		world_destroy(p.w);
 		fake_context_fini(&s->nowhere);
 		free(s);
 	}
@@ -446,7 +437,7 @@ test_others_connections(void **state)
 static void
 test_random_lines(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	uint32_t r = 12345;
 
 	for (unsigned round = 0; round < 2000; round++) {
@@ -472,25 +463,11 @@ test_random_lines(void **state)
 	}
 	program_die(p.pb);
 	program_die(p.pa);
-	world_link_fail(p.w, 0, EHOSTDOWN);
-	world_link_fail(p.w, 1, EHOSTDOWN);
+	world_links_fail(p.w, EHOSTDOWN);
 	world_run(p.w, 3000);
 	assert_true(p.pa->removed && p.pb->removed);
-	world_destroy(p.w);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_heads),
-	    cmocka_unit_test(test_bad_lines),
-	    cmocka_unit_test(test_bad_flow),
-	    cmocka_unit_test(test_announced_behind_a_stalled_one),
-	    cmocka_unit_test(test_bad_sends),
-	    cmocka_unit_test(test_others_connections),
-	    cmocka_unit_test(test_random_lines),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
+	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
+	     TEST(test_others_connections), TEST(test_random_lines))

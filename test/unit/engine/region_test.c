@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Adopted memory between two engines: sent out of, received into, taken away, misused. */
-#include "worlds/engine_pair.h"
+#include "worlds/engine_world.h"
 
 #include "engine/region.h"
 #include "engine/session.h"
 #include "engine/state.h"
-
-#include <errno.h>
 
 #define BYTES (4u << 20)
 #define COUNT 8 /* of lengths */
@@ -30,14 +28,12 @@ pair_close(struct pair *p)
 	program_die(p->pb);
 	world_run(p->w, 2000);
 	assert_true(p->pa->removed && p->pb->removed);
-	world_destroy(p->w);
 }
 
 static void
 arrive(struct pair *p, uint64_t messages)
 {
-	for (unsigned i = 0; i < 20000 && p->b->received < messages; i++)
-		world_step(p->w);
+	STEP_MOST(p->w, 20000, p->b->received < messages);
 	assert_int_equal(p->b->received, messages);
 }
 
@@ -138,12 +134,10 @@ test_disown_under_way(void **state)
 		unsigned side = k % 2, way = k / 2 ? WEIR_SLOT_READ : WEIR_SLOT_WRITE;
 		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
-		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
 		world_run(p.w, 5);
 		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, way);
-		while (p.w->net.bytes < 400000)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.w->net.bytes < 400000);
 		program_disown(side ? p.pb : p.pa, side + 1);
 		assert_false(side ? p.pb->disowned[1] : p.pa->disowned[0]);
 		arrive(&p, 1);
@@ -165,8 +159,7 @@ test_disown_lent(void **state)
 	struct weir_slot rubbish = {.op = 200, .vqpn = p.a->vqpn};
 
 	pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, WEIR_SLOT_READ);
-	while (p.w->net.reads < 4)
-		world_step(p.w);
+	STEP_WHILE(p.w, p.w->net.reads < 4);
 	program_slot(p.pa, 0, &rubbish);
 	world_run(p.w, 2);
 	assert_true(p.pa->violated);
@@ -205,22 +198,18 @@ test_dies_under_post(void **state)
 	for (unsigned down = 0; down < 2; down++) {
 		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
-		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
 		world_run(p.w, 5);
 		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, 0);
-		while (p.w->net.bytes < 400000)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.w->net.bytes < 400000);
 		program_die(p.pb);
 		program_disown(p.pb, 2);
 		world_run(p.w, 2);
 		assert_false(p.pb->removed || p.pb->disowned[1]);
 		if (down) {
-			world_link_fail(p.w, 0, EHOSTDOWN);
-			world_link_fail(p.w, 1, EHOSTDOWN);
+			world_links_fail(p.w, EHOSTDOWN);
 		}
-		while (!p.pb->removed)
-			world_step(p.w);
+		STEP_WHILE(p.w, !p.pb->removed);
 		fake_mr_end(&p.w->net, &p.pb->view.recv_mr);
 		world_run(p.w, 2000);
 		assert_true(p.pb->disowned[1] && p.a->done);
@@ -228,7 +217,6 @@ test_dies_under_post(void **state)
 		program_die(p.pa);
 		world_run(p.w, 2000);
 		assert_true(p.pa->removed);
-		world_destroy(p.w);
 	}
 }
 
@@ -282,7 +270,6 @@ test_bad_places(void **state)
 		struct pair p = pair_adopted(NULL);
 		struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = p.b->vqpn, .length = 20000};
 
-		(void)state;
 		program_adopt(p.pb, 1, 65536, WEIR_ADOPT_SEND);
 		program_adopt(p.pb, 3, 65536, WEIR_ADOPT_RECV);
 		s.place[0] = WEIR_PLACE(2, 0);
@@ -336,17 +323,7 @@ test_bad_places(void **state)
 	}
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_send_from),	     cmocka_unit_test(test_recv_into),
-	    cmocka_unit_test(test_beyond_the_arena), cmocka_unit_test(test_slow_consumer),
-	    cmocka_unit_test(test_disown_under_way), cmocka_unit_test(test_disown_posted),
-	    cmocka_unit_test(test_dies_under_post),  cmocka_unit_test(test_peer_leaves),
-	    cmocka_unit_test(test_too_many),	     cmocka_unit_test(test_disown_lent),
-	    cmocka_unit_test(test_bad_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_send_from), TEST(test_recv_into), TEST(test_beyond_the_arena),
+	     TEST(test_slow_consumer), TEST(test_disown_under_way), TEST(test_disown_posted),
+	     TEST(test_dies_under_post), TEST(test_peer_leaves), TEST(test_too_many),
+	     TEST(test_disown_lent), TEST(test_bad_places))

@@ -9,11 +9,6 @@
 #include "engine/session.h"
 #include "engine/state.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #define STEP_NS 500u
 
 /* A program that always has something to send, by some connections, and where it goes. */
@@ -93,8 +88,7 @@ drain(struct world *w, struct load **loads, unsigned n)
 		for (unsigned i = 0; i < loads[k]->conns; i++) {
 			struct pconn *from = loads[k]->from[i], *at = loads[k]->at[i];
 
-			for (unsigned s = 0; s < 400000 && at->received < from->sent; s++)
-				world_step(w);
+			STEP_MOST(w, 400000, at->received < from->sent);
 			assert_int_equal(at->received, from->sent);
 		}
 	world_run(w, 50);
@@ -119,8 +113,8 @@ in_ratio(uint64_t a, uint64_t a_part, uint64_t b, uint64_t b_part, unsigned perc
 static void
 test_many_against_one(void **state)
 {
-	struct world *w = world_create(&(struct world_options){
-	    .ring_lines = 256, .delay_ns = 1500, .recv_blocks = 4096, .window = 2 << 20});
+	struct world *w =
+	    WORLD(.ring_lines = 256, .delay_ns = 1500, .recv_blocks = 4096, .window = 2 << 20);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load many = load_open(w, 0, to, 60, 3, 400), one = load_open(w, 0, to2, 1, 1, 400);
 	struct load *all[] = {&many, &one};
@@ -128,15 +122,13 @@ test_many_against_one(void **state)
 	run(w, all, 2, 2000, 6000);
 	in_ratio(arrived(&many), 1, arrived(&one), 1, 5);
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 /* By lines, not by messages. */
 static void
 test_large_against_small(void **state)
 {
-	struct world *w = world_create(
-	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
+	struct world *w = WORLD(.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load large = load_open(w, 0, to, 8, 1, 8192), small = load_open(w, 0, to2, 4, 1, 48);
 	struct load *all[] = {&large, &small};
@@ -144,14 +136,12 @@ test_large_against_small(void **state)
 	run(w, all, 2, 2000, 6000);
 	in_ratio(arrived(&large) / 8192 * 129, 1, arrived(&small) / 48, 1, 10);
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 static void
 test_weights(void **state)
 {
-	struct world *w = world_create(
-	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
+	struct world *w = WORLD(.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096);
 	struct program *to[3];
 	struct load a, b, c;
 	struct load *all[] = {&a, &b, &c};
@@ -167,18 +157,14 @@ test_weights(void **state)
 	in_ratio(arrived(&b), 3, arrived(&a), 1, 5);
 	in_ratio(arrived(&a), 10, arrived(&c), 1, 10);
 	drain(w, all, 3);
-	world_destroy(w);
 }
 
 /* The ring has room for all, the frame of a pass hasn't: messages never wait in the engine. */
 static void
 test_frames_are_shared(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.ring_lines = 1 << 16,
-							       .ring_slots = 4096,
-							       .recv_blocks = 8192,
-							       .recv_wrs = 1024,
-							       .window = 2 << 20});
+	struct world *w = WORLD(.ring_lines = 1 << 16, .ring_slots = 4096, .recv_blocks = 8192,
+				.recv_wrs = 1024, .window = 2 << 20);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load many = load_open(w, 0, to, 45, 3, 48), one = load_open(w, 0, to2, 8, 1, 48);
 	struct load *all[] = {&many, &one};
@@ -190,14 +176,12 @@ test_frames_are_shared(void **state)
 	run(w, all, 1, 10, 500);
 	assert_true(arrived(&many) / 48 > 500 * 350);
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 static void
 test_bulk_is_shared(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 3000, .recv_blocks = 16384});
+	struct world *w = WORLD(.delay_ns = 3000, .recv_blocks = 16384);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load many = load_open(w, 0, to, 6, 1, 300000);
 	struct load one = load_open(w, 0, to2, 1, 1, 300000);
@@ -207,7 +191,6 @@ test_bulk_is_shared(void **state)
 	run(w, all, 2, 500, 3000);
 	in_ratio(arrived(&one), 2, arrived(&many), 1, 15);
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 /* A rate holds for every size; programs without one don't notice. */
@@ -217,8 +200,7 @@ test_rate(void **state)
 	static const uint32_t sizes[] = {64, 8192, 200000};
 
 	for (unsigned i = 0; i < 3; i++) {
-		struct world *w =
-		    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
+		struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 8192);
 		struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 		struct load slow = load_open(w, 0, to, 4, 2, sizes[i]);
 		struct load free_one = load_open(w, 0, to2, 1, 1, 1000);
@@ -234,7 +216,6 @@ test_rate(void **state)
 		assert_true(atomic_load(&node_counters(w, 0)->rate_limited) > 0);
 		program_share(slow.p, ENGINE_WEIGHT, 0, 0);
 		drain(w, all, 2);
-		world_destroy(w);
 	}
 }
 
@@ -242,8 +223,7 @@ test_rate(void **state)
 static void
 test_rate_of_two_engines(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 4096});
+	struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 4096);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 0, 1);
 	struct load a = load_open(w, 0, to, 4, 1, 1000), b = load_open(w, 1, to2, 4, 1, 3000);
 	struct load *all[] = {&a, &b};
@@ -257,15 +237,13 @@ test_rate_of_two_engines(void **state)
 	in_ratio(arrived(&a) + arrived(&b), 100, 400000000ull * 20000 * STEP_NS / 1000000000, 100,
 		 5);
 	assert_true(arrived(&a) && arrived(&b));
-	world_destroy(w);
 }
 
 /* The rate of a user holds for two programs together, and that of each program as well. */
 static void
 test_rate_of_a_user(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
+	struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 8192);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load a = load_open(w, 0, to, 4, 2, 1000), b = load_open(w, 0, to2, 4, 1, 6000);
 	struct load *all[] = {&a, &b};
@@ -288,14 +266,13 @@ test_rate_of_a_user(void **state)
 	run(w, all, 2, 2000, 20000);
 	assert_true(arrived(&a) > of_user);
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 /* Unused rate may be used later, up to the burst. */
 static void
 test_burst(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
+	struct world *w = WORLD(.recv_blocks = 4096);
 	struct program *to = program_open(w, 1, 1);
 	struct load l = load_open(w, 0, to, 4, 1, 1000);
 	struct load *all[] = {&l};
@@ -306,39 +283,34 @@ test_burst(void **state)
 	w->now += 10000000000;
 	run(w, all, 1, 0, 3000);
 	assert_in_range(arrived(&l), 490000, 530000);
-	world_destroy(w);
 }
 
 /* An engine that sleeps wakes when something may leave. */
 static void
 test_rate_wakes(void **state)
 {
-	struct world *w = world_create(NULL);
+	struct world *w = WORLD();
 	struct program *to = program_open(w, 1, 1);
 	struct load l = load_open(w, 0, to, 1, 1, 400);
 	struct engine *e = w->node[0].engine;
 
 	program_share(l.p, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_send(l.from[0], 400, 0));
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 1);
+	assert_receives(l.at[0], 100, 1);
 	assert_true(pconn_send(l.from[0], 400, 0));
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 1);
+	assert_receives(l.at[0], 100, 1);
 	assert_true(engine_sleep_prepare(e, w->now) <= w->now + 45000000);
 	assert_false(engine_sleep_check(e));
 	engine_sleep_cancel(e);
 	w->now += 45000000;
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 2);
-	world_destroy(w);
+	assert_receives(l.at[0], 100, 2);
 }
 
 /* Messages wait for their rate while the link ends, or the program. */
 static void
 test_limited_ends(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
+	struct world *w = WORLD(.recv_blocks = 4096);
 	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
 	struct load a = load_open(w, 0, to, 4, 1, 4000), b = load_open(w, 0, to2, 2, 1, 100000);
 	struct load *all[] = {&a, &b};
@@ -354,15 +326,14 @@ test_limited_ends(void **state)
 	world_link_fail(w, 0, EHOSTDOWN);
 	world_run(w, 10);
 	assert_true(list_empty(&w->node[0].engine->limited));
-	world_destroy(w);
 }
 
 /* One consumer of many doesn't receive, then one connection of a consumer isn't looked at. */
 static void
 test_stalled_consumer(void **state)
 {
-	struct world *w = world_create(&(struct world_options){
-	    .ring_lines = 1024, .delay_ns = 1500, .recv_blocks = 8192, .window = 64 << 10});
+	struct world *w =
+	    WORLD(.ring_lines = 1024, .delay_ns = 1500, .recv_blocks = 8192, .window = 64 << 10);
 	struct program *to = program_open(w, 1, 1), *stalled = program_open(w, 1, 1);
 	struct load others = load_open(w, 0, to, 50, 1, 200), one = {.p = others.p, .to = stalled};
 	struct load *all[] = {&others, &one};
@@ -378,7 +349,6 @@ test_stalled_consumer(void **state)
 	in_ratio(arrived(&others), 100, alone, 100, 5);
 	stalled->stopped = false;
 	drain(w, all, 2);
-	world_destroy(w);
 }
 
 /* ---- the engine's time ---- */
@@ -476,7 +446,6 @@ test_junk_beside_a_stream(void **state)
 	assert_in_range(spent, 500, 500 * (FRAME_LINES / DEAR + 8));
 	assert_false(junk.p->violated);
 	drain(w, all, 1);
-	world_destroy(w);
 }
 
 /* It is by weight, and among a program's channels in turns. */
@@ -507,7 +476,6 @@ test_junk_by_weight(void **state)
 	if (least * 2 < most)
 		fail_msg("one channel gave %lu, another %lu", (unsigned long)least,
 			 (unsigned long)most);
-	world_destroy(w);
 }
 
 /* A program alone, or beside a quiet one, gets the whole engine. */
@@ -537,7 +505,6 @@ test_nothing_is_wasted(void **state)
 		assert_true(taken(w, junk.p) - before >= 32 * 8);
 	}
 	assert_int_equal(one.at[0]->received, one.from[0]->sent);
-	world_destroy(w);
 }
 
 /* A program that only receives is a rival as well. */
@@ -568,32 +535,12 @@ test_junk_beside_a_receiver(void **state)
 	/* before the first message arrived it had all */
 	assert_in_range(spent, 300, 300 * (FRAME_LINES / DEAR + 8) + 10 * 32 * 40);
 	to->stopped = false;
-	world_run(w, 100);
-	assert_int_equal(from_there.at[0]->received, from_there.from[0]->sent);
-	world_destroy(w);
+	assert_receives(from_there.at[0], 100, from_there.from[0]->sent);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_many_against_one),
-	    cmocka_unit_test(test_large_against_small),
-	    cmocka_unit_test(test_weights),
-	    cmocka_unit_test(test_frames_are_shared),
-	    cmocka_unit_test(test_bulk_is_shared),
-	    cmocka_unit_test(test_rate),
-	    cmocka_unit_test(test_rate_of_two_engines),
-	    cmocka_unit_test(test_rate_of_a_user),
-	    cmocka_unit_test(test_burst),
-	    cmocka_unit_test(test_rate_wakes),
-	    cmocka_unit_test(test_limited_ends),
-	    cmocka_unit_test(test_stalled_consumer),
-	    cmocka_unit_test(test_junk_beside_a_stream),
-	    cmocka_unit_test(test_junk_by_weight),
-	    cmocka_unit_test(test_nothing_is_wasted),
-	    cmocka_unit_test(test_junk_beside_a_receiver),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_many_against_one), TEST(test_large_against_small), TEST(test_weights),
+	     TEST(test_frames_are_shared), TEST(test_bulk_is_shared), TEST(test_rate),
+	     TEST(test_rate_of_two_engines), TEST(test_rate_of_a_user), TEST(test_burst),
+	     TEST(test_rate_wakes), TEST(test_limited_ends), TEST(test_stalled_consumer),
+	     TEST(test_junk_beside_a_stream), TEST(test_junk_by_weight),
+	     TEST(test_nothing_is_wasted), TEST(test_junk_beside_a_receiver))

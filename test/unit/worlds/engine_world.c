@@ -3,13 +3,7 @@
 
 #include "weir/memory.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+static struct world *current;
 
 static struct world_options
 defaults(const struct world_options *o)
@@ -136,7 +130,7 @@ handle(struct node *n, const struct engine_event *event)
 static void
 make_link(struct world *w, unsigned i)
 {
-	struct node *n = &w->node[i], *m = &w->node[!i];
+	struct node *n = &w->node[i];
 	size_t bytes = w->options.ring_lines * 64;
 
 	memset(n->work, 0, engine_link_bytes(w->options.ring_lines));
@@ -158,7 +152,6 @@ make_link(struct world *w, unsigned i)
 	    .recv_wrs = w->options.recv_wrs,
 	    .work = n->work,
 	};
-	(void)m;
 }
 
 void
@@ -182,8 +175,7 @@ world_link_up(struct world *w)
 		n->link.peer_credit_address = m->link.credit_mr.address;
 		n->link.peer_credit_rkey = m->link.credit_mr.rkey;
 		k.link = n->link;
-		assert_true(engine_execute(n->engine, &k));
-		assert_int_equal(k.result, 0);
+		assert_int_equal(node_command(n, &k), 0);
 	}
 }
 
@@ -193,8 +185,14 @@ world_link_fail(struct world *w, unsigned node, uint32_t status)
 	struct engine_command k = {.type = ENGINE_LINK_FAIL, .link = {.link = 1, .status = status}};
 
 	w->node[node].qp[0].dead = w->node[node].qp[1].dead = true;
-	assert_true(engine_execute(w->node[node].engine, &k));
-	assert_int_equal(k.result, 0);
+	assert_int_equal(node_command(&w->node[node], &k), 0);
+}
+
+void
+world_links_fail(struct world *w, uint32_t status)
+{
+	for (unsigned i = 0; i < WORLD_NODES; i++)
+		world_link_fail(w, i, status);
 }
 
 void
@@ -215,8 +213,7 @@ world_datagrams(struct world *w, unsigned node)
 	n->datagrams.qp = (struct nic_qp *)&n->ud;
 	n->datagrams.srq = (struct nic_srq *)&n->ud_srq;
 	k.datagram = n->datagrams;
-	assert_true(engine_execute(n->engine, &k));
-	assert_int_equal(k.result, 0);
+	assert_int_equal(node_command(n, &k), 0);
 }
 
 struct world *
@@ -224,6 +221,8 @@ world_create(const struct world_options *o)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
+	world_end(NULL);
+	current = w;
 	w->options = defaults(o);
 	late_count = 0;
 	w->now = 1000000;
@@ -273,6 +272,7 @@ world_create(const struct world_options *o)
 void
 world_destroy(struct world *w)
 {
+	current = NULL;
 	assert_int_equal(w->net.bad_writes, 0);
 	assert_int_equal(w->net.no_recv, 0);
 	assert_int_equal(w->net.overruns, 0);
@@ -293,6 +293,14 @@ world_destroy(struct world *w)
 		free(n->datagrams.memory);
 	}
 	free(w);
+}
+
+int
+world_end(void **state)
+{
+	if (current)
+		world_destroy(current);
+	return 0;
 }
 
 static void
@@ -335,6 +343,13 @@ world_step(struct world *w)
 		for (unsigned k = 0; k < PROGRAMS; k++)
 			if (w->node[i].program[k] && !w->node[i].program[k]->stopped)
 				program_read(w->node[i].program[k]);
+}
+
+void
+world_turn(struct world *w, unsigned node)
+{
+	w->now += w->step_ns;
+	engine_turn(w->node[node].engine, w->now);
 }
 
 void
@@ -385,4 +400,45 @@ const struct engine_counters *
 node_counters(struct world *w, unsigned node)
 {
 	return engine_counters(w->node[node].engine);
+}
+
+int
+node_command(struct node *n, struct engine_command *c)
+{
+	assert_true(engine_execute(n->engine, c));
+	return c->result;
+}
+
+struct pair
+pair_with_honest(void)
+{
+	struct pair p = PAIR(2);
+
+	p.honest = program_open(p.w, 0, 1);
+	world_connect(p.honest, p.pb, &p.x, &p.y);
+	return p;
+}
+
+void
+honest_traffic(struct pair *p)
+{
+	uint64_t want = p->y->received + 20;
+
+	for (unsigned n = 20, i = 0; i < 2000 && p->y->received < want; i++) {
+		if (n && pconn_send(p->x, 400, 0))
+			n--;
+		world_step(p->w);
+	}
+	assert_int_equal(p->y->received, want);
+	assert_int_equal(p->y->received, p->x->sent);
+	assert_false(p->honest->violated || p->pb->violated);
+}
+
+uint32_t
+next_random(uint32_t *r)
+{
+	*r ^= *r << 13;
+	*r ^= *r >> 17;
+	*r ^= *r << 5;
+	return *r;
 }
