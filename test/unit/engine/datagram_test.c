@@ -126,71 +126,59 @@ forge(struct pair *p, struct fake_qp *by, struct nic_gid source, const struct fo
 	fake_mr_end(&p->w->net, &mr);
 }
 
+static struct fake_qp stranger;
+
 static void
 test_strangers(void **state)
 {
-	const uint32_t imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0);
+	const struct nic_gid gid = nic_gid_ipv4(0x0a000001), other = nic_gid_ipv4(0x0a000063);
+	const uint32_t imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0), size = sizeof(struct forged);
 	struct pair p = datagram_open(NULL);
-	struct fake_qp *peer = &p.w->node[0].ud, *stranger = calloc(1, sizeof(*stranger));
-	struct nic_gid gid = nic_gid_ipv4(0x0a000001), other = nic_gid_ipv4(0x0a000063);
-	uint32_t qkey = p.w->node[1].datagrams.qkey, size = sizeof(struct forged), n = 0;
-	struct forged f;
+	const uint32_t b = p.b->vqpn, a = p.a->vqpn, qkey = p.w->node[1].datagrams.qkey;
+	const struct {
+		struct forged f;
+		struct nic_gid from;
+		uint32_t length, imm, qkey;
+	} rows[] = {
+	    {{b, a, 4, 60000}, gid, size, imm, qkey + 1}, /* the NIC drops it */
+	    {{b, a, 4, 60000}, other, size, imm, qkey},
+	    {{b + (1 << 20), a, 4, 60001}, gid, size, imm, qkey}, /* another generation */
+	    {{b + 1, a, 4, 60002}, gid, size, imm, qkey},
+	    {{0, a, 4, 60003}, gid, size, imm, qkey},
+	    {{UINT32_MAX, a, 4, 60004}, gid, size, imm, qkey},
+	    {{b, a + 1, 4, 60005}, gid, size, imm, qkey},
+	    {{b, a, 0, 60006}, gid, size, imm, qkey},
+	    {{b, a, 4, 60007}, gid, 15, imm, qkey}, /* less than a head */
+	    {{b, a, 4, 60008}, gid, 0, imm, qkey},
+	    {{b, a, 4, 60009}, gid, size, WEIR_IMM(WEIR_IMM_FRAME, 1), qkey},
+	    {{b, a, 4, 60000}, gid, size, imm, qkey}, /* right, so the rest of the others was */
+	};
+	const unsigned last = sizeof(rows) / sizeof(rows[0]) - 1;
 
-	fake_ud_init(stranger, p.w->node[0].nic, stranger, &p.w->node[0].ud_srq, 1);
 	pair_send(&p, p.a, 100, 3);
-#define FORGE(by, source, change, length, with_imm, key)                                           \
-	do {                                                                                       \
-		f = (struct forged){p.b->vqpn, p.a->vqpn, p.a->sent + 1, 60000 + n};               \
-		change;                                                                            \
-		forge(&p, by, source, &f, length, with_imm, key);                                  \
-		assert_int_equal(p.b->received, 3);                                                \
-		assert_int_equal(COUNTED(&p, 1, datagrams_refused), n);                            \
-	} while (0)
-	FORGE(peer, gid, (void)n, size, imm, qkey + 1); /* the NIC drops it */
-	n++;
-	FORGE(peer, other, (void)n, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn += 1 << 20, size, imm, qkey); /* another generation */
-	n++;
-	FORGE(peer, gid, f.vqpn++, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn = 0, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn = UINT32_MAX, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.from++, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.number = 0, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, (void)n, 15, imm, qkey); /* less than a head */
-	n++;
-	FORGE(peer, gid, (void)n, 0, imm, qkey);
-	n++;
-	FORGE(peer, gid, (void)n, size, WEIR_IMM(WEIR_IMM_FRAME, 1), qkey);
-	/* the real one, so that the rest was right */
-	f = (struct forged){p.b->vqpn, p.a->vqpn, p.a->sent + 1, 60000};
-	forge(&p, peer, gid, &f, size, imm, qkey);
-	assert_int_equal(p.b->received, 4);
+	for (unsigned i = 0; i <= last; i++) {
+		forge(&p, &p.w->node[0].ud, rows[i].from, &rows[i].f, rows[i].length, rows[i].imm,
+		      rows[i].qkey);
+		assert_int_equal(p.b->received, i == last ? 4 : 3);
+		assert_int_equal(COUNTED(&p, 1, datagrams_refused), i < last ? i : last - 1);
+	}
 	assert_false(p.w->node[1].link_errors);
-	free(stranger);
 }
 
 static void
 test_other_queue_pair(void **state)
 {
 	struct pair p = datagram_open(NULL);
-	struct fake_qp *stranger = calloc(1, sizeof(*stranger));
 	struct forged f = {p.b->vqpn, p.a->vqpn, 1, 0};
 
-	fake_ud_init(stranger, p.w->node[0].nic, engine_datagram_user(p.w->node[0].engine),
+	fake_ud_init(&stranger, p.w->node[0].nic, engine_datagram_user(p.w->node[0].engine),
 		     &p.w->node[0].ud_srq, 1);
-	forge(&p, stranger, nic_gid_ipv4(0x0a000001), &f, sizeof(f), WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
-	      p.w->node[1].datagrams.qkey);
+	forge(&p, &stranger, nic_gid_ipv4(0x0a000001), &f, sizeof(f),
+	      WEIR_IMM(WEIR_IMM_DATAGRAM, 0), p.w->node[1].datagrams.qkey);
 	assert_int_equal(p.b->received, 0);
 	assert_int_equal(COUNTED(&p, 1, datagrams_refused), 1);
 	pair_send(&p, p.a, 100, 3);
 	assert_receives(p.b, 10, 3);
-	free(stranger);
 }
 
 /* Neither by ring nor with credit does a peer get at a datagram connection. */

@@ -21,172 +21,109 @@ assert_caught(struct pair *p)
 	honest_traffic(p);
 }
 
-static void
-push(struct program *p, struct weir_slot s)
-{
-	program_slot(p, 0, &s);
-}
-
+/* Of slots whose row names neither: the program's connection, the send heap. */
 static void
 test_bad_messages(void **state)
 {
-	for (unsigned kind = 0; kind < 21; kind++) {
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
 		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
-		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
+		struct weir_slot slots[] = {
+		    {.op = WEIR_OP_INLINE, .length = WEIR_INLINE_MAX + 1},
+		    {.op = WEIR_OP_INLINE, .length = 10, .flags = WEIR_SLOT_BULK},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {weir_arena_recv(g)}},
+		    {.op = WEIR_OP_PLACE,
+		     .length = 1000,
+		     .place = {WEIR_PLACE(1, weir_arena_send(g))}},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {weir_arena_end(g) - 999}},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {(1ull << 48) - 500}},
+		    {.op = WEIR_OP_PLACE, .length = WEIR_MESSAGE_MAX + 1},
+		    {.op = WEIR_OP_PLACE, .length = UINT32_MAX},
+		    {.op = 3, .length = 1000, .place = {weir_arena_send(g)}},
+		    {.op = WEIR_OP_OPENED, .length = 1000, .place = {weir_arena_send(g)}},
+		    /* connections: another session's, beyond the table, another generation */
+		    {.op = WEIR_OP_PLACE, .length = 1000, .vqpn = p.x->vqpn},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .vqpn = 5000},
+		    {.op = WEIR_OP_INLINE, .length = UINT32_MAX, .vqpn = WEIR_VQPN(100, 3)},
+		    /* the seven before it are nowhere */
+		    {.op = WEIR_OP_PLACE, .length = 1000, .order = 7},
+		    /* transfers: one that doesn't take it, two, or none of its kind */
+		    {.op = WEIR_OP_INLINE, .length = 10, .flags = WEIR_SLOT_READ},
+		    {.op = WEIR_OP_PLACE,
+		     .length = 1000,
+		     .flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_READ},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_BULK | WEIR_SLOT_RING},
+		    {.op = WEIR_OP_PLACE, .length = 10000, .flags = WEIR_SLOT_RING},
+		    {.op = WEIR_OP_PLACE, .length = 1921, .flags = WEIR_SLOT_SEND},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_SEND | WEIR_SLOT_RING},
+		};
+		struct weir_slot *s = &slots[kind];
 
-		s.place[0] = weir_arena_send(g);
-		switch (kind) {
-		case 0:
-			s.op = WEIR_OP_INLINE;
-			s.length = WEIR_INLINE_MAX + 1;
-			break;
-		case 1:
-			s.op = WEIR_OP_INLINE;
-			s.flags = WEIR_SLOT_BULK;
-			s.length = 10;
-			break;
-		case 2:
-			s.place[0] = weir_arena_recv(g);
-			break;
-		case 3:
-			s.place[0] = WEIR_PLACE(1, weir_arena_send(g));
-			break;
-		case 4:
-			s.place[0] = weir_arena_end(g) - 999;
-			break;
-		case 5:
-			s.place[0] = (1ull << 48) - 500;
-			break;
-		case 6:
-			s.length = WEIR_MESSAGE_MAX + 1;
-			break;
-		case 7:
-			s.length = UINT32_MAX;
-			break;
-		case 8:
-			s.op = 3;
-			break;
-		case 9:
-			s.op = WEIR_OP_OPENED;
-			break;
-		case 10:
-			s.vqpn = p.x->vqpn; /* another session's */
-			break;
-		case 11:
-			s.vqpn = 5000; /* beyond the table */
-			break;
-		case 12:
-			s.op = WEIR_OP_INLINE;
-			s.vqpn = WEIR_VQPN(100, 3);
-			s.length = UINT32_MAX;
-			break;
-		case 13:
-			s.order = 7; /* nowhere are the seven before it */
-			break;
-		case 14: /* ways: one that doesn't take it, two, or none of its kind */
-			s.op = WEIR_OP_INLINE;
-			s.length = 10;
-			s.flags = WEIR_SLOT_READ;
-			break;
-		case 15:
-			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE;
-			break;
-		case 16:
-			s.flags = WEIR_SLOT_READ;
-			break;
-		case 17:
-			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_RING;
-			break;
-		case 18:
-			s.length = 10000;
-			s.flags = WEIR_SLOT_RING;
-			break;
-		case 19:
-			s.length = 1921;
-			s.flags = WEIR_SLOT_SEND;
-			break;
-		case 20:
-			s.flags = WEIR_SLOT_SEND | WEIR_SLOT_RING;
-			break;
-		}
-		push(p.pa, s);
+		kinds = sizeof(slots) / sizeof(slots[0]);
+		s->vqpn = s->vqpn ? s->vqpn : p.a->vqpn;
+		if (s->op == WEIR_OP_PLACE && !s->place[0])
+			s->place[0] = weir_arena_send(g);
+		program_slot(p.pa, 0, s);
 		assert_caught(&p);
 	}
 }
 
+/* Messages that the program has, or had, when it gives back a block that it may not. */
+enum had { NOTHING, ONE_RELEASED, A_RUN };
+
 static void
 test_bad_control(void **state)
 {
-	for (unsigned kind = 0; kind < 15; kind++) {
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
 		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
-		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
+		const weir_place recv = weir_arena_recv(g);
+		struct {
+			struct weir_slot slot;
+			enum had had;
+			struct weir_ring *ring; /* NULL: the one for it */
+		} rows[] = {
+		    /* a block that is not out; bad counts and places */
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 0, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 7, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv + 64}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {weir_arena_send(g)}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {WEIR_PLACE(3, recv)}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {0}}},
+		    {{.op = WEIR_OP_CONSUMED, .length = 1, .value = 64}},
+		    {{.op = WEIR_OP_CLOSE, .length = 1, .vqpn = p.x->vqpn, .place = {recv}}},
+		    {{.op = 255, .length = 1, .place = {recv}}},
+		    /* the same block twice; the inside of a run */
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv}}, ONE_RELEASED},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {WEIR_BLOCK_SIZE}}, A_RUN},
+		    /* of another program; in the wrong ring */
+		    {{.op = WEIR_OP_CONSUMED, .vqpn = p.x->vqpn, .length = 1}},
+		    {{.op = WEIR_OP_CONSUMED, .length = 1}, .ring = &p.pa->tx[0]},
+		    {{.op = WEIR_OP_WANT, .length = 1, .place = {recv}}, .ring = &p.pa->returns[0]},
+		};
+		struct weir_slot *s = &rows[kind].slot;
 
-		s.place[0] = weir_arena_recv(g);
-		switch (kind) {
-		case 0: /* a block that is not out */
-			break;
-		case 1:
-			s.length = 0;
-			break;
-		case 2:
-			s.length = 7;
-			break;
-		case 3:
-			s.place[0] += 64;
-			break;
-		case 4:
-			s.place[0] = weir_arena_send(g);
-			break;
-		case 5:
-			s.place[0] = WEIR_PLACE(3, weir_arena_recv(g));
-			break;
-		case 6:
-			s.place[0] = 0;
-			break;
-		case 7:
-			s.op = WEIR_OP_CONSUMED;
-			s.value = 64;
-			break;
-		case 8:
-			s.op = WEIR_OP_CLOSE;
-			s.vqpn = p.x->vqpn;
-			break;
-		case 9:
-			s.op = 255;
-			break;
-		case 10: /* the same block twice */
+		kinds = sizeof(rows) / sizeof(rows[0]);
+		s->vqpn = s->vqpn ? s->vqpn : p.a->vqpn;
+		if (rows[kind].had == ONE_RELEASED) {
 			pconn_send(p.b, 5000, 0);
 			world_run(p.w, 50);
 			p.pa->stopped = true;
 			pconn_send(p.b, 5000, 0);
 			assert_receives(p.a, 50, 1);
-			push(p.pa, s);
-			break;
-		case 11: /* the inside of a run */
+			program_slot(p.pa, 0, s);
+		} else if (rows[kind].had == A_RUN) {
 			p.a->keep_blocks = true;
 			pconn_send(p.b, 30000, 0);
 			world_run(p.w, 100);
-			s.place[0] = p.pa->held[0].place + WEIR_BLOCK_SIZE;
-			break;
-		case 12: /* of another program */
-			s.op = WEIR_OP_CONSUMED;
-			s.vqpn = p.x->vqpn;
-			s.value = 0;
-			break;
-		case 13: /* in the wrong ring */
-			s.op = WEIR_OP_CONSUMED;
-			s.value = 0;
-			ring_put(&p.pa->tx[0], &s);
-			break;
-		case 14:
-			s.op = WEIR_OP_WANT;
-			ring_put(&p.pa->returns[0], &s);
-			break;
+			s->place[0] += p.pa->held[0].place;
 		}
-		if (kind < 13)
-			push(p.pa, s);
+		if (rows[kind].ring)
+			ring_put(rows[kind].ring, s);
+		else
+			program_slot(p.pa, 0, s);
 		assert_caught(&p);
 	}
 }
@@ -294,7 +231,7 @@ test_quota(void **state)
 	}
 	assert_true(p.w->node[0].engine->sessions[0].pool_used > 1000);
 	s.place[0] = p.pa->held[0].place;
-	push(p.pa, s);
+	program_slot(p.pa, 0, &s);
 	world_run(p.w, 5);
 	assert_int_equal(p.w->node[0].engine->sessions[0].blocks.free,
 			 p.pa->view.geometry.recv_blocks);

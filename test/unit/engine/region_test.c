@@ -266,54 +266,44 @@ test_too_many(void **state)
 static void
 test_bad_places(void **state)
 {
-	for (unsigned kind = 0; kind < 12; kind++) {
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
 		struct pair p = pair_adopted(NULL);
-		struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = p.b->vqpn, .length = 20000};
+		const struct {
+			weir_place place;
+			uint64_t number;
+			uint32_t length; /* 0: 20000 */
+			uint8_t op;	 /* 0: POST */
+			uint16_t disowns;
+			bool posted, misplaced; /* number 5 before it; in the wrong ring */
+		} rows[] = {
+		    {WEIR_PLACE(2, BYTES - 19999)},
+		    {WEIR_PLACE(2, (1ull << 48) - 1)},
+		    {WEIR_PLACE(4, 0)}, /* beyond the table */
+		    {WEIR_PLACE(65535, 0)},
+		    {weir_arena_recv(&p.pb->view.geometry)},
+		    {WEIR_PLACE(1, 0)}, /* for sending only */
+		    {WEIR_PLACE(2, 0), .length = UINT32_MAX},
+		    {WEIR_PLACE(2, 0), .number = 5, .posted = true}, /* not forward */
+		    {WEIR_PLACE(2, 0), .number = UINT64_MAX},
+		    {WEIR_PLACE(2, 0), .disowns = 2},
+		    {WEIR_PLACE(2, 0), .misplaced = true},
+		    {WEIR_PLACE(3, 0), .op = WEIR_OP_PLACE}, /* for receiving only */
+		};
+		struct weir_slot s = {.op = rows[kind].op ? rows[kind].op : WEIR_OP_POST,
+				      .vqpn = p.b->vqpn,
+				      .length = rows[kind].length ? rows[kind].length : 20000,
+				      .place = {rows[kind].place, rows[kind].number}};
 
+		kinds = sizeof(rows) / sizeof(rows[0]);
 		program_adopt(p.pb, 1, 65536, WEIR_ADOPT_SEND);
 		program_adopt(p.pb, 3, 65536, WEIR_ADOPT_RECV);
-		s.place[0] = WEIR_PLACE(2, 0);
-		switch (kind) {
-		case 0:
-			s.place[0] = WEIR_PLACE(2, BYTES - 19999);
-			break;
-		case 1:
-			s.place[0] = WEIR_PLACE(2, (1ull << 48) - 1);
-			break;
-		case 2:
-			s.place[0] = WEIR_PLACE(4, 0); /* beyond the table */
-			break;
-		case 3:
-			s.place[0] = WEIR_PLACE(65535, 0);
-			break;
-		case 4: /* the arena */
-			s.place[0] = weir_arena_recv(&p.pb->view.geometry);
-			break;
-		case 5: /* for sending only */
-			s.place[0] = WEIR_PLACE(1, 0);
-			break;
-		case 6:
-			s.length = UINT32_MAX;
-			break;
-		case 7: /* not forward */
+		if (rows[kind].posted)
 			pconn_post(p.b, WEIR_PLACE(2, 0), 5, 100);
-			s.place[1] = 5;
-			break;
-		case 8:
-			s.place[1] = UINT64_MAX;
-			break;
-		case 9: /* disowned */
-			program_disown(p.pb, 2);
-			break;
-		case 10: /* in the wrong ring */
+		if (rows[kind].disowns)
+			program_disown(p.pb, rows[kind].disowns);
+		if (rows[kind].misplaced)
 			ring_put(&p.pb->tx[0], &s);
-			break;
-		case 11: /* sent out of what is for receiving only */
-			s.op = WEIR_OP_PLACE;
-			s.place[0] = WEIR_PLACE(3, 0);
-			break;
-		}
-		if (kind != 10)
+		else
 			program_slot(p.pb, 0, &s);
 		pconn_push(p.a, 0, 15000, WEIR_SLOT_BULK);
 		world_run(p.w, 1000);
