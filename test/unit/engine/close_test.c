@@ -17,8 +17,7 @@ test_close_after_data(void **state)
 	for (unsigned round = 0; round < 5; round++) {
 		pair_send(&p, p.a, 300, 40);
 		pconn_sends(p.a, 100000, 0, 3);
-		for (unsigned i = 0; i < 20; i++)
-			pconn_push(p.a, 1, 700, 0); /* beyond the window, through another channel */
+		pconn_pushes(p.a, 1, 700, 20); /* beyond the window, through another channel */
 		pconn_close(p.a);
 		assert_receives(p.b, 3000, p.a->sent);
 		assert_closed(p.b, 0);
@@ -27,9 +26,7 @@ test_close_after_data(void **state)
 		assert_true(p.a->freed);
 		assert_false(p.b->freed);
 		assert_int_equal(pconn_status(p.b), ECONNRESET);
-		pconn_close(p.b);
-		world_run(p.w, 20);
-		assert_true(p.b->freed);
+		pconn_ends(p.b, 20);
 		world_connect(p.pa, p.pb, &p.a, &p.b);
 		assert_int_not_equal(p.a->vqpn, first);
 		assert_int_equal(WEIR_VQPN_INDEX(p.a->vqpn), WEIR_VQPN_INDEX(first));
@@ -52,10 +49,7 @@ test_evict(void **state)
 	assert_closed(p.a, ECONNABORTED);
 	assert_closed(p.b, ECONNRESET);
 	assert_int_equal(program_command(p.pa, &c), -ENOENT);
-	pconn_close(p.a);
-	pconn_close(p.b);
-	world_run(p.w, 200);
-	assert_true(p.a->freed && p.b->freed);
+	pair_close(&p, 200);
 	world_connect(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 48, 3);
 	assert_receives(p.b, 200, 3);
@@ -84,17 +78,14 @@ test_close_while_peer_sends(void **state)
 	struct pair p = PAIR(2, .delay_ns = 5000);
 
 	pair_send(&p, p.b, 100, 3);
-	for (unsigned i = 0; i < 100; i++)
-		pconn_push(p.b, 0, 500, 0);
+	pconn_pushes(p.b, 0, 500, 100);
 	pconn_send(p.b, 200000, 0);
 	pconn_close(p.a);
 	world_run(p.w, 1000);
 	assert_true(p.b->done && p.a->done && p.a->freed);
 	assert_int_equal(pconn_completed(p.b), p.a->received);
 	assert_true(p.b->sent > p.a->received);
-	pconn_close(p.b);
-	world_run(p.w, 100);
-	assert_true(p.b->freed);
+	pconn_ends(p.b, 100);
 }
 
 static void
@@ -143,16 +134,13 @@ test_sender_dies(void **state)
 {
 	struct pair p = PAIR(2, .delay_ns = 2000);
 
-	for (unsigned i = 0; i < 4; i++)
-		assert_true(pconn_push(p.a, 0, 100, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 100, 4), 4);
 	assert_true(pconn_send(p.a, 300000, 0));
 	program_die(p.pa);
 	assert_receives(p.b, 2000, 5);
 	assert_closed(p.b, ECONNRESET);
 	assert_true(p.pa->removed);
-	pconn_close(p.b);
-	world_run(p.w, 10);
-	assert_true(p.b->freed);
+	pconn_ends(p.b, 10);
 }
 
 /* The receiver dies with messages under way: those in its memory are complete, no others. */
@@ -171,15 +159,11 @@ test_receiver_dies(void **state)
 			if (!pconn_send(p.a, i % 3 ? 200 : 20000, 0))
 				break;
 		world_run(p.w, when);
-		program_die(p.pb);
-		world_run(p.w, 3000);
-		assert_true(p.pb->removed);
+		program_ends(p.pb, 3000);
 		assert_closed(p.a, ECONNRESET);
 		delivered = node_counters(p.w, 1)->rx_messages - delivered;
 		assert_int_equal(pconn_completed(p.a), 200 + delivered);
-		pconn_close(p.a);
-		world_run(p.w, 100);
-		assert_true(p.a->freed);
+		pconn_ends(p.a, 100);
 	}
 }
 
@@ -240,8 +224,7 @@ test_dies_behind_a_stall(void **state)
 	struct pair p = PAIR(2);
 
 	p.pb->stopped = true;
-	for (unsigned i = 0; i < 200; i++)
-		pconn_push(p.a, 0, 300, 0);
+	pconn_pushes(p.a, 0, 300, 200);
 	world_run(p.w, 100);
 	program_die(p.pa);
 	world_run(p.w, 1000);
@@ -283,8 +266,7 @@ test_link_fails(void **state)
 
 	world_connect(p.pa, p.pb, &x, &y);
 	pair_send(&p, p.a, 100, 50);
-	for (unsigned i = 0; i < 50; i++)
-		pconn_push(p.a, 0, 900, 0);
+	pconn_pushes(p.a, 0, 900, 50);
 	pconn_send(p.b, 500000, 0);
 	pconn_close(y);
 	c = pconn_connect(p.pa, 0);
@@ -373,9 +355,7 @@ test_local(void **state)
 	world_run(p.w, 2);
 	assert_true(c->done && !c->freed);
 	assert_int_equal(c->close_status, ECONNRESET);
-	pconn_close(c);
-	world_run(p.w, 5);
-	assert_true(c->freed);
+	pconn_ends(c, 5);
 	assert_int_equal(p.w->node[0].local_closed, 1);
 	/* never opened */
 	k.type = ENGINE_CONN_LOCAL;

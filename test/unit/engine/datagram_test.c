@@ -42,8 +42,7 @@ test_sizes(void **state)
 		world_run(p.w, 5); /* rings hold 16 of the largest */
 	}
 	assert_receives(p.a, 50, p.b->sent);
-	assert_int_equal(p.b->received, p.a->sent);
-	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_complete(p.a, p.b);
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), p.a->sent);
 	assert_int_equal(COUNTED(&p, 1, datagrams_received), p.a->sent);
 	assert_int_equal(p.w->net.datagrams, p.a->sent + p.b->sent);
@@ -363,8 +362,7 @@ test_full_queue(void **state)
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 1024});
 
 	p.w->node[0].ud.hold = true;
-	for (unsigned i = 0; i < ENGINE_DATAGRAMS + 100; i++)
-		assert_true(pconn_push(p.a, 0, 40, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 40, ENGINE_DATAGRAMS + 100), ENGINE_DATAGRAMS + 100);
 	world_run(p.w, 50);
 	assert_int_equal(p.w->net.datagrams, ENGINE_DATAGRAMS);
 	assert_int_equal(pconn_completed(p.a), ENGINE_DATAGRAMS);
@@ -434,8 +432,7 @@ test_limited_fails(void **state)
 	struct engine *e = p.w->node[0].engine;
 
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
-	for (unsigned i = 0; i < 4; i++)
-		assert_true(pconn_push(p.a, 0, 1000, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 1000, 4), 4);
 	world_run(p.w, 100);
 	assert_true(p.b->received < 4);
 	p.w->node[0].ud.dead = true;
@@ -457,8 +454,7 @@ test_before_open(void **state)
 	world_connect(p.pa, p.pb, &s, &t);
 	c = pconn_connect_datagram(p.pa);
 	assert_false(c->opened);
-	for (unsigned i = 0; i < 3; i++)
-		assert_true(pconn_push(c, 0, 100, 0));
+	assert_int_equal(pconn_pushes(c, 0, 100, 3), 3);
 	world_run(p.w, 100);
 	assert_true(c->opened);
 	assert_int_equal(pconn_completed(c), 3);

@@ -242,8 +242,7 @@ test_beyond_the_window(void **state)
 	struct pair p = PAIR(1);
 	struct weir_slot want = {.op = WEIR_OP_WANT, .vqpn = p.a->vqpn, .length = weir_cost(100)};
 
-	for (unsigned i = 0; i < 100; i++)
-		assert_true(pconn_push(p.a, 0, 100, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 100, 100), 100);
 	program_slot(p.pa, p.a->channel, &want);
 	p.pb->stopped = true;
 	world_run(p.w, 200);
@@ -441,10 +440,7 @@ test_reclaim_meets_grant(void **state)
 	assert_true(c->reclaiming);
 	pconn_op(p.b, WEIR_OP_CONSUMED, p.b->consumed);
 	p.b->told = p.b->consumed;
-	for (unsigned i = 0; i < 500; i++) {
-		pconn_send(p.a, 64, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 64, 500, 1);
 	world_run(p.w, 100);
 	assert_int_equal(pconn_status(p.a), 0);
 	assert_int_equal(p.b->received, p.a->sent);

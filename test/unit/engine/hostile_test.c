@@ -15,9 +15,7 @@ assert_caught(struct pair *p)
 	assert_int_equal(atomic_load(&p->pa->view.violation), EPROTO);
 	assert_closed(p->b, ECONNRESET);
 	honest_traffic(p);
-	program_die(p->pa);
-	world_run(p->w, 200);
-	assert_true(p->pa->removed);
+	program_ends(p->pa, 200);
 	honest_traffic(p);
 }
 
@@ -140,9 +138,7 @@ test_after_close(void **state)
 	assert_true(p.pa->violated);
 	/* the entry has gone meanwhile: then it is only stray */
 	pconn_push(p.x, 0, 10, 0);
-	pconn_close(p.x);
-	world_run(p.w, 200);
-	assert_true(p.x->freed);
+	pconn_ends(p.x, 200);
 	pconn_push(p.x, 0, 10, 0);
 	pconn_close(p.x);
 	world_run(p.w, 20);
@@ -158,10 +154,7 @@ test_lying_tail(void **state)
 		struct weir_channel_head *head =
 		    (void *)(p.pa->arena + weir_arena_channel(&p.pa->view.geometry, 0));
 
-		for (unsigned i = 0; i < 3000; i++) {
-			pconn_send(p.b, 10, 0);
-			world_run(p.w, 2);
-		}
+		pconn_tries(p.b, 10, 3000, 2);
 		p.pa->stopped = true;
 		atomic_store(&head->rx_tail, kind ? 100000 : 3);
 		for (unsigned i = 0; i < 2000 && !p.pa->violated; i++) {
@@ -186,10 +179,7 @@ test_scribbles_in_spills(void **state)
 			world_run(p.w, 2);
 		}
 		p.pa->stopped = true;
-		for (unsigned i = 0; i < 800; i++) {
-			pconn_send(p.b, 10, 0);
-			world_step(p.w);
-		}
+		pconn_tries(p.b, 10, 800, 1);
 		assert_true(node_counters(p.w, 0)->spilled > 0);
 		for (size_t i = 0; i < g->recv_blocks * (size_t)WEIR_BLOCK_SIZE; i++)
 			recv[i] = kind == 0 ? 0xff : kind == 1 ? 0 : (uint8_t)(i * 131 >> 3);
@@ -204,9 +194,7 @@ test_scribbles_in_spills(void **state)
 			world_step(p.w);
 		}
 		honest_traffic(&p);
-		program_die(p.pa);
-		world_run(p.w, 500);
-		assert_true(p.pa->removed);
+		program_ends(p.pa, 500);
 	}
 }
 

@@ -170,10 +170,7 @@ test_announced_behind_a_stalled_one(void **state)
 	struct weir_slot lines[2] = {{.op = WEIR_WIRE_STALLED, .vqpn = p.b->vqpn, .value = most}};
 
 	c->rx_window_max = most;
-	for (unsigned i = 0; i < 2000; i++) {
-		pconn_send(p.a, 900, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 900, 2000, 1);
 	world_run(p.w, 100);
 	p.pb->stopped = true;
 	while (pconn_send(p.a, 900, 0))

@@ -75,10 +75,7 @@ test_credit_waits(void **state)
 
 	/* until the window is so large that no grant, which brings credit too, is due for a while
 	 */
-	for (unsigned i = 0; i < 400; i++) {
-		pconn_send(p.a, 10, 0);
-		world_run(p.w, 10);
-	}
+	pconn_tries(p.a, 10, 400, 10);
 	world_run(p.w, 300);
 	assert_in_range(credit_after(p.w, p.a, p.b, 0), 10000, 40000);
 	assert_in_range(credit_after(p.w, p.a, p.b, 300000), 300000, 340000);
@@ -115,10 +112,7 @@ test_stalled_sender_wakes(void **state)
 	struct engine *e = p.w->node[0].engine;
 	unsigned sleeps = 0;
 
-	for (unsigned i = 0; i < 2000; i++) {
-		pconn_send(p.a, 8000, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 8000, 2000, 1);
 	world_run(p.w, 2000);
 	for (unsigned k = 0; k < 30; k++)
 		pconn_send(p.a, 8000, 0);
@@ -200,10 +194,7 @@ test_bells(void **state)
 	struct pair p = PAIR(1);
 	uint64_t bells;
 
-	for (unsigned i = 0; i < 1000; i++) {
-		pconn_send(p.a, 10, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 10, 1000, 1);
 	assert_int_equal(p.pb->bells, 0); /* it is awake */
 	world_run(p.w, 100);
 	atomic_store(&head_of(p.pb, 0)->rx_sleeping, 1);
@@ -221,10 +212,7 @@ test_bells(void **state)
 	atomic_store(&head_of(p.pb, 0)->rx_sleeping, 0);
 	world_run(p.w, 1000);
 	atomic_store(&head_of(p.pb, 0)->rx_sleeping, 1);
-	for (unsigned i = 0; i < 20; i++) {
-		pconn_send(p.a, 10, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 10, 20, 1);
 	bells = p.pb->bells;
 	assert_true(engine_sleep_prepare(p.w->node[1].engine, p.w->now) < p.w->now + 100000);
 	engine_sleep_cancel(p.w->node[1].engine);
@@ -250,10 +238,7 @@ test_slow_bells(void **state)
 		p.pb->bell_ns = 30000000;
 		p.pb->bell_cpu_ns = guilty ? 2000000 : 1000;
 		began = p.w->now;
-		for (unsigned i = 0; i < 4; i++) {
-			pconn_send(p.a, 10, 0);
-			world_run(p.w, 200);
-		}
+		pconn_tries(p.a, 10, 4, 200);
 		assert_true(p.w->now - began < 2 * p.pb->bell_cpu_ns || !guilty);
 		assert_int_equal(p.pb->bells, guilty ? 2 : 4);
 		for (unsigned rung = 2; guilty && rung < WEIR_BELL_SLOW_MAX; rung++) {

@@ -318,6 +318,25 @@ pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n)
 		assert_true(pconn_send(c, length, flags));
 }
 
+void
+pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps)
+{
+	while (n--) {
+		pconn_send(c, length, 0);
+		world_run(c->p->w, steps);
+	}
+}
+
+unsigned
+pconn_pushes(struct pconn *c, uint32_t channel, uint32_t length, unsigned n)
+{
+	unsigned pushed = 0;
+
+	while (n--)
+		pushed += pconn_push(c, channel, length, 0);
+	return pushed;
+}
+
 bool
 pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 {

@@ -165,8 +165,12 @@ void world_connect_datagram(struct program *pa, struct program *pb, struct pconn
 bool pconn_send(struct pconn *c, uint32_t length, unsigned flags);
 /* n messages, for which there is room. */
 void pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n);
+/* Tries to send n times, with this number of steps after each. */
+void pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps);
 /* The same through any channel, without regard to grants. */
 bool pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags);
+/* n messages. Returns how many there was room for. */
+unsigned pconn_pushes(struct pconn *c, uint32_t channel, uint32_t length, unsigned n);
 /*
  * A bulk message of the pattern out of adopted memory, which must hold it; `way`: WEIR_SLOT_READ or
  * WRITE, 0.
@@ -192,6 +196,12 @@ int node_command(struct node *n, struct engine_command *c);
 /* After this number of steps the connection has received this number of messages. */
 #define assert_receives(c, steps, messages)                                                        \
 	(world_run((c)->p->w, steps), assert_int_equal((c)->received, messages))
+#define assert_complete(from, to)                                                                  \
+	(assert_int_equal((to)->received, (from)->sent),                                           \
+	 assert_int_equal(pconn_completed(from), (from)->sent))
+/* Its session has gone after this number of steps; its connection, which is closed. */
+#define program_ends(p, steps) (program_die(p), world_run((p)->w, steps), assert_true((p)->removed))
+#define pconn_ends(c, steps) (pconn_close(c), world_run((c)->p->w, steps), assert_true((c)->freed))
 #define assert_closed(c, error) (assert_true((c)->done), assert_int_equal((c)->close_status, error))
 
 /* A program on each of two nodes, and a connection between them. */
@@ -232,6 +242,15 @@ pair_send(struct pair *p, struct pconn *c, uint32_t length, unsigned n)
 		world_step(p->w);
 	}
 	assert_int_equal(n, 0);
+}
+
+/* Both ends close and are freed within this number of steps. */
+static inline void
+pair_close(struct pair *p, unsigned steps)
+{
+	pconn_close(p->a);
+	pconn_ends(p->b, steps);
+	assert_true(p->a->freed);
 }
 
 /* The same with a second connection, x to y, of an honest program on node 0. */
