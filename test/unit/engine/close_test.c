@@ -320,47 +320,50 @@ test_dies_without_a_peer(void **state)
 	assert_true(p.pa->removed);
 }
 
+/* Executes what makes the program's connection 10 and gives that, which isn't open. */
+static struct pconn *
+made_by(struct program *p, struct engine_command *k, enum engine_command_type type)
+{
+	struct pconn *c = &p->conn[10];
+
+	k->type = type;
+	assert_int_equal(program_command(p, k), 0);
+	*c = (struct pconn){.p = p, .desc = 10, .used = true, .vqpn = k->conn.vqpn};
+	return c;
+}
+
 /* Local connections: the engine passes events only. */
 static void
 test_local(void **state)
 {
 	struct pair p = PAIR(2);
-	struct pconn *c = &p.pa->conn[10];
 	struct engine_command k = {
-	    .type = ENGINE_CONN_LOCAL,
 	    .conn = {
 		.session = p.pa->id, .desc = 10, .listener = ENGINE_LISTENER_NONE, .segment = 77}};
+	struct pconn *c = made_by(p.pa, &k, ENGINE_CONN_LOCAL);
 
-	assert_int_equal(program_command(p.pa, &k), 0);
-	*c = (struct pconn){.p = p.pa, .desc = 10, .used = true, .vqpn = k.conn.vqpn};
 	k.type = ENGINE_CONN_LOCAL_OPENED;
 	k.conn.peer_vqpn = 5;
 	assert_int_equal(program_command(p.pa, &k), 0);
 	world_run(p.w, 2);
 	assert_true(c->opened);
-	pconn_close(c);
-	world_run(p.w, 5);
+	pconn_ends(c, 5);
 	assert_int_equal(p.w->node[0].local_closed, 1);
-	assert_true(c->freed && c->done);
-	assert_int_equal(c->close_status, 0);
+	assert_closed(c, 0);
 	k.type = ENGINE_CONN_PEER_CLOSED;
 	assert_int_equal(program_command(p.pa, &k), -ENOENT);
 	/* the other order */
-	k.type = ENGINE_CONN_LOCAL;
-	assert_int_equal(program_command(p.pa, &k), 0);
-	*c = (struct pconn){.p = p.pa, .desc = 10, .used = true, .vqpn = k.conn.vqpn};
+	made_by(p.pa, &k, ENGINE_CONN_LOCAL);
 	k.type = ENGINE_CONN_PEER_CLOSED;
 	k.conn.status = ECONNRESET;
 	assert_int_equal(program_command(p.pa, &k), 0);
 	world_run(p.w, 2);
-	assert_true(c->done && !c->freed);
-	assert_int_equal(c->close_status, ECONNRESET);
+	assert_false(c->freed);
+	assert_closed(c, ECONNRESET);
 	pconn_ends(c, 5);
 	assert_int_equal(p.w->node[0].local_closed, 1);
 	/* never opened */
-	k.type = ENGINE_CONN_LOCAL;
-	assert_int_equal(program_command(p.pa, &k), 0);
-	*c = (struct pconn){.p = p.pa, .desc = 10, .used = true, .vqpn = k.conn.vqpn};
+	made_by(p.pa, &k, ENGINE_CONN_LOCAL);
 	k.type = ENGINE_CONN_LOCAL_OPENED;
 	k.conn.status = ECONNREFUSED;
 	assert_int_equal(program_command(p.pa, &k), 0);
@@ -374,17 +377,14 @@ static void
 test_start_later(void **state)
 {
 	struct pair p = PAIR(2);
-	struct pconn *c = &p.pa->conn[10];
-	struct engine_command k = {
-	    .type = ENGINE_CONN_OPEN,
-	    .conn = {.session = p.pa->id, .desc = 10, .link = ENGINE_LINK_NONE}};
+	struct engine_command k;
 
 	for (unsigned round = 0; round < 3; round++) {
-		k.type = ENGINE_CONN_OPEN;
-		k.conn.link = ENGINE_LINK_NONE;
-		k.conn.status = 0;
-		assert_int_equal(program_command(p.pa, &k), 0);
-		*c = (struct pconn){.p = p.pa, .desc = 10, .used = true, .vqpn = k.conn.vqpn};
+		struct pconn *c;
+
+		k = (struct engine_command){
+		    .conn = {.session = p.pa->id, .desc = 10, .link = ENGINE_LINK_NONE}};
+		c = made_by(p.pa, &k, ENGINE_CONN_OPEN);
 		world_run(p.w, 5);
 		assert_false(c->opened);
 		if (round == 2)

@@ -395,11 +395,9 @@ test_limited(void **state)
 	world_run(p.w, 1000);
 	assert_int_equal(COUNTED(&p, 0, rate_limited), limited); /* nobody tries in vain */
 	assert_false(e->sessions[p.pa->id].channels[0].blocked);
-	assert_int_equal(engine_sleep_prepare(e, p.w->now), e->limited_at);
-	engine_sleep_cancel(e);
+	assert_int_equal(world_sleep(p.w, e), e->limited_at);
 	for (unsigned i = 2; i <= 4; i++) {
-		p.w->now += 400000000;
-		world_run(p.w, 100);
+		world_later(p.w, 400000000, 100);
 		assert_true(p.b->received >= i && p.b->received < 6);
 	}
 	program_share(p.pa, ENGINE_WEIGHT, 0, 0);
@@ -411,16 +409,14 @@ test_limited(void **state)
 	pair_send(&p, p.a, 400, 3);
 	pconn_close(p.a);
 	for (unsigned i = 0; i < 3; i++) {
-		p.w->now += 40000000;
-		world_run(p.w, 100);
+		world_later(p.w, 40000000, 100);
 	}
 	assert_int_equal(p.b->received, 9);
 	assert_true(p.b->done);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 400, 3);
 	program_die(p.pa);
-	p.w->now += 600000000;
-	world_run(p.w, 200);
+	world_later(p.w, 600000000, 200);
 	assert_true(p.pa->removed && p.b->done);
 }
 
@@ -436,8 +432,7 @@ test_limited_fails(void **state)
 	world_run(p.w, 100);
 	assert_true(p.b->received < 4);
 	p.w->node[0].ud.dead = true;
-	p.w->now += 400000000;
-	world_run(p.w, 100);
+	world_later(p.w, 400000000, 100);
 	assert_true(p.a->done && p.b->done);
 	assert_int_equal(p.a->close_status, ECONNRESET);
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);

@@ -12,35 +12,16 @@ static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 9
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/* Sends n messages of a kind, retrying as a program would; all must arrive and complete. */
-static void
-stream(struct pair *p, struct pconn *from, struct pconn *to, uint32_t length, unsigned flags,
-       unsigned n)
-{
-	uint64_t want = to->received + n, end = from->sent + n;
-	unsigned left = n;
-
-	for (unsigned i = 0;
-	     i < 400000 && (left || pconn_completed(from) < end || to->received < want); i++) {
-		while (left && pconn_send(from, length, flags))
-			left--;
-		world_step(p->w);
-	}
-	assert_int_equal(left, 0);
-	assert_int_equal(to->received, want);
-	assert_int_equal(pconn_completed(from), end);
-}
-
 static void
 test_each_size(void **state)
 {
 	struct pair p = PAIR(1, .delay_ns = 1500, .recv_blocks = 4096);
 
 	for (unsigned i = 0; i < SIZES; i++) {
-		stream(&p, p.a, p.b, sizes[i], 0, 5);
-		stream(&p, p.b, p.a, sizes[i], 0, 3);
+		pconn_stream(p.a, p.b, sizes[i], 0, 5);
+		pconn_stream(p.b, p.a, sizes[i], 0, 3);
 	}
-	stream(&p, p.a, p.b, 16 << 20, 0, 1);
+	pconn_stream(p.a, p.b, 16 << 20, 0, 1);
 }
 
 /* Every length of the inline and block range wraps the small rings many times. */
@@ -50,9 +31,9 @@ test_ring_wraps(void **state)
 	struct pair p = PAIR(1, .ring_lines = 256, .ring_slots = 64, .recv_wrs = 6);
 
 	for (uint32_t length = 0; length < 1200; length += 13)
-		stream(&p, p.a, p.b, length, 0, 20);
+		pconn_stream(p.a, p.b, length, 0, 20);
 	for (uint32_t length = 949; length <= 8192; length += 517)
-		stream(&p, p.a, p.b, length, 0, 10);
+		pconn_stream(p.a, p.b, length, 0, 10);
 	assert_true(node_counters(p.w, 0)->ring_stalls > 0);
 }
 
@@ -64,7 +45,7 @@ test_slow_queue(void **state)
 
 	p.w->node[0].nic->post_most = 1;
 	for (uint32_t length = 0; length < 9000; length += 401)
-		stream(&p, p.a, p.b, length, 0, 30);
+		pconn_stream(p.a, p.b, length, 0, 30);
 }
 
 /* Credit returns once the threshold is consumed: not before, and not a report later. */
@@ -78,13 +59,12 @@ returns_at(double threshold, uint32_t percent)
 	struct conn *c;
 
 	p.b->percent = percent;
-	stream(&p, p.a, p.b, 64, 0, 20000); /* the window has grown */
+	pconn_stream(p.a, p.b, 64, 0, 20000); /* the window has grown */
 	c = conn_find(p.w->node[1].engine, p.b->vqpn);
 	assert_int_equal(c->rx_window, 256 << 10);
 	told = c->rx_told;
 	for (unsigned i = 0; i < 20000 && returns < 5; i++) {
-		while (pconn_send(p.a, 64, 0))
-			;
+		pconn_fill(p.a, 64);
 		world_step(p.w);
 		if (c->rx_told == told)
 			continue;
@@ -125,8 +105,7 @@ test_burst_on_a_new_connection(void **state)
 	/* and the program knows what is left of its window */
 	assert_int_equal(pconn_granted(p.a) - p.a->spent, c->granted - c->spent);
 	spent = p.a->spent;
-	while (pconn_send(p.a, 64, 0))
-		;
+	pconn_fill(p.a, 64);
 	assert_true(p.a->spent > spent);
 	assert_receives(p.b, 2000, p.a->sent);
 }
@@ -168,7 +147,7 @@ test_window_grows_and_stalls(void **state)
 	uint64_t sent = 0, granted;
 
 	assert_int_equal(pconn_granted(p.a), 512);
-	stream(&p, p.a, p.b, 64, 0, 3000);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 	granted = pconn_granted(p.a) - p.a->spent;
 	assert_true(granted > 64 << 10);
 	/* the receiver doesn't read: what was granted goes through, half a window more as it is
@@ -193,7 +172,7 @@ test_window_grows_and_stalls(void **state)
 						  weir_arena_channel(&p.pb->view.geometry, 0)))
 		->spilled,
 	    0);
-	stream(&p, p.a, p.b, 64, 0, 3000);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 }
 
 /* Also when the first grant is used up by one message: the peer says that it stalls before it is
@@ -204,13 +183,13 @@ test_window_grows_at_any_size(void **state)
 	for (unsigned i = 1; i < SIZES && sizes[i] <= WEIR_BLOCK_SIZE; i++) {
 		struct pair p = PAIR(1, .delay_ns = 1500);
 
-		stream(&p, p.a, p.b, sizes[i], 0, 4000);
+		pconn_stream(p.a, p.b, sizes[i], 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
 	}
 	for (uint32_t length = 200; length < 480; length += 40) {
 		struct pair p = PAIR(1, .delay_ns = 1500);
 
-		stream(&p, p.a, p.b, length, 0, 4000);
+		pconn_stream(p.a, p.b, length, 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
 	}
 }
@@ -264,13 +243,12 @@ test_slow_program(void **state)
 	world_connect(p.pa, other, &x, &y);
 	other->stopped = true;
 	for (unsigned i = 0; i < 200; i++) {
-		while (pconn_send(x, 300, 0))
-			;
+		pconn_fill(x, 300);
 		pconn_send(x, 8192, 0);
 		world_step(p.w);
 	}
-	stream(&p, p.a, p.b, 500, 0, 1000);
-	stream(&p, p.a, p.b, 1 << 20, 0, 3);
+	pconn_stream(p.a, p.b, 500, 0, 1000);
+	pconn_stream(p.a, p.b, 1 << 20, 0, 3);
 	other->stopped = false;
 	assert_receives(y, 500, x->sent);
 }
@@ -361,13 +339,13 @@ test_reclaim(void **state)
 
 	for (unsigned i = 0; i < 8; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
-		stream(&p, x[i], y[i], 900, 0, 300);
+		pconn_stream(x[i], y[i], 900, 0, 300);
 	}
 	world_run(p.w, 2000);
 	/* nearly all of the receive memory for one message */
-	stream(&p, p.a, p.b, 28 * 8192, 0, 2);
+	pconn_stream(p.a, p.b, 28 * 8192, 0, 2);
 	for (unsigned i = 0; i < 8; i++)
-		stream(&p, x[i], y[i], 900, 0, 30);
+		pconn_stream(x[i], y[i], 900, 0, 30);
 }
 
 /* Lines that housekeeping makes due leave in that turn: the engine may be about to sleep. */
@@ -381,7 +359,7 @@ test_reclaim_at_once(void **state)
 	struct pconn *x, *y;
 
 	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, x, y, 900, 0, 3000); /* its window is large now */
+	pconn_stream(x, y, 900, 0, 3000); /* its window is large now */
 	world_run(p.w, 2000);
 	pconn_send(p.a, 28 * 8192, 0);
 	for (i = 0; i < 2000 && p.b->received < 1; i++) {
@@ -425,7 +403,7 @@ test_reclaim_meets_grant(void **state)
 
 	assert_int_equal(c->vqpn, p.b->vqpn);
 	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, p.a, p.b, 64, 0, 3000);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 	world_run(p.w, 500);
 	p.pb->stopped = true;
 	while (c->rx_granted - c->rx_delivered > c->rx_window / 5) {
@@ -445,7 +423,7 @@ test_reclaim_meets_grant(void **state)
 	assert_int_equal(pconn_status(p.a), 0);
 	assert_int_equal(p.b->received, p.a->sent);
 	assert_int_equal(y->received, 1);
-	stream(&p, p.a, p.b, 64, 0, 300);
+	pconn_stream(p.a, p.b, 64, 0, 300);
 }
 
 /* Messages fill the peer's ring but for the line in which it is told that they do. */
@@ -455,7 +433,7 @@ test_full_ring_is_told(void **state)
 	struct pair p = PAIR(1, .ring_lines = 256, .ring_slots = 512);
 	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
-	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
+	pconn_stream(p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
 	world_run(p.w, 200);
 	assert_int_equal(l->tx_pos, l->credited);
 	/* the peer is busy with something else: two passes' heads and these make 256 lines */
@@ -481,8 +459,8 @@ test_turns_are_equal(void **state)
 	uint64_t a, b;
 
 	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, p.a, p.b, 900, 0, 2000);
-	stream(&p, x, y, 900, 0, 2000);
+	pconn_stream(p.a, p.b, 900, 0, 2000);
+	pconn_stream(x, y, 900, 0, 2000);
 	world_run(p.w, 500);
 	while (left) { /* the peer is busy with something else */
 		if (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) >= 40) {
@@ -514,7 +492,7 @@ test_fairness(void **state)
 
 	for (unsigned i = 0; i < 4; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
-		stream(&p, x[i], y[i], 800, 0, 300);
+		pconn_stream(x[i], y[i], 800, 0, 300);
 		x[i]->channel = i > 0;
 	}
 	for (unsigned step = 0; step < 3000; step++) {
@@ -534,8 +512,8 @@ test_no_extra_frames(void **state)
 	struct pair p = PAIR(1);
 	uint64_t before, credits;
 
-	stream(&p, p.a, p.b, 8, 0, 3000);
-	stream(&p, p.b, p.a, 8, 0, 3000);
+	pconn_stream(p.a, p.b, 8, 0, 3000);
+	pconn_stream(p.b, p.a, 8, 0, 3000);
 	world_run(p.w, 200);
 	before = p.w->net.write_imms;
 	credits = p.w->net.writes;

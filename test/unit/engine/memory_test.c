@@ -22,8 +22,7 @@ test_bulk_behind_its_window(void **state)
 
 	world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a, &b);
 	for (unsigned i = 0; i < 20000 && conn_of(b)->rx_window < 24 * WEIR_BLOCK_SIZE; i++) {
-		while (pconn_send(a, 64, 0))
-			;
+		pconn_fill(a, 64);
 		world_step(w);
 	}
 	world_run(w, 50);

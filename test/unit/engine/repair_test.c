@@ -81,6 +81,26 @@ resume_both(struct pair *p, uint32_t resumes)
 		assert_int_equal(resume_end(p, i, resumes), 0);
 }
 
+/* Ten messages have left and not arrived. */
+static void
+pause_behind_ten(struct pair *p)
+{
+	pconn_sends(p->a, 48, 0, 10);
+	world_run(p->w, 1);
+	pause_both(p, WEIR_RESUME_BOTH);
+}
+
+/* A WRITE of a message of 500,000 bytes is under way. */
+static void
+pause_bulk_in_flight(struct pair *p)
+{
+	const struct peer_link *l = &p->w->node[0].engine->links[1];
+
+	assert_true(pconn_send(p->a, 500000, 0));
+	STEP_WHILE(p->w, l->flight_end == l->flight_first);
+	pause_both(p, WEIR_RESUME_BULK);
+}
+
 static void
 go(struct pair *p, unsigned i)
 {
@@ -151,13 +171,9 @@ test_bulk_alone(void **state)
 {
 	struct pair p = REPAIRED(.delay_ns = 2000);
 	struct pconn *x, *y;
-	struct peer_link *l;
 
 	world_connect(p.pa, p.pb, &x, &y);
-	assert_true(pconn_send(p.a, 500000, 0));
-	l = &p.w->node[0].engine->links[1];
-	STEP_WHILE(p.w, l->flight_end == l->flight_first);
-	pause_both(&p, WEIR_RESUME_BULK);
+	pause_bulk_in_flight(&p);
 	for (unsigned i = 0; i < 200; i++) {
 		assert_true(pconn_send(x, 48, 0));
 		world_run(p.w, 30);
@@ -178,9 +194,7 @@ test_held_back(void **state)
 		struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
 		uint64_t writes;
 
-		pconn_sends(p.a, 48, 0, 10);
-		world_run(p.w, 1);
-		pause_both(&p, WEIR_RESUME_BOTH);
+		pause_behind_ten(&p);
 		resume_both(&p, WEIR_RESUME_BOTH);
 		writes = p.w->net.writes + p.w->net.write_imms;
 		world_run(p.w, 3000);
@@ -202,10 +216,8 @@ test_credit_of_lost_frames(void **state)
 	struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
 	const struct peer_link *l;
 
-	pconn_sends(p.a, 48, 0, 10);
-	world_run(p.w, 1);
+	pause_behind_ten(&p);
 	l = &p.w->node[0].engine->links[1];
-	pause_both(&p, WEIR_RESUME_BOTH);
 	atomic_store(&p.w->node[0].credit[0].consumed, l->tx_posted);
 	atomic_store(&p.w->node[0].credit[0].wrs, l->wrs_used);
 	make_qps(&p, WEIR_RESUME_BOTH);
@@ -227,9 +239,7 @@ test_liar(void **state)
 		struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
 		struct engine_link_command *said = &paused[1];
 
-		pconn_sends(p.a, 48, 0, 10);
-		world_run(p.w, 1);
-		pause_both(&p, WEIR_RESUME_BOTH);
+		pause_behind_ten(&p);
 		said->consumed += lie == 0 ? 1 : lie == 1 ? 1000 : 0;
 		said->consumed -= lie == 2 ? 1 : 0;
 		said->received += lie == 3 ? 1000 : lie == 4 ? UINT64_MAX / 2 : 0;
@@ -290,12 +300,8 @@ static void
 test_reset_waits(void **state)
 {
 	struct pair p = REPAIRED(.delay_ns = 2000);
-	struct peer_link *l;
 
-	assert_true(pconn_send(p.a, 500000, 0));
-	l = &p.w->node[0].engine->links[1];
-	STEP_WHILE(p.w, l->flight_end == l->flight_first);
-	pause_both(&p, WEIR_RESUME_BULK);
+	pause_bulk_in_flight(&p);
 	program_die(p.pa);
 	p.w->step_ns = 1000000;
 	world_run(p.w, 1000);

@@ -292,8 +292,7 @@ test_limited_ends(void **state)
 	RUN(w, 0, 500, &a, &b);
 	assert_false(list_empty(&w->node[0].engine->limited));
 	program_die(a.p);
-	w->now += 600000000;
-	world_run(w, 200);
+	world_later(w, 600000000, 200);
 	assert_true(a.p->removed);
 	world_link_fail(w, 0, EHOSTDOWN);
 	world_run(w, 10);

@@ -14,22 +14,28 @@ head_of(struct program *p, unsigned channel)
 }
 
 static void
+assert_flags(struct program *p, unsigned channels, uint32_t sleeping)
+{
+	for (unsigned i = 0; i < channels; i++)
+		assert_int_equal(atomic_load(&head_of(p, i)->tx_sleeping), sleeping);
+}
+
+static void
 test_flags(void **state)
 {
 	struct pair p = PAIR(2);
 	struct engine *e = p.w->node[0].engine;
 
 	world_run(p.w, 200);
-	assert_int_equal(atomic_load(&head_of(p.pa, 0)->tx_sleeping), 0);
+	assert_flags(p.pa, 1, 0);
 	assert_true(engine_sleep_prepare(e, p.w->now) > p.w->now + 100000000); /* keepalive */
-	assert_int_equal(atomic_load(&head_of(p.pa, 0)->tx_sleeping), 1);
-	assert_int_equal(atomic_load(&head_of(p.pa, 1)->tx_sleeping), 1);
+	assert_flags(p.pa, 2, 1);
 	assert_false(engine_sleep_check(e));
 	/* published between the flag and the look: it is seen */
 	assert_true(pconn_send(p.a, 10, 0));
 	assert_true(engine_sleep_check(e));
 	engine_sleep_cancel(e);
-	assert_int_equal(atomic_load(&head_of(p.pa, 0)->tx_sleeping), 0);
+	assert_flags(p.pa, 1, 0);
 	assert_receives(p.b, 200, 1);
 }
 
@@ -43,12 +49,10 @@ test_credit_before_sleep(void **state)
 	pconn_send(p.a, 10, 0);
 	STEP_WHILE(p.w, p.b->received < 1);
 	assert_true(engine_sleep_check(p.w->node[1].engine));
-	assert_true(engine_sleep_prepare(p.w->node[0].engine, p.w->now) < p.w->now + 2000000);
-	engine_sleep_cancel(p.w->node[0].engine);
+	assert_true(world_sleep(p.w, p.w->node[0].engine) < p.w->now + 2000000);
 	world_run(p.w, 300);
 	assert_false(engine_sleep_check(p.w->node[1].engine));
-	assert_true(engine_sleep_prepare(p.w->node[0].engine, p.w->now) > p.w->now + 100000000);
-	engine_sleep_cancel(p.w->node[0].engine);
+	assert_true(world_sleep(p.w, p.w->node[0].engine) > p.w->now + 100000000);
 }
 
 /* ns from a message's arrival until credit for it leaves alone, when others have the CPU for `away`
@@ -181,8 +185,7 @@ test_silence(void **state)
 	assert_int_equal(n->silences, 0);
 	/* nobody's silence: nothing ran, at whatever time since the last answer */
 	for (ms = 0; ms < 500; ms += 10) {
-		p.w->now += 3000000000;
-		world_run(p.w, 100 + ms);
+		world_later(p.w, 3000000000, 100 + ms);
 	}
 	assert_int_equal(n->silences + p.w->node[1].silences, 0);
 	assert_int_equal(n->link_errors, 0);
@@ -214,8 +217,7 @@ test_bells(void **state)
 	atomic_store(&head_of(p.pb, 0)->rx_sleeping, 1);
 	pconn_tries(p.a, 10, 20, 1);
 	bells = p.pb->bells;
-	assert_true(engine_sleep_prepare(p.w->node[1].engine, p.w->now) < p.w->now + 100000);
-	engine_sleep_cancel(p.w->node[1].engine);
+	assert_true(world_sleep(p.w, p.w->node[1].engine) < p.w->now + 100000);
 	world_run(p.w, 200);
 	assert_true(p.pb->bells > bells);
 	bells = p.pb->bells;
@@ -266,14 +268,12 @@ test_cold_channels(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		world_run(p.w, 6000);
 		engine_sleep_prepare(e, p.w->now);
-		for (unsigned k = 0; k < 3; k++)
-			assert_int_equal(atomic_load(&head_of(p.pa, k)->tx_sleeping), 1);
+		assert_flags(p.pa, 3, 1);
 		assert_false(engine_sleep_check(e));
 		pconn_push(p.a, i, 10, 0);
 		assert_true(engine_sleep_check(e));
 		engine_sleep_cancel(e);
-		for (unsigned k = 0; k < 3; k++)
-			assert_int_equal(atomic_load(&head_of(p.pa, k)->tx_sleeping), 0);
+		assert_flags(p.pa, 3, 0);
 		assert_receives(p.b, 10, i + 1);
 	}
 	world_run(p.w, 6000);

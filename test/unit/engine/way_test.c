@@ -24,18 +24,7 @@ record(const struct pair *p, unsigned node)
 }
 
 /* One message from a to b; all it takes. */
-static void
-one(struct pair *p, uint32_t length, unsigned flags)
-{
-	uint64_t want = p->b->received + 1, end = p->a->sent + 1;
-
-	STEP_MOST(p->w, 400, !pconn_send(p->a, length, flags)); /* until there is a window for it */
-	for (unsigned i = 0; i < 4000 && (p->b->received < want || pconn_completed(p->a) < end);
-	     i++)
-		world_step(p->w);
-	assert_int_equal(p->b->received, want);
-	assert_int_equal(pconn_completed(p->a), end);
-}
+#define one(p, length, flags) pconn_stream((p)->a, (p)->b, length, flags, 1)
 
 /* Both ends agree about what went how. */
 static void

@@ -319,6 +319,29 @@ pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n)
 }
 
 void
+pconn_stream(struct pconn *from, struct pconn *to, uint32_t length, unsigned flags, unsigned n)
+{
+	uint64_t want = to->received + n, end = from->sent + n;
+
+	for (unsigned i = 0;
+	     i < 400000 && (n || pconn_completed(from) < end || to->received < want); i++) {
+		while (n && pconn_send(from, length, flags))
+			n--;
+		world_step(from->p->w);
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(to->received, want);
+	assert_int_equal(pconn_completed(from), end);
+}
+
+void
+pconn_fill(struct pconn *c, uint32_t length)
+{
+	while (pconn_send(c, length, 0))
+		;
+}
+
+void
 pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps)
 {
 	while (n--) {

@@ -41,11 +41,10 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	struct engine_command k = {.type = ENGINE_CONN_ACCEPT, .conn = *asked};
 	struct pconn *c;
 
-	n->connects++;
 	if (n->refuse || !p) {
 		k.type = ENGINE_CONN_REJECT;
 		k.conn.status = ECONNREFUSED;
-		assert_true(engine_execute(n->engine, &k));
+		node_command(n, &k);
 		return;
 	}
 	c = program_free_conn(p);
@@ -56,11 +55,7 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	k.conn.listener = 7;
 	k.conn.ah = (struct nic_ah *)&n->ah;
 	k.conn.mtu = asked->datagram ? WORLD_MTU : 0;
-	assert_true(engine_execute(n->engine, &k));
-	if (k.result) {
-		c->used = false;
-		return;
-	}
+	c->used = !node_command(n, &k);
 	c->vqpn = k.conn.vqpn;
 	c->datagram = asked->datagram;
 }
@@ -346,6 +341,22 @@ world_step(struct world *w)
 }
 
 void
+world_later(struct world *w, uint64_t ns, unsigned steps)
+{
+	w->now += ns;
+	world_run(w, steps);
+}
+
+uint64_t
+world_sleep(struct world *w, struct engine *e)
+{
+	uint64_t until = engine_sleep_prepare(e, w->now);
+
+	engine_sleep_cancel(e);
+	return until;
+}
+
+void
 world_turn(struct world *w, unsigned node)
 {
 	w->now += w->step_ns;
@@ -422,14 +433,7 @@ pair_with_honest(void)
 void
 honest_traffic(struct pair *p)
 {
-	uint64_t want = p->y->received + 20;
-
-	for (unsigned n = 20, i = 0; i < 2000 && p->y->received < want; i++) {
-		if (n && pconn_send(p->x, 400, 0))
-			n--;
-		world_step(p->w);
-	}
-	assert_int_equal(p->y->received, want);
+	pconn_stream(p->x, p->y, 400, 0, 20);
 	assert_int_equal(p->y->received, p->x->sent);
 	assert_false(p->honest->violated || p->pb->violated);
 }

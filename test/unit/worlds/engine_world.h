@@ -114,7 +114,11 @@ struct world *world_create(const struct world_options *options);
 /* Checks what the NIC has counted. */
 void world_destroy(struct world *w);
 void world_step(struct world *w);
+/* Time passes in which nothing runs, then this number of steps. */
+void world_later(struct world *w, uint64_t ns, unsigned steps);
 void world_run(struct world *w, unsigned steps);
+/* When an engine that goes to sleep now would wake by itself. */
+uint64_t world_sleep(struct world *w, struct engine *e);
 /* A step in which only this node's engine runs. */
 void world_turn(struct world *w, unsigned node);
 #define STEP_WHILE(w, condition)                                                                   \
@@ -165,6 +169,11 @@ void world_connect_datagram(struct program *pa, struct program *pb, struct pconn
 bool pconn_send(struct pconn *c, uint32_t length, unsigned flags);
 /* n messages, for which there is room. */
 void pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n);
+/* The same, retrying as a program would, until all are complete and `to` has received them. */
+void pconn_stream(struct pconn *from, struct pconn *to, uint32_t length, unsigned flags,
+		  unsigned n);
+/* As many as there is room for. */
+void pconn_fill(struct pconn *c, uint32_t length);
 /* Tries to send n times, with this number of steps after each. */
 void pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps);
 /* The same through any channel, without regard to grants. */
