@@ -95,8 +95,8 @@ test_refused(void **state)
 	struct pconn *c, *d;
 
 	p.w->node[1].refuse = true;
-	c = pconn_connect(p.pa, 0);
-	d = pconn_connect(p.pa, 0);
+	c = pconn_connect(p.pa);
+	d = pconn_connect(p.pa);
 	pconn_close(d); /* before the answer */
 	world_run(p.w, 100);
 	assert_true(c->opened && c->freed && !c->done);
@@ -104,7 +104,7 @@ test_refused(void **state)
 	assert_true(d->freed && d->done && !d->opened);
 	/* closed before the answer, which is yes */
 	p.w->node[1].refuse = false;
-	d = pconn_connect(p.pa, 0);
+	d = pconn_connect(p.pa);
 	pconn_close(d);
 	world_run(p.w, 200);
 	assert_true(d->freed && d->done);
@@ -119,7 +119,7 @@ test_main_is_slow(void **state)
 	struct pconn *c;
 
 	p.w->node[0].full = p.w->node[1].full = true;
-	c = pconn_connect(p.pa, 0);
+	c = pconn_connect(p.pa);
 	pconn_close(p.a);
 	world_run(p.w, 100);
 	assert_false(c->opened || p.a->freed);
@@ -177,18 +177,17 @@ test_count_behind_a_queue(void **state)
 	struct pair p = PAIR(2, .recv_wrs = 200);
 	struct program *q = program_open(p.w, 0, 1), *r = program_open(p.w, 1, 1);
 	struct pair other = {.w = p.w, .pa = q, .pb = r};
-	struct pconn *x, *y;
 
-	world_connect(q, r, &x, &y);
-	pair_send(&other, y, 10, 4000);
-	assert_receives(x, 2000, 4000);
+	world_connect(q, r, &p.x, &p.y);
+	pair_send(&other, p.y, 10, 4000);
+	assert_receives(p.x, 2000, 4000);
 	p.w->net.delay_ns = 60000;
 	pconn_sends(p.a, 100, 0, 4);
 	engine_turn(p.w->node[0].engine, p.w->now);
 	/* node 0 is busy with something else, for longer than a frame takes both ways */
 	for (unsigned i = 0; i < 400; i++) {
 		if (i < 80)
-			assert_true(pconn_send(y, 10, 0));
+			assert_true(pconn_send(p.y, 10, 0));
 		if (i == 85)
 			program_die(p.pb);
 		world_turn(p.w, 1);
@@ -197,7 +196,7 @@ test_count_behind_a_queue(void **state)
 	world_run(p.w, 1000);
 	assert_closed(p.a, ECONNRESET);
 	assert_int_equal(pconn_completed(p.a), 0);
-	assert_int_equal(x->received, 4080);
+	assert_int_equal(p.x->received, 4080);
 }
 
 /* An end that closes has promised its blocks to WRITEs under way: they are acknowledged first. */
@@ -260,16 +259,16 @@ static void
 test_link_fails(void **state)
 {
 	struct pair p = PAIR(2, .delay_ns = 2000);
-	struct pconn *c, *x, *y;
+	struct pconn *c;
 	uint64_t completed;
 	uint32_t receives;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	pair_send(&p, p.a, 100, 50);
 	pconn_pushes(p.a, 0, 900, 50);
 	pconn_send(p.b, 500000, 0);
-	pconn_close(y);
-	c = pconn_connect(p.pa, 0);
+	pconn_close(p.y);
+	c = pconn_connect(p.pa);
 	world_run(p.w, 2);
 	fake_qp_break(&p.w->node[0].qp[0]);
 	receives = p.w->node[0].nic->recv_wrs;
@@ -281,18 +280,18 @@ test_link_fails(void **state)
 	completed = pconn_completed(p.a);
 	world_links_fail(p.w, EHOSTDOWN);
 	world_run(p.w, 50);
-	assert_true(p.a->done && p.b->done && x->done && c->opened && c->freed);
+	assert_true(p.a->done && p.b->done && p.x->done && c->opened && c->freed);
 	assert_int_equal(p.a->close_status, EHOSTDOWN);
 	assert_int_equal(p.b->close_status, EHOSTDOWN);
 	assert_int_equal(c->open_status, EHOSTDOWN);
-	assert_true(y->freed);
+	assert_true(p.y->freed);
 	assert_int_equal(pconn_completed(p.a), completed);
 	assert_true(p.b->received >= completed);
 	pconn_close(p.a);
 	pconn_close(p.b);
-	pconn_close(x);
+	pconn_close(p.x);
 	world_run(p.w, 20);
-	assert_true(p.a->freed && p.b->freed && x->freed);
+	assert_true(p.a->freed && p.b->freed && p.x->freed);
 	/* a new one takes its place */
 	world_link_up(p.w);
 	world_connect(p.pa, p.pb, &p.a, &p.b);

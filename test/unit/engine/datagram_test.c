@@ -215,9 +215,8 @@ static void
 test_no_room(void **state)
 {
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 64, .recv_blocks = 64});
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.pb->stopped = true;
 	pair_send(&p, p.a, 200, 500);
 	pair_send(&p, p.a, 2000, 200);
@@ -227,8 +226,8 @@ test_no_room(void **state)
 	world_run(p.w, 50);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
 	pair_send(&p, p.a, 2000, 1);
-	pair_send(&p, s, 5000, 30);
-	assert_receives(t, 500, 30);
+	pair_send(&p, p.x, 5000, 30);
+	assert_receives(p.y, 500, 30);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
 }
 
@@ -238,14 +237,13 @@ test_hoarded(void **state)
 {
 	struct pair p =
 	    datagram_open(&(struct world_options){.recv_blocks = 64, .window = 64 << 10});
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.b->keep_blocks = true;
 	pair_send(&p, p.a, 2000, 200);
 	assert_int_equal(p.b->received, (64 << 10) / weir_cost(2000));
-	pair_send(&p, s, 5000, 100);
-	assert_receives(t, 1000, 100);
+	pair_send(&p, p.x, 5000, 100);
+	assert_receives(p.y, 1000, 100);
 }
 
 /* A program that doesn't keep to the largest message breaks the rules. */
@@ -317,9 +315,8 @@ queue_pair_fails(bool told)
 	struct pair p = datagram_open(NULL);
 	struct engine_command k = {.type = ENGINE_DATAGRAM_FAIL};
 	struct node *n = &p.w->node[0];
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	n->ud.hold = true;
 	pair_send(&p, p.a, 300, 5);
 	n->ud.dead = true;
@@ -338,13 +335,13 @@ queue_pair_fails(bool told)
 	world_run(p.w, 5);
 	assert_int_equal(n->datagram_errors, 1);
 	world_datagrams(p.w, 0);
-	pair_send(&p, s, 300, 20);
+	pair_send(&p, p.x, 300, 20);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 300, 20);
 	pair_send(&p, p.b, 300, 20);
 	assert_receives(p.a, 50, 20);
 	assert_int_equal(p.b->received, 20);
-	assert_int_equal(t->received, 20);
+	assert_int_equal(p.y->received, 20);
 	assert_int_equal(n->datagram_errors, 1);
 }
 
@@ -444,9 +441,9 @@ static void
 test_before_open(void **state)
 {
 	struct pair p = datagram_open(NULL);
-	struct pconn *s, *t, *c;
+	struct pconn *c;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	c = pconn_connect_datagram(p.pa);
 	assert_false(c->opened);
 	assert_int_equal(pconn_pushes(c, 0, 100, 3), 3);
@@ -456,8 +453,8 @@ test_before_open(void **state)
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), 3);
 	assert_int_equal(COUNTED(&p, 1, bad_frames), 0);
 	assert_int_equal(p.w->node[1].link_errors, 0);
-	pair_send(&p, s, 300, 20);
-	assert_receives(t, 50, 20);
+	pair_send(&p, p.x, 300, 20);
+	assert_receives(p.y, 50, 20);
 }
 
 ENGINE_TESTS(TEST(test_sizes), TEST(test_bad_network), TEST(test_far_behind), TEST(test_strangers),

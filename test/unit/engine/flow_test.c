@@ -238,19 +238,18 @@ test_slow_program(void **state)
 {
 	struct pair p = PAIR(1);
 	struct program *other = program_open(p.w, 1, 1);
-	struct pconn *x, *y;
 
-	world_connect(p.pa, other, &x, &y);
+	world_connect(p.pa, other, &p.x, &p.y);
 	other->stopped = true;
 	for (unsigned i = 0; i < 200; i++) {
-		pconn_fill(x, 300);
-		pconn_send(x, 8192, 0);
+		pconn_fill(p.x, 300);
+		pconn_send(p.x, 8192, 0);
 		world_step(p.w);
 	}
 	pconn_stream(p.a, p.b, 500, 0, 1000);
 	pconn_stream(p.a, p.b, 1 << 20, 0, 3);
 	other->stopped = false;
-	assert_receives(y, 500, x->sent);
+	assert_receives(p.y, 500, p.x->sent);
 }
 
 /* Bulk and small messages keep the order of the connection. */
@@ -356,10 +355,9 @@ test_reclaim_at_once(void **state)
 	struct engine *e = p.w->node[1].engine;
 	const struct engine_counters *c = engine_counters(e);
 	unsigned asked = 0, i;
-	struct pconn *x, *y;
 
-	world_connect(p.pa, p.pb, &x, &y);
-	pconn_stream(x, y, 900, 0, 3000); /* its window is large now */
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	pconn_stream(p.x, p.y, 900, 0, 3000); /* its window is large now */
 	world_run(p.w, 2000);
 	pconn_send(p.a, 28 * 8192, 0);
 	for (i = 0; i < 2000 && p.b->received < 1; i++) {
@@ -381,16 +379,15 @@ static void
 test_grant_waits_for_memory(void **state)
 {
 	struct pair p = PAIR(1, .recv_blocks = 16);
-	struct pconn *x, *y;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.b->keep_blocks = true;
 	assert_true(pconn_send(p.a, 14 * WEIR_BLOCK_SIZE, 0));
 	assert_receives(p.b, 100, 1);
-	assert_true(pconn_push(x, 0, 5000, 0));
-	assert_receives(y, 2000, 0);
+	assert_true(pconn_push(p.x, 0, 5000, 0));
+	assert_receives(p.y, 2000, 0);
 	program_release_held(p.pb);
-	assert_receives(y, 100, 1);
+	assert_receives(p.y, 100, 1);
 }
 
 /* A grant that was asked back and one that is due cross: the sender may only use what is left. */
@@ -399,10 +396,9 @@ test_reclaim_meets_grant(void **state)
 {
 	struct pair p = PAIR(1, .recv_blocks = 64, .delay_ns = 5000);
 	const struct conn *c = &p.w->node[1].engine->conns[0];
-	struct pconn *x, *y;
 
 	assert_int_equal(c->vqpn, p.b->vqpn);
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	pconn_stream(p.a, p.b, 64, 0, 3000);
 	world_run(p.w, 500);
 	p.pb->stopped = true;
@@ -410,7 +406,7 @@ test_reclaim_meets_grant(void **state)
 		assert_true(pconn_send(p.a, 64, 0));
 		world_step(p.w);
 	}
-	assert_true(pconn_send(x, 60 * WEIR_BLOCK_SIZE, 0)); /* more than is free */
+	assert_true(pconn_send(p.x, 60 * WEIR_BLOCK_SIZE, 0)); /* more than is free */
 	STEP_MOST(p.w, 2000, !c->reclaiming);
 	assert_true(c->reclaiming);
 	p.pb->stopped = false;
@@ -422,7 +418,7 @@ test_reclaim_meets_grant(void **state)
 	world_run(p.w, 100);
 	assert_int_equal(pconn_status(p.a), 0);
 	assert_int_equal(p.b->received, p.a->sent);
-	assert_int_equal(y->received, 1);
+	assert_int_equal(p.y->received, 1);
 	pconn_stream(p.a, p.b, 64, 0, 300);
 }
 
@@ -454,29 +450,28 @@ test_turns_are_equal(void **state)
 {
 	struct pair p = PAIR(1, .ring_lines = 256, .delay_ns = 2000, .pending = 4096);
 	const uint32_t lines = message_lines(900);
-	struct pconn *x, *y;
 	unsigned left = 40;
 	uint64_t a, b;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	pconn_stream(p.a, p.b, 900, 0, 2000);
-	pconn_stream(x, y, 900, 0, 2000);
+	pconn_stream(p.x, p.y, 900, 0, 2000);
 	world_run(p.w, 500);
 	while (left) { /* the peer is busy with something else */
 		if (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) >= 40) {
 			assert_true(pconn_send(p.a, 900, 0));
-			assert_true(pconn_send(x, 900, 0));
+			assert_true(pconn_send(p.x, 900, 0));
 			left--;
 		}
 		world_turn(p.w, 0);
 	}
 	a = p.b->received;
-	b = y->received;
-	while (p.b->received < p.a->sent || y->received < x->sent) {
+	b = p.y->received;
+	while (p.b->received < p.a->sent || p.y->received < p.x->sent) {
 		int64_t ahead;
 
 		world_step(p.w);
-		ahead = (int64_t)(p.b->received - a) - (int64_t)(y->received - b);
+		ahead = (int64_t)(p.b->received - a) - (int64_t)(p.y->received - b);
 		assert_true(ahead * lines <= 2 * QUANTUM && -ahead * lines <= 2 * QUANTUM);
 	}
 }

@@ -170,15 +170,14 @@ static void
 test_bulk_alone(void **state)
 {
 	struct pair p = REPAIRED(.delay_ns = 2000);
-	struct pconn *x, *y;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	pause_bulk_in_flight(&p);
 	for (unsigned i = 0; i < 200; i++) {
-		assert_true(pconn_send(x, 48, 0));
+		assert_true(pconn_send(p.x, 48, 0));
 		world_run(p.w, 30);
 	}
-	assert_int_equal(y->received, 200);
+	assert_int_equal(p.y->received, 200);
 	assert_int_equal(p.b->received, 0);
 	resume_both(&p, WEIR_RESUME_BULK);
 	assert_receives(p.b, 200, 0); /* held back */
@@ -262,19 +261,19 @@ test_refused(void **state)
 		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
 		struct pair p = REPAIRED(.delay_ns = 2000);
 		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
-		struct pconn *x, *y;
 		struct peer_link *l;
 
-		world_connect(p.pa, p.pb, &x, &y);
+		world_connect(p.pa, p.pb, &p.x, &p.y);
 		assert_true(pconn_send(p.a, 500000, way));
 		world_run(p.w, 1);
-		assert_true(pconn_send(x, 500000, way));
+		assert_true(pconn_send(p.x, 500000, way));
 		l = &p.w->node[i].engine->links[1];
 		STEP_WHILE(p.w, l->flight_end - l->flight_first < BULK_FLIGHT);
 		wc.wr_id = l->sq_done[1] + 1; /* the oldest one */
 		wc.opcode = i ? NIC_READ : NIC_WRITE;
-		x = l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
-			? x
+		p.x =
+		    l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
+			? p.x
 			: p.a;
 		wc.qp_user = &l->user[1];
 		wc.qpn = nic_qpn(qp_of(&p, i, 1));
@@ -285,10 +284,10 @@ test_refused(void **state)
 		assert_int_equal(p.w->node[i].link_errors, 1);
 		repair(&p, WEIR_RESUME_BULK);
 		world_run(p.w, 500);
-		assert_false(x->done);
-		assert_int_equal(pconn_completed(x), 1);
-		assert_int_equal(p.a->done + p.b->done, x == p.a ? 0 : 2);
-		assert_int_equal(p.b->received + y->received, 1);
+		assert_false(p.x->done);
+		assert_int_equal(pconn_completed(p.x), 1);
+		assert_int_equal(p.a->done + p.b->done, p.x == p.a ? 0 : 2);
+		assert_int_equal(p.b->received + p.y->received, 1);
 	}
 }
 

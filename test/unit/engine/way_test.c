@@ -91,24 +91,23 @@ static void
 test_sends(void **state)
 {
 	struct pair p = PAIR(1, .delay_ns = 1000, .ring_lines = 256);
-	struct pconn *x, *y;
 	uint32_t r = 1;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	for (unsigned i = 0; i < 4000; i++) {
 		r = r * 1103515245 + 12345;
 		pconn_send(p.a, (r >> 16) % (r & 64 ? 1921 : 100), WEIR_SLOT_SEND);
 		if (r & 128)
-			pconn_send(x, (r >> 18) % 8193, r & 256 ? 0 : WEIR_SLOT_RING);
+			pconn_send(p.x, (r >> 18) % 8193, r & 256 ? 0 : WEIR_SLOT_RING);
 		if (r & 512)
 			pconn_send(p.b, 1000, WEIR_SLOT_SEND);
 		world_step(p.w);
 	}
 	assert_receives(p.b, 4000, p.a->sent);
 	assert_int_equal(p.a->received, p.b->sent);
-	assert_int_equal(y->received, x->sent);
+	assert_int_equal(p.y->received, p.x->sent);
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
-	assert_true(p.a->sent > 1000 && x->sent > 500);
+	assert_true(p.a->sent > 1000 && p.x->sent > 500);
 	assert_true(record(&p, 0).by_send >= p.a->sent / 2);
 	assert_true(p.w->net.sends > 200 && p.w->net.write_imms > 200);
 }

@@ -210,13 +210,12 @@ fill(uint8_t *to, const struct pconn *c, uint32_t length)
 }
 
 static struct pconn *
-open_conn(struct program *p, uint32_t window, bool datagram)
+open_conn(struct program *p, bool datagram)
 {
 	struct pconn *c = program_free_conn(p);
 	struct engine_command k = {
 	    .type = ENGINE_CONN_OPEN,
-	    .conn = {
-		.session = p->id, .desc = c->desc, .link = 1, .window = window, .service = "echo"}};
+	    .conn = {.session = p->id, .desc = c->desc, .link = 1, .service = "echo"}};
 
 	c->datagram = k.conn.datagram = datagram;
 	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
@@ -227,15 +226,15 @@ open_conn(struct program *p, uint32_t window, bool datagram)
 }
 
 struct pconn *
-pconn_connect(struct program *p, uint32_t window)
+pconn_connect(struct program *p)
 {
-	return open_conn(p, window, false);
+	return open_conn(p, false);
 }
 
 struct pconn *
 pconn_connect_datagram(struct program *p)
 {
-	return open_conn(p, 0, true);
+	return open_conn(p, true);
 }
 
 void

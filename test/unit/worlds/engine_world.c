@@ -48,9 +48,8 @@ answer(struct node *n, const struct engine_conn_command *asked)
 		return;
 	}
 	c = program_free_conn(p);
-	c->channel = n->listen_channel;
 	k.conn.session = p->id;
-	k.conn.channel = n->listen_channel;
+	k.conn.channel = 0;
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
 	k.conn.ah = (struct nic_ah *)&n->ah;
@@ -90,7 +89,6 @@ handle(struct node *n, const struct engine_event *event)
 		answer(n, &event->conn);
 		break;
 	case ENGINE_EVENT_CONN_CLOSED:
-		n->conn_closed++;
 		p = n->program[event->conn.session];
 		c = p ? program_conn(p, event->conn.vqpn) : NULL;
 		if (c)
@@ -378,7 +376,7 @@ connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn
 	struct world *w = pa->w;
 
 	w->node[pb->node].listener = pb->id;
-	*a = datagram ? pconn_connect_datagram(pa) : pconn_connect(pa, 0);
+	*a = datagram ? pconn_connect_datagram(pa) : pconn_connect(pa);
 	for (unsigned i = 0; i < 200 && !(*a)->opened; i++)
 		world_step(w);
 	assert_true((*a)->opened);

@@ -87,10 +87,9 @@ struct node {
 	uint32_t datagram_errors;
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
-	uint32_t listen_channel;
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
-	uint32_t connects, conn_closed, local_closed;
+	uint32_t local_closed;
 };
 
 struct world_options {
@@ -158,7 +157,7 @@ void program_disown(struct program *p, uint32_t region);
 
 /* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
-struct pconn *pconn_connect(struct program *p, uint32_t window);
+struct pconn *pconn_connect(struct program *p);
 struct pconn *pconn_connect_datagram(struct program *p);
 /* The same with a datagram connection. */
 void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
