@@ -7,11 +7,11 @@
  *   hostile INSTANCE MODE[:PROCESSES] SECONDS [SEED] [ADDRESS]
  *
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
- * out. Where a mode says nothing else it takes little CPU itself, so that what others lose they
- * lose to what it does. `compute` does nothing but compute: what the others are compared with.
- * $HOSTILE_UID: the user it becomes. SIGTERM: the time is over. The last line says what was done
- * and what was answered. Exit 0: the time is over and the data plane still answers. 1: it doesn't.
- * 2: usage. 77: what the mode needs isn't there.
+ * out. Most modes take little CPU themselves, so that others lose time only to the attack.
+ * `compute` only computes: measurements compare the other modes with it. $HOSTILE_UID: the user
+ * that the program becomes. SIGTERM: the time is over. The last line counts attacks and answers.
+ * Exit 0: the time is over and the data plane still answers. 1: it does not answer. 2: usage. 77:
+ * the host lacks what the mode needs.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -442,7 +442,7 @@ usage(void)
 	return 2;
 }
 
-/* What one process does until the time is over. */
+/* The rounds of one process until the time is over. */
 static void
 attack(const struct mode *only)
 {
@@ -453,7 +453,7 @@ attack(const struct mode *only)
 		const struct mode *mode = only ? only : &modes[rounds % ALL];
 
 		if (!mode->alone && attach(&v, mode->arena) < 0) {
-			if (left() <= 0) /* others of us have it all */
+			if (left() <= 0) /* our other processes hold all sessions */
 				break;
 			failures++;
 			usleep(20000);
@@ -467,7 +467,7 @@ attack(const struct mode *only)
 	}
 }
 
-/* Whether it answers at all: it lets somebody in, or says that it doesn't. */
+/* Whether the data plane answers at all: it accepts a session or refuses one. */
 static bool
 answers(void)
 {
@@ -489,7 +489,7 @@ answers(void)
 	return yes;
 }
 
-/* Somebody who isn't allowed here can't see more. */
+/* A user who may not attach can only see that the data plane answers. */
 static bool
 lets_in(bool stranger)
 {
@@ -518,7 +518,7 @@ become(const char *user)
 		exit(2);
 	}
 	prctl(PR_SET_DUMPABLE, 1);
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* which the kernel has forgotten */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has cleared it */
 }
 
 static void
@@ -605,6 +605,6 @@ main(int argc, char **argv)
 		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n",
 			argv[2]);
 	fflush(NULL);
-	/* whoever has become another user can't write what it has run where that is counted */
+	/* another user cannot write coverage data: no exit handlers */
 	_exit(!answered || (!books->rounds && !getenv("HOSTILE_UID")));
 }

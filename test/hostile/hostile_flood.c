@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More of everything than leaves room for others: attaching, holes, keys, segments, memory, slots.
- */
+/* Floods: attaching, holes, keys, segments, memory, slots, lines of the log. */
 #define _GNU_SOURCE
 #include "hostile.h"
 
@@ -18,7 +17,7 @@
 #define REGIONS 64u
 #define SMALL (2u << 20)
 
-/* For so long, or until the end if that is sooner. */
+/* The time in `more` seconds, or the end of the program if that is earlier. */
 static double
 until(double more)
 {
@@ -35,7 +34,7 @@ do_compute(struct victim *v)
 			rng();
 }
 
-/* In, and out again. */
+/* Attaches and detaches. */
 void
 do_attach(struct victim *v)
 {
@@ -48,7 +47,7 @@ do_attach(struct victim *v)
 	} while (seconds() < end);
 }
 
-/* Nothing is said. */
+/* Connects and closes without a message. */
 void
 do_knock(struct victim *v)
 {
@@ -108,7 +107,7 @@ do_holes(struct victim *v)
 		tally(1, "sessions ended");
 }
 
-/* As many keys as a program gets, each for a page. */
+/* All keys that a program gets, each for one page. */
 void
 do_keys(struct victim *v)
 {
@@ -206,7 +205,8 @@ segments_between(struct victim *v, struct victim *w)
 	}
 }
 
-/* All that a user gets: arenas, adopted memory, segments; kept until the end. ADDRESS: our node. */
+/* All memory that a user gets: arenas, adopted memory, segments; kept until the end. ADDRESS is on
+ * this node. */
 void
 do_memory(struct victim *v)
 {

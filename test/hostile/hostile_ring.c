@@ -185,7 +185,7 @@ do_refault(struct victim *v)
 	}
 }
 
-/* So many wait on the doorbell that who rings it takes milliseconds to walk through them. */
+/* Enough waiters on the doorbell that ringing it takes milliseconds. */
 void
 do_waiters(struct victim *v)
 {

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Well-formed requests that come to nothing, as fast as they are answered. */
+/* Well-formed requests that fail, as fast as they are answered. */
 void
 do_requests(struct victim *v)
 {

@@ -63,7 +63,7 @@ stop_programs()
 		for n in "${!node_name[@]}"; do
 			name=$who-${node_name[$n]}
 			gone "${weir_pid[$name]}"
-			stop "$name" || fail "$name: $(tail -n 1 "$weir_tmp/$name.log")"
+			stop "$name" || fail "$name: $(last_line "$name")"
 		done
 	done
 }
@@ -114,7 +114,7 @@ calm()
 # node_downs NAME: how often that data plane was told that a node is lost.
 node_downs()
 {
-	weirctl --instance "$1" --json show counters | jq 'map(select(.name == "broker.nodes_down") | .value) | add // 0'
+	counter "$1" broker.nodes_down
 }
 
 # state_is NAME NODE STATE...: what that node knows of another.

@@ -73,7 +73,7 @@ kill_all()
 	while read -r who node; do
 		name=$(name_of "$who" "$node")
 		note kill "$who" "$node"
-		has_ended "${weir_pid[$name]}" && fail "$name had ended before it was killed: $(tail -n 1 "$weir_tmp/$name.log")"
+		has_ended "${weir_pid[$name]}" && fail "$name had ended before it was killed: $(last_line "$name")"
 		kill -KILL "${weir_pid[$name]}" 2>/dev/null
 	done <<<"$1"
 	while read -r who node; do

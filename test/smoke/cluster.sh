@@ -50,7 +50,7 @@ for fabric in switch:3 mesh:3 bridge:3; do
 	"$cluster" "${fabric#*:}" --fabric "${fabric%:*}" --report "$weir_tmp/report" -- "$0" pairs >"$weir_tmp/$fabric.log" 2>&1
 	code=$?
 	if [ "$code" = 3 ] && [ "${fabric%:*}" = bridge ]; then
-		echo "no bridge here: $(tail -n 1 "$weir_tmp/$fabric.log")"
+		echo "no bridge here: $(last_line $fabric)"
 		continue
 	fi
 	[ "$code" = 0 ] || fail "$fabric: $(log_of "$fabric")"

@@ -16,7 +16,7 @@ perf() {
 		jq -e '.results[0] | .timeouts > 0 and .errors == .timeouts' "$weir_tmp/result.json" >/dev/null 2>&1 || break
 	done
 	[ "$code" = 0 ] || {
-		fail "weir-perf $*: exit $code, $(tail -n 1 "$weir_tmp/perf.log") $(jq -c '.results[0]' "$weir_tmp/result.json")"
+		fail "weir-perf $*: exit $code, $(last_line perf) $(jq -c '.results[0]' "$weir_tmp/result.json")"
 		return
 	}
 	jq -e ".results[0] | .errors == 0 and ($expression)" "$weir_tmp/result.json" >/dev/null ||

@@ -16,7 +16,7 @@ mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
 # transfer INSTANCE ADDRESS COUNT SIZES TESTS [OPTION...]
 transfer() {
 	timeout 300 weir-perf --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
-		fail "weir-perf --instance $1 $2 -n $3 -s $4 -t ${*:5}: $(tail -n 1 "$weir_tmp/perf.log")"
+		fail "weir-perf --instance $1 $2 -n $3 -s $4 -t ${*:5}: $(last_line perf)"
 	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $3)" "$weir_tmp/result.json" >/dev/null ||
 		fail "$1 $2 -n $3 -s $4 -t ${*:5}: $(jq -c '.results' "$weir_tmp/result.json")"
 }
@@ -48,6 +48,6 @@ for end in A B; do
 	tc -s qdisc show dev "veth$end" | grep -q 'dropped [1-9]' || fail "nothing was lost at $end: the test tests nothing"
 	tc qdisc del dev "veth$end" root
 done
-weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up")' >/dev/null || fail "a node is not up"
-weirctl --instance A --json show ports | jq -e '.[0] | .rx_frames > 0 and .tx_frames > 0 and .tx_bytes > 0 and .link == "up"' >/dev/null ||
+shows A nodes 'length == 2 and all(.state == "up")' || fail "a node is not up"
+shows A ports '.[0] | .rx_frames > 0 and .tx_frames > 0 and .tx_bytes > 0 and .link == "up"' ||
 	fail "show ports: $(weirctl --instance A --json show ports)"
