@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
 	--join) join=1 ;;
 	--etcd) etcd=1 ;;
 	--auto) auto=1 ;;
-	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "'$memory' is no number of MiB"; shift ;;
+	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "invalid value '$memory' for --memory (expected MiB, 1 to 999999)"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
 	--keep) keep=1 ;;
@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
 	--) shift; command=("$@"); break ;;
 	-*) wrong "unknown option '$1'" ;;
 	*)
-		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "'$1' is no number of nodes"
+		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$1' (expected a number of nodes, 2 to 32)"
 		nodes=$1
 		;;
 	esac
@@ -149,7 +149,7 @@ choose_ports()
 	done
 }
 
-# What the peers file says of node I.
+# The line of node I in the peers file.
 addresses()
 {
 	local j list=""
@@ -216,7 +216,7 @@ opposite()
 {
 	local i=$1 c=$2 odd=$((nodes - 1 + nodes % 2)) j
 
-	if [ "$i" -eq "$odd" ]; then # the one who stands still in the middle of the circle
+	if [ "$i" -eq "$odd" ]; then # the node that stays in the middle of the circle
 		j=$((c % 2 ? (c + odd) / 2 : c / 2))
 	else
 		j=$(((c - i + odd) % odd))
@@ -283,7 +283,7 @@ none_ended()
 	done
 }
 
-# await_all WHAT COMMAND...: until it succeeds with the number of each node behind it.
+# await_all WHAT COMMAND...: repeats COMMAND NUMBER until it succeeds for each node.
 await_all()
 {
 	local what=$1 i now end
@@ -327,7 +327,7 @@ start_control()
 	fi
 }
 
-# Everything at once; who needs another waits for it.
+# Everything starts at once; a process that needs another one waits for it.
 start_all()
 {
 	local begin i

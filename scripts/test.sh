@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ "${#suites[@]}" -gt 0 ] || { gate=1 suites=(lint unit protocol control sanitize model smoke rxe mutate); }
-# What a run draws by: each commit has other seeds, and tries other faults.
+# The commit id decides which seeds and faults a run draws.
 draw=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)))
 [ "$gate" = 0 ] || { SEEDS=$GATE_SEEDS SEED_RANGES=2; }
 SEEDS=${WEIR_SEEDS:-$SEEDS}
@@ -138,7 +138,7 @@ build()
 	}
 }
 
-# What the tests of some suites run.
+# Programs of some suites' tests.
 programs_of() # DIR SUITE...
 {
 	[ $# -gt 1 ] || return 0
@@ -162,7 +162,7 @@ meson_tests()
 		  + "\($before) bash -c \($command | @sh)"'
 }
 
-# What the sanitizers' runtimes need: no random addresses beyond what they know, and no second chance.
+# The sanitizers' runtimes know only some random addresses; the first finding ends a test.
 SANE="setarch -R env ASAN_OPTIONS=halt_on_error=1:detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
 setarch -R true 2>/dev/null || SANE=${SANE#setarch -R }
 
@@ -269,7 +269,7 @@ suite_control()
 	meson_tests release control control
 }
 
-# What smoke tests of hostile programs run, beside what tests of control do.
+# Programs of the smoke tests of hostile programs, beside those of control.
 HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/hostile/hostile test/hostile/older_kernel"
 
 # All but the tests of control and smoke tests: they are in another lane.
@@ -558,7 +558,7 @@ progress()
 	done
 }
 
-# What the gate has left out, by suite.
+# Tests that the gate has left out, by suite.
 tell_left_out()
 {
 	[ -s "$top/left_out" ] || [ "$gate" = 1 ] || return

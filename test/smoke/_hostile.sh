@@ -59,7 +59,7 @@ received_more() { # WHO COUNT
 	[ "$(grep -c received "$weir_tmp/$1.log")" -gt "$2" ]
 }
 
-# Beside the attack others attach, connect, send and receive, and daemons answer.
+# Beside the attack other users attach, connect, send and receive, and daemons answer.
 others_go_on() {
 	local node
 	go_on sink local-sink
@@ -69,7 +69,7 @@ others_go_on() {
 	await weirctl --instance A show sessions || fail "the data plane doesn't answer beside $attacking"
 }
 
-# Its last line is in hostile.log. With attacker_waits=yes it needn't be answered itself.
+# The last line of the attacker is in hostile.log. With attacker_waits=yes it may go without answers itself.
 attack_ends() {
 	local who code
 	stop hostile
@@ -89,8 +89,8 @@ count() {
 	sed -n "s/^hostile: .*[:,] $1 \\([0-9]*\\).*/\\1/p" "$weir_tmp/hostile.log" | grep . || echo 0
 }
 
-# not_held NAME...: no thread of these data planes or programs was held by a system call for long. What takes long takes two
-# seconds; what the machine is slow for takes none of ours. Where nobody can tell, it isn't tested.
+# not_held NAME...: no thread of these data planes or programs was held by a system call for long: attacks
+# hold for two seconds. stops.py subtracts the time of other processes; without tracefs this is not tested.
 not_held() {
 	local -a pids=()
 	local name code

@@ -179,7 +179,7 @@ refused() {
 measured() {
 	local condition=$1
 	shift
-	timeout 180 weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
+	weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
 		fail "weir-perf $*: exit $?, $(last_line perf)"
 		return
 	}

@@ -25,7 +25,7 @@ result() {
 	sed -n '/^{/,$p' "$weir_tmp/capture.log" | jq -r ".$1"
 }
 
-# decoded FILE: a line a frame: opcode (empty: none), protocols (payload may look like anything), direction, time.
+# decoded FILE: a line per frame: opcode (empty: none), protocols (payload may look like anything), direction, time.
 decoded() {
 	tshark -r "$1" -T fields -e infiniband.bth.opcode -e frame.protocols -e frame.packet_flags_direction \
 		-e frame.time_epoch 2>"$weir_tmp/tshark.log" || fail "tshark on $1: $(last_line tshark)"
@@ -54,8 +54,8 @@ check() {
 two_nodes_memif
 server B
 weir-perf --instance A node:2 -t lat -s 64 -n 10 >"$weir_tmp/perf.log" 2>&1 || fail "no traffic: $(last_line perf)"
-# captured INSTANCE PORT FILE SIZE...: round trips of these sizes. Whose writer gets no CPU for long drops frames, and
-# says so: once more.
+# captured INSTANCE PORT FILE SIZE...: round trips of these sizes. A capture without CPU for long drops frames
+# and says so: it is tried again.
 captured() {
 	local try size file=$3
 	for ((try = 0; try < 5; try++)); do
@@ -77,14 +77,14 @@ captured() {
 total=0
 captured A net_memif0 "$weir_tmp/memif.pcapng" 64 4000 20000
 check "$weir_tmp/memif.pcapng" 6 7 8 11 17
-# what the port counted while it was captured, and at most what it counted around that
+# at least the frames that the port counted during the capture, at most those around it
 frames=$(result frames)
 ((frames >= within - begin && frames <= after - before)) ||
 	fail "memif: $frames frames captured, the port counted $((within - begin)) to $((after - before))"
 [ "$(stat -c %a "$weir_tmp/memif.pcapng")" = 600 ] || fail "the file is readable by others"
 [ "$(counter A captured_frames)" = "$total" ] || fail "$(counter A captured_frames) frames captured, not $total"
 
-# as many as were asked for, however many come
+# --packets ends a capture
 capturing A net_memif0 "$weir_tmp/some.pcapng" --packets 100
 weir-perf --instance A node:2 -t rate -s 64 -n 100000 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(last_line perf)"
 gone "${weir_pid[capture]}" || fail "capture --packets 100 does not end"
@@ -92,7 +92,7 @@ stop capture || fail "capture --packets: $(log_of capture)"
 check "$weir_tmp/some.pcapng" 11
 [ "$(result frames)" = 100 ] || fail "--packets 100: $(result frames) frames"
 
-# a flood: what is written and what is dropped is what passed
+# a flood: frames written and dropped are the frames that passed
 capturing A net_memif0 "$weir_tmp/flood.pcapng"
 before=$(port_frames A)
 weir-perf --instance A node:2 -t rate -s 64 -D 2 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(last_line perf)"

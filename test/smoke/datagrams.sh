@@ -7,7 +7,7 @@
 . "$(dirname "$0")/_init.sh"
 
 weir_spec=""
-# send FROM ADDRESS COUNT PACE LEAST: at least so many must come. Who is late loses some: once more.
+# send FROM ADDRESS COUNT PACE LEAST: at least LEAST must arrive. A slow receiver loses some: tried again.
 send() {
 	local try
 	for ((try = 0; try < 5; try++)); do

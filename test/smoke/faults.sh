@@ -6,8 +6,8 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# In the virtual machine a fault that nobody tells is noticed after a second: the next must not come
-# before, or nothing ever gets through.
+# In the virtual machine a silent fault is noticed after a second. The next one must come later than
+# that, or no message gets through.
 every=250 messages=12000 least=10
 [ -z "${WEIR_WIRE:-}" ] || every=3000 messages=3000 least=3
 weir_spec=,fault=$every

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A hostile program against the data plane and against its local peers: everybody else undisturbed. What
-# it costs their rate is a figure of scripts/bench.sh.
+# A hostile program against the data plane and against its local peers: all others go on. Its
+# cost for their rates is a figure of scripts/bench.sh.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Streams to a messenger that lie as messengers can't: pieces that disagree, somebody else's name, messages that never end. What
-# handlers get is what they gave, connections of others stay, and the messenger answers.
+# Streams to a messenger that break its protocol: pieces that disagree, another's name, messages that never end.
+# Handlers get only whole messages, connections of others stay, and the messenger answers.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh

@@ -5,7 +5,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# Kernel rxe that asks again for want of a CPU, in the middle of a message, sends what no responder takes: no time for that.
+# Kernel rxe that retransmits in the middle of a message, for want of a CPU, sends packets that responders refuse: a long timeout.
 weir_spec=""
 [[ ${WEIR_WIRE:-} != *verbs* ]] || weir_spec=,timeout=2000000
 two_nodes
@@ -21,7 +21,7 @@ weirctl --instance A wait connections:0 --timeout "$patience" || fail "connectio
 await sh -c "weirctl --instance B --json show sessions | jq -e 'length == 0'" || fail "sessions remain"
 before=$(resources A)/$(resources B)
 
-# told WHO: its peer, of whose end $killed and $waited are from before, within a second in which nothing wanted for a CPU.
+# told WHO: it learns of the death of its peer within a second of $killed, plus the time for which it starved since $waited.
 told() {
 	local at status late
 	await grep -q end "$weir_tmp/$1.log" || fail "$1 did not learn of its peer's death"

@@ -16,7 +16,7 @@ patience=200 await grep -q 'end' "$weir_tmp/sink.log" || die "did not resume; $b
 grep -q 'end -108 after 60000' "$weir_tmp/sink.log" || fail "sink: $(last_line sink)"
 await grep -q 'end 0 after 60000' "$weir_tmp/send.log" || fail "sender: $(last_line send)"
 
-# what the port says: state, number of changes, a line of the log each
+# the port reports state and number of changes, and logs each
 port_is() {
 	weirctl --instance A --json show ports | jq -e ".[0] | .link == \"$1\" and .link_changes % 2 == $2"
 }

@@ -5,8 +5,8 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# perf JQ ARGUMENT...: a run without errors of which JQ holds. A request has a third of a second, which somebody
-# may have got no CPU for: once more.
+# perf JQ ARGUMENT...: a run without errors of which JQ holds. A request may time out (1/3 s)
+# for want of a CPU: tried again.
 perf() {
 	local expression=$1 try code
 	shift

@@ -50,7 +50,7 @@ both() {
 
 spec=
 both 100 "${runs[@]}"
-# who looks at what came has seen all of it
+# every byte was verified
 awk '$1 == "rc_pingpong" && $2 > 1 && $5 != $2 * $3 {print; bad = 1} END {exit bad}' "$weir_tmp/connect.log" || fail "not all was verified"
 spec=,loss=1,dup=1,reorder=1
 both 50 "${connected[@]/%/:9000}" atomic_bw cas_lat

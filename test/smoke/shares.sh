@@ -25,7 +25,7 @@ for size in 64 8192 65536 1048576; do
 	done
 	echo "size $size: $got bytes/s"
 	((got < 95000000 || got > 105000000)) || continue
-	# what it does without a rate at the same time
+	# the throughput without a rate at the same time
 	weirctl --instance A set program.weir-perf.rate none >/dev/null
 	most=$(measure "free$size" -t bw -s "$size")
 	weirctl --instance A set program.weir-perf.rate 100M >/dev/null

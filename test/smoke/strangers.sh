@@ -8,8 +8,8 @@
 
 [ "$(id -u)" = 0 ] || skip "forged addresses are needed: run as root"
 veth_pair 1500
-# The controls talk over the same wire as the data planes, with addresses of the kernel's. What is sent to
-# forged addresses gets lost at the other end.
+# The controls talk over the same wire as the data planes, with addresses of the kernel's. Packets to
+# forged addresses are lost at the other end.
 ip -n "$weir_ns_a" addr add 10.99.0.1/24 dev vethA
 ip -n "$weir_ns_b" addr add 10.99.0.2/24 dev vethB
 ip -n "$weir_ns_b" route add 10.66.0.0/16 via 10.99.0.1
