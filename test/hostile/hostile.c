@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -127,6 +128,19 @@ static void
 on_term(int signal)
 {
 	atomic_store(&books->stop, true);
+}
+
+void
+violated(const char *what)
+{
+	fprintf(stderr, "hostile: %s\n", what);
+	exit(1);
+}
+
+int
+punch(int fd, uint64_t at, uint64_t bytes)
+{
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
 /* ---- the session protocol ---- */
@@ -253,6 +267,15 @@ ended(const struct victim *v)
 	return poll(&pfd, 1, 0) == 1 && (pfd.revents & (POLLHUP | POLLRDHUP));
 }
 
+void
+hold_session(struct victim *v)
+{
+	while (left() > 0 && !ended(v))
+		usleep(20000);
+	if (ended(v))
+		tally(1, "sessions ended");
+}
+
 int
 add_channel(struct victim *v, uint32_t engine)
 {
@@ -365,6 +388,25 @@ start_tx(struct victim *v)
 	weir_ring_init(&v->tx, h + 1, v->geometry.ring_slots, &h->tx_tail, true);
 	weir_ring_init(&v->returns, (struct weir_slot *)(h + 1) + 2 * v->geometry.ring_slots,
 		       WEIR_RETURN_SLOTS, &h->return_tail, true);
+}
+
+bool
+tx_room(struct victim *v)
+{
+	return weir_ring_room(&v->tx) || (weir_ring_refresh(&v->tx) && weir_ring_room(&v->tx));
+}
+
+struct weir_slot *
+next_slot(struct weir_ring *r, uint8_t op, uint16_t order, uint32_t vqpn, uint32_t length)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	s->op = op;
+	s->flags = 0;
+	s->order = order;
+	s->vqpn = vqpn;
+	s->length = length;
+	return s;
 }
 
 void

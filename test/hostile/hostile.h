@@ -64,6 +64,17 @@ int open_conn(struct victim *v);
 /* The same from another channel, without its segment. */
 int connect_from(struct victim *v, uint32_t channel, struct weir_session_msg *reply);
 void start_tx(struct victim *v);
+/* Whether tx takes a slot. */
+bool tx_room(struct victim *v);
+/* The next slot of a ring with these fields and no flags, to complete and publish. */
+struct weir_slot *next_slot(struct weir_ring *r, uint8_t op, uint16_t order, uint32_t vqpn,
+			    uint32_t length);
+/* Makes a hole in shared memory; as fallocate(). */
+int punch(int fd, uint64_t at, uint64_t bytes);
+/* Ends the program: the data plane has done what it must not. */
+void violated(const char *what) __attribute__((noreturn));
+/* Keeps the session until the program ends or the data plane closes it, and counts the latter. */
+void hold_session(struct victim *v);
 /* Of a connection on which nothing was sent. */
 void close_unused(struct victim *v, uint32_t vqpn);
 

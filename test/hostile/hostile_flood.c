@@ -4,8 +4,6 @@
 #include "hostile.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,8 +76,7 @@ punch_page(int fd, uint64_t at)
 
 	if (page < 4096)
 		page = 4096;
-	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(at / page * page),
-		      (off_t)page))
+	if (punch(fd, at / page * page, page))
 		tally(1, "holes refused (%s)", strerrorname_np(errno));
 	else
 		tally(1, "holes");
@@ -119,10 +116,7 @@ do_keys(struct victim *v)
 	tally(n, "regions of a page");
 	if (n < REGIONS)
 		tally(1, "programs refused more");
-	while (left() > 0 && !ended(v))
-		usleep(20000);
-	if (ended(v))
-		tally(1, "sessions ended");
+	hold_session(v);
 }
 
 static unsigned
@@ -238,13 +232,8 @@ fill(struct weir_ring *r, uint8_t op, uint32_t vqpn)
 	if (!weir_ring_refresh(r))
 		return;
 	while (weir_ring_room(r)) {
-		struct weir_slot *s = weir_ring_at(r, r->pos);
+		struct weir_slot *s = next_slot(r, op, 0, vqpn, 8);
 
-		s->op = op;
-		s->flags = 0;
-		s->order = 0;
-		s->vqpn = vqpn;
-		s->length = 8;
 		s->value = 0;
 		s->status = s->extra = 0;
 		weir_ring_publish(r, 1);

@@ -43,7 +43,7 @@ says "its limit is 8192; ask for less" as $one $one 5242880 attach
 weirctl --instance A set "user.$one.connections" 1 || fail "a limit of connections can't be set"
 serve other probe A echo other
 says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
-as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
+await as $one $one 1048576 many node:1:other 1 1 || fail "one connection is too much"
 stop other
 offers=(setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program"
 	"$weir_tmp/program/services" A offer)
