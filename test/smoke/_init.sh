@@ -146,8 +146,9 @@ last_line() {
 	tail -n 1 "$weir_tmp/$1.log"
 }
 
-# serve NAME COMMAND...: as run(), until its log says "ready".
+# serve NAME COMMAND...: as run(), with a new log, until that says "ready".
 serve() {
+	: >"$weir_tmp/$1.log"
 	run "$@"
 	await grep -q ready "$weir_tmp/$1.log" || die "$1 is not ready: $(last_line "$1")"
 }

@@ -31,7 +31,6 @@ node_b() {
 	control_with_tls B 2
 }
 echo_on_b() {
-	: >"$weir_tmp/echo.log"
 	serve echo probe B echo e
 }
 
