@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # cluster.sh N [OPTIONS] [-- COMMAND...]: N nodes on this machine, each a data plane and a control process,
 # joined by a fabric; runs COMMAND when all see each other, then stops everything. Instance n3 is node:3 (and
-# 10.88.0.4, but in a mesh, where each wire is a network). COMMAND gets WEIR_CLUSTER ("n0 n1 ..."), WEIR_RUN_DIR
+# 10.88.0.4, except in a mesh, where each wire is a network). COMMAND gets WEIR_CLUSTER ("n0 n1 ..."), WEIR_RUN_DIR
 # and a PATH with our programs; without one the nodes stay until Ctrl-C. Exit: COMMAND's, 1 a node failed,
 # 2 usage, 3 something is missing.
 set -u
@@ -15,15 +15,15 @@ usage()
 	cat <<END
 Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32
-  --fabric        switch: weir-switch with a memif port for each node (default)
-                  bridge: a veth for each node on a bridge of the kernel's, in namespaces (root)
-                  mesh: memif between each two nodes and nothing else; 2 to 8 nodes, an engine for each wire
-  --join          no peers file: n0 to n2 are whom the others ask, ids as without it
+  --fabric        switch: weir-switch with a memif port per node (default)
+                  bridge: a veth per node on a kernel bridge, in namespaces (root)
+                  mesh: memif between each two nodes; 2 to 8 nodes, an engine per wire
+  --join          no peers file: the others ask n0 to n2; ids as without it
   --etcd          no peers file: the list is in an etcd that is started for it
   --auto          the nodes find their ids themselves: instance n3 is any node, with --join or --etcd
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
-  --report FILE   what it was, as JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
+  --report FILE   writes JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
   --keep          nodes stay when COMMAND has ended, until Ctrl-C
 Variables: CLUSTER_OPTIONS, more options for every data plane; CLUSTER_NODE_TIMEOUT, seconds, for both daemons.
 END

@@ -72,25 +72,16 @@ for ns in $(comm -13 "$weir_tmp/netns" <(ls /run/netns 2>/dev/null)); do
 	[[ $ns == weir-* && ! -d /proc/${ns##*-} ]] && fail "a namespace is left: $ns"
 done
 
-# bad input: exit code, one line
-wrong()
-{
-	local code=$1 says=$2
-	shift 2
-	"$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
-	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
-	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: not one line: $(cat "$weir_tmp/err")"
-	grep -q "$says" "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
-}
-wrong 2 'how many nodes' "$cluster"
-wrong 2 'how many nodes' "$cluster" 33
-wrong 2 'how many nodes' "$cluster" 1
-wrong 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
-wrong 2 'mesh is for 2' "$cluster" 9 --fabric mesh
-wrong 2 "unknown option '--fast'" "$cluster" 3 --fast
-wrong 2 'goes with --join or --etcd' "$cluster" 3 --auto
+# Bad input.
+refused 2 'how many nodes' "$cluster"
+refused 2 'how many nodes' "$cluster" 33
+refused 2 'how many nodes' "$cluster" 1
+refused 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
+refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
+refused 2 "unknown option '--fast'" "$cluster" 3 --fast
+refused 2 'goes with --join or --etcd' "$cluster" 3 --auto
 switch=$WEIR_BUILD/test/tools/weir-switch
-wrong 2 "weir-switch: invalid value '0' for --queue (expected " "$switch" --no-huge -- --queue 0
-wrong 2 "weir-switch: unknown option '--fast'; " "$switch" -- --fast
-wrong 3 'weir-switch: there is no port; ' "$switch" --no-pci --in-memory --no-huge -m 64 --
-wrong 3 'weir-switch: no memory for .* frames' "$switch" --no-pci --in-memory --no-huge -m 64 --vdev=net_ring0 -- --queue 65536
+refused 2 "weir-switch: invalid value '0' for --queue \(expected " "$switch" --no-huge -- --queue 0
+refused 2 "weir-switch: unknown option '--fast'; " "$switch" -- --fast
+refused 3 'weir-switch: there is no port; ' "$switch" --no-pci --in-memory --no-huge -m 64 --
+refused 3 'weir-switch: no memory for .* frames' "$switch" --no-pci --in-memory --no-huge -m 64 --vdev=net_ring0 -- --queue 65536
