@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Builds and runs the tests, in lanes side by side. A test is one meson test, one range of seeds, one fuzz target, one smoke
-# script or one lint check. Without a word of what, those of test/gate.txt: the gate, ten minutes on two CPUs. See
+# script or one lint check. Without a suite: the gate of test/gate.txt, ten minutes on two CPUs. See
 # docs/testing.md.
 set -u
 shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
@@ -21,7 +21,7 @@ usage()
 {
 	cat <<END
 Usage: scripts/test.sh [--full | SUITE ...] [--list] [--no-skip]
-Without a suite: the gate, the tests of test/gate.txt, a tenth of the faults, $GATE_SEEDS seeds; which, the commit decides.
+Without a suite: the gate, that is the tests of test/gate.txt, and a tenth of the faults and $GATE_SEEDS seeds, drawn by the commit.
 Suites: ${SUITES[*]}
   --full      all suites, every test
   --list      names the tests and runs nothing
@@ -219,7 +219,7 @@ run_test()
 	child=$!
 	wait "$child"
 	code=$?
-	[ "$code" != 124 ] || echo "its time was over" >>"$work/$1.log"
+	[ "$code" != 124 ] || echo "timed out" >>"$work/$1.log"
 	echo "$1 $code" >&9
 }
 
@@ -578,7 +578,7 @@ summary()
 		while read -r _ name _ reason; do
 			echo "  $name $reason"
 			[ "$no_skip" = 0 ] || grep -qs "^${name}[[:space:]]" test/skips.txt || {
-				echo "  ... which test/skips.txt doesn't permit"
+				echo "  (not permitted by test/skips.txt)"
 				bad+=("$name")
 			}
 		done < <(grep '^skip' "$top/results")
