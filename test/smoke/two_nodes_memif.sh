@@ -26,8 +26,7 @@ done
 [ "$(counter B nic.read_bytes)" -ge $((600 * 2900)) ] || fail "B: bytes read: $(counter B nic.read_bytes)"
 shows A nodes 'length == 2 and all(.state == "up") and all(has("id") and has("incarnation") and has("address"))' ||
 	fail "show nodes: $(weirctl --instance A --json show nodes)"
-shows A engines 'length == 1 and all(has("lcore") and .busy_cycles > 0 and has("idle_cycles"))' ||
-	fail "show engines"
+shows A engines 'length == 1 and all(has("lcore") and .busy_cycles > 0 and has("idle_cycles"))' || fail "show engines"
 shows A ports 'length == 1 and all(has("name") and .rx_frames > 0 and .tx_frames > 0 and .rx_bytes > 0 and .tx_bytes > 0 and has("drops"))' ||
 	fail "show ports"
 for what in nodes engines sessions connections qps ports counters; do

@@ -26,5 +26,4 @@ for size in 0 1 1023 1024 1025 100003; do
 		measured '.verified == true' --instance $end -t lat -s "$size" -n 20 --no-calibrate --verify
 	done
 done
-shows A ports '.[0] | .rx_frames > 0 and .link == "up"' ||
-	fail "show ports: $(weirctl --instance A --json show ports)"
+shows A ports '.[0] | .rx_frames > 0 and .link == "up"' || fail "show ports: $(weirctl --instance A --json show ports)"
