@@ -18,9 +18,9 @@ PROSE_CLEAN = [
     "docs/testing.md", "docs/tutorial.md", "apps/examples", "apps/perf", "apps/pki",
     "apps/weirctl", "control", "dataplane/broker", "dataplane/capture", "dataplane/daemon",
     "dataplane/engine", "dataplane/lcore", "dataplane/nic", "dataplane/tools", "lib/base",
-    "lib/client", "lib/include", "lib/ipc", "lib/message", "lib/stream", "test/control",
-    "test/hostile", "test/rxe", "test/sim", "test/smoke", "test/unit/control", "test/unit/engine",
-    "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
+    "lib/client", "lib/include", "lib/ipc", "lib/message", "lib/stream", "test/bench",
+    "test/control", "test/hostile", "test/rxe", "test/sim", "test/smoke", "test/unit/control",
+    "test/unit/engine", "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
 ]
 COLUMNS = 100
 
