@@ -18,7 +18,7 @@ PROSE_CLEAN = [
     "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
     "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "dataplane/nic",
     "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "lib/message",
-    "lib/stream", "test/control", "test/sim", "test/unit/base", "test/unit/broker",
+    "lib/stream", "test/bench", "test/control", "test/sim", "test/unit/base", "test/unit/broker",
     "test/unit/control", "test/unit/daemon", "test/unit/engine", "test/unit/ipc",
     "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/tools", "test/unit/verbs",
     "test/unit/worlds/broker_fake.c", "test/unit/worlds/broker_fake.h",

@@ -158,6 +158,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 {
 	struct weir_thread *t = ch->pipe.worker;
 	uint32_t status = s->status, i = 0;
+	uint16_t node = (uint16_t)s->value;
 	bool stale;
 	struct weir_conn *c = weir_conn_find(t, h->vqpn, &stale);
 
@@ -169,13 +170,13 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		/* threads that watch get every change */
 		if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
 			return;
-		while (i < t->node_count && t->nodes[i].node != (uint16_t)s->value)
+		while (i < t->node_count && t->nodes[i].node != node)
 			i++;
 		if (VEC_RESERVE(t->nodes, t->node_room, i + 1))
 			return;
 		if (i == t->node_count)
 			t->node_count++;
-		t->nodes[i] = (struct weir_node_event){(uint16_t)s->value, -(int32_t)status};
+		t->nodes[i] = (struct weir_node_event){node, -(int32_t)status};
 		return;
 	}
 	if (!c)
