@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The receiving side against frames made by hand: in sequence, duplicate, ahead, forbidden,
  * impossible. */
-#include "worlds/roce_craft.h"
 #include "worlds/roce_net.h"
 
 #define MTU 1024u
@@ -74,32 +73,23 @@ bench_destroy(struct bench *b)
 static struct craft
 craft(struct bench *b, uint8_t opcode, uint32_t psn, uint32_t length)
 {
-	struct craft c = {.opcode = opcode,
-			  .source_ip = net_ip(1),
-			  .dest_ip = net_ip(0),
-			  .qpn = nic_qpn(b->qp),
-			  .psn = psn & PSN_MASK,
-			  .ack_request = true,
-			  .payload = b->payload,
-			  .length = length};
+	struct craft c = net_craft(1, 0, opcode, nic_qpn(b->qp), psn);
 
-	net_mac(0, c.dest_mac);
-	net_mac(1, c.source_mac);
+	c.ack_request = true;
+	c.payload = b->payload;
 	c.immediate = opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
 		      opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM;
 	c.reth = opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY || opcode == RC_WRITE_ONLY_IMM;
 	c.address = b->mr.address;
 	c.rkey = b->mr.rkey;
-	c.dma_length = length;
+	c.length = c.dma_length = length;
 	return c;
 }
 
 static void
 give(struct bench *b, const struct craft *c)
 {
-	uint8_t f[ROCE_FRAME_MAX(4096) + 28];
-
-	net_inject(b->net, 0, f, craft_frame(c, f));
+	net_give(b->net, 0, c);
 	net_turn(b->net);
 }
 
@@ -161,12 +151,11 @@ static void
 acks_coalesced(void **state)
 {
 	struct bench *b = bench_create();
-	uint8_t f[2048];
 
 	for (unsigned i = 0; i < 10; i++) {
 		struct craft c = craft(b, RC_WRITE_ONLY, PSN + i, 64);
 
-		net_inject(b->net, 0, f, craft_frame(&c, f));
+		net_give(b->net, 0, &c);
 	}
 	assert_int_equal(b->answers, 0);
 	net_turn(b->net);
@@ -261,9 +250,8 @@ ahead_then_expected(void **state)
 {
 	struct bench *b = bench_create();
 	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
-	uint8_t f[2048];
 
-	net_inject(b->net, 0, f, craft_frame(&c, f));
+	net_give(b->net, 0, &c);
 	c.psn = PSN;
 	give(b, &c);
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN + 1);
