@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* States of a queue pair: which changes there are, draining, the way back from an error. */
+#include "worlds/qp_states.h"
 #include "worlds/roce_pair.h"
 
-#define STATES 6u
 #define DEPTH 64u
-
-/* By line, from: RESET INIT RTR RTS SQD ERR. IBTA volume 1, figure of 10.3.1, written down again.
- */
-static const char allowed[STATES][STATES + 1] = {
-    "yy...y", /* RESET */
-    "y.y..y", /* INIT */
-    "y..y.y", /* RTR */
-    "y...yy", /* RTS */
-    "y..y.y", /* SQD */
-    "y....y", /* ERR */
-};
 
 static const struct nic_qp_attr rights = {.access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
 

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The verbs driver: states of a queue pair, draining, the way back to RESET. */
+#include "worlds/qp_states.h"
 #include "worlds/verbs_world.h"
-
-#define STATES 6u
-
-/* By line, from: RESET INIT RTR RTS SQD ERR. IBTA volume 1, figure of 10.3.1. */
-static const char allowed[STATES][STATES + 1] = {
-    "yy...y", "y.y..y", "y..y.y", "y...yy", "y..y.y", "y....y",
-};
 
 static int
 modify(struct nic_qp *qp, unsigned to)
