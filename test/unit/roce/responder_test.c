@@ -94,6 +94,13 @@ give(struct bench *b, const struct craft *c)
 }
 
 static void
+give_at(struct bench *b, struct craft *c, uint32_t psn)
+{
+	c->psn = psn & PSN_MASK;
+	give(b, c);
+}
+
+static void
 expect_answer(struct bench *b, unsigned count, uint8_t syndrome, uint32_t psn)
 {
 	assert_int_equal(b->answers, count);
@@ -202,17 +209,13 @@ ahead(void **state)
 
 	give(b, &c);
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN);
-	c.psn = (PSN + 2) & PSN_MASK;
-	give(b, &c);
-	c.psn = (PSN + 0x7fffff) & PSN_MASK; /* the furthest ahead */
-	give(b, &c);
+	give_at(b, &c, PSN + 2);
+	give_at(b, &c, PSN + 0x7fffff);	 /* the furthest ahead */
 	assert_int_equal(b->answers, 1); /* one gap, one NAK */
 	assert_true(untouched(b));
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 2, ACK, PSN);
-	c.psn = (PSN + 2) & PSN_MASK; /* another gap */
-	give(b, &c);
+	give_at(b, &c, PSN + 2); /* another gap */
 	expect_answer(b, 3, NAK(NAK_SEQUENCE), PSN + 1);
 	assert_int_equal(net_counters(&b->net->node[0]).drop_out_of_order, 4);
 	bench_destroy(b);
@@ -227,18 +230,15 @@ lost_again(void **state)
 	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
 
 	for (unsigned i = 1; i <= 3; i++) {
-		c.psn = (PSN + i) & PSN_MASK;
-		give(b, &c);
+		give_at(b, &c, PSN + i);
 		give(b, &c); /* one that came twice tells nothing */
 	}
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN);
 	for (unsigned i = 1; i <= 5; i++) {
-		c.psn = (PSN + i) & PSN_MASK;
-		give(b, &c);
+		give_at(b, &c, PSN + i);
 	}
 	expect_answer(b, 2, NAK(NAK_SEQUENCE), PSN);
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 3, ACK, PSN);
 	bench_destroy(b);
 }
@@ -252,11 +252,9 @@ ahead_then_expected(void **state)
 	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
 
 	net_give(b->net, 0, &c);
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN + 1);
-	c.psn = (PSN + 1) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 1);
 	expect_answer(b, 2, ACK, PSN + 1);
 	bench_destroy(b);
 }
@@ -465,11 +463,9 @@ receiver_not_ready(void **state)
 
 	give(b, &c);
 	expect_answer(b, 1, AETH(AETH_RNR, 6), PSN);
-	c.psn = (PSN + 1) & PSN_MASK; /* what follows is ahead, and not worth a word */
-	give(b, &c);
+	give_at(b, &c, PSN + 1); /* what follows is ahead, and not worth a word */
 	assert_int_equal(b->answers, 1);
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 2, AETH(AETH_RNR, 6), PSN);
 	c = craft(b, RC_WRITE_ONLY_IMM, PSN, 64);
 	give(b, &c);
@@ -575,13 +571,11 @@ congestion(void **state)
 
 	c.tos = 3;
 	give(b, &c);
-	c.psn = (PSN + 1) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 1);
 	assert_int_equal(b->notifications, 1); /* not one a frame */
 	assert_int_equal(b->answers, 2);
 	net_run(b->net, 60000);
-	c.psn = (PSN + 2) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 2);
 	assert_int_equal(b->notifications, 2);
 	/* and the other way: a notification halves our window, once per window */
 	before = qp->rq.window.size;

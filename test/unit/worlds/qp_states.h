@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Legal changes of the state of a queue pair. By line, from: RESET INIT RTR RTS SQD ERR. IBTA volume
- * 1, figure of 10.3.1, written down a second time.
+ * Legal changes of the state of a queue pair. By line, from: RESET INIT RTR RTS SQD ERR. IBTA
+ * volume 1, figure of 10.3.1, written down a second time.
  */
 #ifndef WEIR_TEST_QP_STATES_H
 #define WEIR_TEST_QP_STATES_H
