@@ -19,13 +19,14 @@ PROSE_CLEAN = [
     "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
     "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "dataplane/nic",
     "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "lib/message",
-    "lib/stream", "test/bench", "test/control", "test/hostile", "test/rxe", "test/sim",
-    "test/smoke", "test/unit/base", "test/unit/broker", "test/unit/control", "test/unit/daemon",
-    "test/unit/engine", "test/unit/ipc", "test/unit/lcore", "test/unit/nic", "test/unit/roce",
-    "test/unit/tools", "test/unit/verbs", "test/unit/worlds/broker_fake.c",
-    "test/unit/worlds/broker_fake.h", "test/unit/worlds/broker_net.c",
-    "test/unit/worlds/broker_net.h", "test/unit/worlds/broker_pair.h",
-    "test/unit/worlds/broker_sockets.h", "test/unit/worlds/test.c", "test/unit/worlds/test.h",
+    "lib/stream", "test/bench", "test/control", "test/fuzz", "test/hostile", "test/rxe",
+    "test/sim", "test/smoke", "test/tools", "test/unit/base", "test/unit/broker",
+    "test/unit/control", "test/unit/daemon", "test/unit/engine", "test/unit/ipc",
+    "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/tools", "test/unit/verbs",
+    "test/unit/worlds/broker_fake.c", "test/unit/worlds/broker_fake.h",
+    "test/unit/worlds/broker_net.c", "test/unit/worlds/broker_net.h",
+    "test/unit/worlds/broker_pair.h", "test/unit/worlds/broker_sockets.h",
+    "test/unit/worlds/test.c", "test/unit/worlds/test.h",
 ]
 COLUMNS = 100
 

@@ -44,6 +44,10 @@ jq -e '.results | all(.count == 16000)' "$weir_tmp/loop.json" >/dev/null || fail
 loop -t write,send -q 3 --shared -n 3000 || fail "3 threads: $(log_of loop)"
 jq -e '.test_info.threads == 3 and .test_info.qps == 1 and (.results | all(.count > 1000))' "$weir_tmp/loop.json" >/dev/null ||
 	fail "3 threads: $(jq -c . "$weir_tmp/loop.json")"
+# threads take turns for a given time; main looks at its clock however busy their lock is
+loop -t write -D 0.3 -q 3 --shared || fail "3 threads for 0.3 s: $(log_of loop)"
+jq -e '.results[0] | .count > 0 and .duration_s < 20' "$weir_tmp/loop.json" >/dev/null ||
+	fail "3 threads for 0.3 s: $(jq -c . "$weir_tmp/loop.json")"
 loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
 
 # every byte of every operation
