@@ -41,33 +41,6 @@ await_end(struct query *q, int signals, double seconds)
 	}
 }
 
-static int
-report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
-{
-	if (o->json) {
-		json_t *object = json_pack(
-		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)m->captured.frames, "bytes",
-		    (json_int_t)m->captured.bytes, "dropped", (json_int_t)m->captured.dropped,
-		    "error", m->captured.code ? strerror(m->captured.code) : NULL);
-
-		if (object)
-			json_dumpf(object, stdout, JSON_INDENT(2));
-		putchar('\n');
-		json_decref(object);
-	} else {
-		fprintf(stderr, "%llu frames written, %llu dropped\n",
-			(unsigned long long)m->captured.frames,
-			(unsigned long long)m->captured.dropped);
-	}
-	if (!m->captured.code)
-		return WEIRCTL_OK;
-	return weirctl_fail(
-	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
-								     : WEIRCTL_FAILED,
-	    "cannot write further to the file: %s; the frames written so far are complete",
-	    strerror(m->captured.code));
-}
-
 int
 capture(const struct weirctl_options *o, int argc, char **argv)
 {
@@ -124,5 +97,27 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	weir_ctl_close(&q.c);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	return report(o, &q.c.in.m);
+	if (o->json) {
+		json_t *object = json_pack(
+		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)q.c.in.m.captured.frames,
+		    "bytes", (json_int_t)q.c.in.m.captured.bytes, "dropped",
+		    (json_int_t)q.c.in.m.captured.dropped, "error",
+		    q.c.in.m.captured.code ? strerror(q.c.in.m.captured.code) : NULL);
+
+		if (object)
+			json_dumpf(object, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(object);
+	} else {
+		fprintf(stderr, "%llu frames written, %llu dropped\n",
+			(unsigned long long)q.c.in.m.captured.frames,
+			(unsigned long long)q.c.in.m.captured.dropped);
+	}
+	if (!q.c.in.m.captured.code)
+		return WEIRCTL_OK;
+	return weirctl_fail(
+	    q.c.in.m.captured.code == ENOSPC || q.c.in.m.captured.code == EDQUOT ? WEIRCTL_RESOURCE
+										 : WEIRCTL_FAILED,
+	    "cannot write further to the file: %s; the frames written so far are complete",
+	    strerror(q.c.in.m.captured.code));
 }
