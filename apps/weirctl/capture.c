@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 // Until a signal, the end of the time, or news from the data plane. 0 or an exit code.

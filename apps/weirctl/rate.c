@@ -2,7 +2,6 @@
 /* Two samples of a data plane's counters as rates. */
 #include "weirctl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * finishes its turn twice, memory is freed. A link record itself stays until the broker ends, so
  * any function may fail a link that its caller holds: it changes state only.
  */
-#include "command.h"
 #include "connect.h"
 #include "link.h"
 #include "node.h"

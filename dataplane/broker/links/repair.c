@@ -5,7 +5,6 @@
  * ring has been read. Lost or late offers, a repair by the peer at the same time and a control that
  * restarts are handled as in the set-up of a link: docs/protocol.md 2.
  */
-#include "command.h"
 #include "link.h"
 #include "node.h"
 #include "state.h"
