@@ -47,6 +47,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	struct weir_ctl_msg stop = {.type = WEIR_CTL_CAPTURE_STOP};
 	const char *port = argv[0], *name = argv[1];
 	static struct query q;
+	const struct weir_ctl_msg *m = &q.c.in.m;
 	sigset_t before;
 	int signals, file, status;
 
@@ -86,7 +87,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	// the last message is here already if the data plane ended the capture by itself
 	if (!status)
 		status = query_receive(&q, WEIR_CTL_CAPTURED);
-	if (!status && !q.c.in.m.captured.over) {
+	if (!status && !m->captured.over) {
 		snprintf(q.reason, sizeof(q.reason),
 			 "data plane sent an unexpected answer; install weirctl and "
 			 "weir-dataplane from one release");
@@ -98,10 +99,9 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 		return weirctl_fail(status, "%s", q.reason);
 	if (o->json) {
 		json_t *object = json_pack(
-		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)q.c.in.m.captured.frames,
-		    "bytes", (json_int_t)q.c.in.m.captured.bytes, "dropped",
-		    (json_int_t)q.c.in.m.captured.dropped, "error",
-		    q.c.in.m.captured.code ? strerror(q.c.in.m.captured.code) : NULL);
+		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)m->captured.frames, "bytes",
+		    (json_int_t)m->captured.bytes, "dropped", (json_int_t)m->captured.dropped,
+		    "error", m->captured.code ? strerror(m->captured.code) : NULL);
 
 		if (object)
 			json_dumpf(object, stdout, JSON_INDENT(2));
@@ -109,14 +109,14 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 		json_decref(object);
 	} else {
 		fprintf(stderr, "%llu frames written, %llu dropped\n",
-			(unsigned long long)q.c.in.m.captured.frames,
-			(unsigned long long)q.c.in.m.captured.dropped);
+			(unsigned long long)m->captured.frames,
+			(unsigned long long)m->captured.dropped);
 	}
-	if (!q.c.in.m.captured.code)
+	if (!m->captured.code)
 		return WEIRCTL_OK;
 	return weirctl_fail(
-	    q.c.in.m.captured.code == ENOSPC || q.c.in.m.captured.code == EDQUOT ? WEIRCTL_RESOURCE
-										 : WEIRCTL_FAILED,
+	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
+								     : WEIRCTL_FAILED,
 	    "cannot write further to the file: %s; the frames written so far are complete",
-	    strerror(q.c.in.m.captured.code));
+	    strerror(m->captured.code));
 }
