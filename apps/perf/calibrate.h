@@ -18,6 +18,7 @@ struct calibration {
 	double ring_mps;  /* bare ring of 64-byte slots published every 32, millions of slots a
 			     second */
 	double chain4_us; /* a cache line passed round 4 processes that yield, on 2 CPUs */
+	double copy_gbps; /* memcpy of 64 KiB between two warm buffers, 1e9 bytes per second */
 };
 
 /* Measures between CPU `cpu` (-1: the first) and another one of `allowed`. About 0.2 s. */

@@ -82,6 +82,8 @@ histogram_mean(const struct histogram *h)
 #define RING_SLOTS 256u
 #define RING_PUBLISH 32u
 #define RING_TURNS (1u << 17) /* slots per batch */
+#define COPY_BYTES (64u << 10)
+#define COPY_TURNS 64u /* copies per batch */
 #define CHAIN 4u
 #define CHAIN_TURNS 50u		 /* round trips per batch */
 #define BUDGET_NS (NS_PER_S / 4) /* after this time no further batch of a measurement begins */
@@ -341,6 +343,37 @@ run_chain(struct shared *s, const int cpus[2])
 	return ok;
 }
 
+/* The calling thread copies on `cpu`, then goes back to where it may run. */
+static bool
+run_copy(struct shared *s, int cpu)
+{
+	uint8_t *from = malloc(2 * COPY_BYTES), *to = from + COPY_BYTES;
+	cpu_set_t allowed;
+	uint64_t start;
+
+	if (!from || sched_getaffinity(0, sizeof(allowed), &allowed)) {
+		free(from);
+		return false;
+	}
+	memset(s, 0, sizeof(*s));
+	memset(from, 1, 2 * COPY_BYTES);
+	pin(cpu);
+	start = now_ns();
+	while (go_on(s, start)) {
+		uint64_t begin = now_ns();
+
+		for (unsigned n = 0; n < COPY_TURNS; n++) {
+			memcpy(to, from, COPY_BYTES);
+			__asm__ __volatile__("" : : "r"(to) : "memory"); /* leaves no copy out */
+		}
+		s->batch[s->batches++] =
+		    (double)COPY_TURNS * COPY_BYTES / (double)(now_ns() - begin);
+	}
+	sched_setaffinity(0, sizeof(allowed), &allowed);
+	free(from);
+	return true;
+}
+
 struct calibration
 calibrate(const cpu_set_t *allowed, int cpu)
 {
@@ -364,7 +397,9 @@ calibrate(const cpu_set_t *allowed, int cpu)
 			c.ring_mps = median(s->batch, s->batches);
 			if (run_chain(s, cpus)) {
 				c.chain4_us = median(s->batch, s->batches);
-				c.valid = true;
+				c.valid = run_copy(s, cpus[0]);
+				if (c.valid)
+					c.copy_gbps = median(s->batch, s->batches);
 			}
 		}
 	}
@@ -394,5 +429,6 @@ calibration_mean(const struct calibration *before, const struct calibration *aft
 	    .line_ns = (before->line_ns + after->line_ns) / 2,
 	    .ring_mps = (before->ring_mps + after->ring_mps) / 2,
 	    .chain4_us = (before->chain4_us + after->chain4_us) / 2,
+	    .copy_gbps = (before->copy_gbps + after->copy_gbps) / 2,
 	};
 }

@@ -69,6 +69,7 @@ command_reserved(struct broker *b, uint32_t engine, enum engine_command_type typ
 
 	weir_assert(c);
 	b->reserve.first = c->next;
+	b->reserve.listed--;
 	*c = (struct broker_command){.reserved = true};
 	return fill(b, c, engine, type, done, context);
 }
@@ -90,11 +91,11 @@ command_urgent(struct broker *b, uint32_t engine, enum engine_command_type type,
 static void
 trim(struct broker_reserve *r)
 {
-	while (r->first && r->made > r->needed) {
+	while (r->listed > r->needed) {
 		struct broker_command *c = r->first;
 
 		r->first = c->next;
-		r->made--;
+		r->listed--;
 		free(c);
 	}
 }
@@ -104,7 +105,7 @@ command_reserve(struct broker *b, uint32_t count)
 {
 	struct broker_reserve *r = &b->reserve;
 
-	while (r->made < r->needed + count) {
+	while (r->listed < r->needed + count) {
 		struct broker_command *c = broker_alloc(sizeof(*c));
 
 		if (!c) {
@@ -113,7 +114,7 @@ command_reserve(struct broker *b, uint32_t count)
 		}
 		c->next = r->first;
 		r->first = c;
-		r->made++;
+		r->listed++;
 	}
 	r->needed += count;
 	return 0;
@@ -151,6 +152,7 @@ command_drop(struct broker *b, struct broker_command *c)
 	r->common += c->common;
 	c->next = r->first;
 	r->first = c;
+	r->listed++;
 	trim(r);
 }
 

@@ -29,7 +29,7 @@ struct broker_command {
  */
 struct broker_reserve {
 	struct broker_command *first;
-	uint32_t made;	 /* in the list and under way */
+	uint32_t listed; /* in the list: `needed`, less those under way for objects that exist */
 	uint32_t needed; /* of all objects, and the common ones */
 	uint32_t common; /* common ones that are not under way */
 };

@@ -66,12 +66,14 @@ json_result(const struct nicperf_result *r, FILE *to)
 			(unsigned long long)r->repeated, (unsigned long long)r->not_offered);
 	if (c.valid)
 		fprintf(to,
-			"\"calibration\":{\"line_ns\":%.1f,\"ring_mps\":%.1f,\"before\":%.1f,"
+			"\"calibration\":{\"line_ns\":%.1f,\"ring_mps\":%.1f,\"copy_gbps\":%.2f,"
+			"\"before\":%.1f,"
 			"\"after\":%.1f,\"label\":\"%s\"}}",
-			c.line_ns, c.ring_mps, r->before.line_ns, r->after.line_ns,
+			c.line_ns, c.ring_mps, c.copy_gbps, r->before.line_ns, r->after.line_ns,
 			calibration_label(&r->before, &r->after));
 	else
-		fputs("\"calibration\":{\"line_ns\":null,\"ring_mps\":null,\"before\":null,"
+		fputs("\"calibration\":{\"line_ns\":null,\"ring_mps\":null,\"copy_gbps\":null,"
+		      "\"before\":null,"
 		      "\"after\":null,\"label\":\"none\"}}",
 		      to);
 }

@@ -178,14 +178,31 @@ test_meanwhile(void **state)
 	fake_close(f);
 }
 
+/* A broker that is destroyed ends all its sessions, however many there are. */
+static void
+test_destroyed(void **state)
+{
+	static struct guest g[80];
+	struct fake_config many = config;
+	struct fake *f;
+
+	many.sessions = 80;
+	f = fake_open(&many);
+	for (unsigned i = 0; i < 80; i++)
+		come(f, &g[i]);
+	for (unsigned i = 0; i < 10000 && f->b->counters.sessions_opened < 80; i++)
+		fake_run(f);
+	assert_int_equal(f->b->counters.sessions_opened, 80);
+	fake_close(f);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_in_turn),
-	    cmocka_unit_test(test_turns_of_users),
-	    cmocka_unit_test(test_gone_before),
-	    cmocka_unit_test(test_meanwhile),
+	    cmocka_unit_test(test_in_turn),	cmocka_unit_test(test_turns_of_users),
+	    cmocka_unit_test(test_gone_before), cmocka_unit_test(test_meanwhile),
+	    cmocka_unit_test(test_destroyed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,51 @@ test_paced_attach(void **state)
 	fake_close(f);
 }
 
+static uint64_t
+ticking(void *user)
+{
+	return ((struct fake *)user)->now++;
+}
+
+/* Users that have used up their time wait, also while the clock runs on during one look. */
+static void
+test_paced_users(void **state)
+{
+	static const uid_t uid[] = {BOB, EVE};
+	struct fake_config config = with_sockets;
+	struct users users = {0};
+	struct fake *f;
+	int stays[2], fd[2];
+
+	if (geteuid())
+		skip();
+	config.burst_ns = 2;
+	f = open_to_users(&config, &users);
+	for (unsigned i = 0; i < 2; i++) {
+		stays[i] = dial_as(f, uid[i]);
+		assert_int_equal(answer(f, stays[i]), WEIR_MSG_WELCOME);
+		f->now += 20 * BROKER_SECOND_NS;
+	}
+	for (unsigned i = 0; i < 2; i++) { /* a program that leaves soon uses the time up */
+		fd[i] = dial_as(f, uid[i]);
+		assert_int_equal(answer(f, fd[i]), WEIR_MSG_WELCOME);
+		close(fd[i]);
+		fake_run(f);
+	}
+	f->b->config.now = ticking;
+	for (unsigned i = 0; i < 2; i++)
+		fd[i] = dial_as(f, uid[i]);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(answer(f, fd[i % 2]), -EAGAIN);
+	f->now += 4 * BROKER_SECOND_NS;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(answer(f, fd[i]), WEIR_MSG_WELCOME);
+		close(fd[i]);
+		close(stays[i]);
+	}
+	fake_close(f);
+}
+
 int
 main(void)
 {
@@ -248,6 +293,7 @@ main(void)
 	    cmocka_unit_test(test_paced_requests), cmocka_unit_test(test_paced_user),
 	    cmocka_unit_test(test_mass_start),	   cmocka_unit_test(test_paced_strangers),
 	    cmocka_unit_test(test_paced_door),	   cmocka_unit_test(test_paced_attach),
+	    cmocka_unit_test(test_paced_users),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
