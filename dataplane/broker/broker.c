@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,24 +47,42 @@
 #define NS_PER_MS 1000000u
 #define STOP_PATIENCE_NS BROKER_SECOND_NS /* for programs to read their last messages */
 
-void
-broker_blame(struct broker *b, const char *who, uint32_t id, const char *kind, enum log_level level,
-	     const struct log_field *fields, size_t count, const char *format, ...)
+static void
+blame(struct broker *b, const char *kind_of_id, uint32_t id, const char *kind, enum log_level level,
+      const struct log_field *fields, size_t count, const char *format, va_list args)
 {
 	uint64_t now = broker_now(b);
 	char whose[32];
-	va_list args;
 
 	if (level > log_level())
 		return;
-	snprintf(whose, sizeof(whose), "%s %u", who, id);
-	if (log_budget_take(&b->blamed, kind, whose, NULL, now / NS_PER_MS)) {
-		va_start(args, format);
+	snprintf(whose, sizeof(whose), "%s %u", kind_of_id, id);
+	if (log_budget_take(&b->blamed, kind, whose, NULL, now / NS_PER_MS))
 		log_event_list(level, fields, count, format, args);
-		va_end(args);
-	} else if (!b->blamed_at) {
+	else if (!b->blamed_at)
 		b->blamed_at = now + BROKER_SECOND_NS;
-	}
+}
+
+void
+broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	blame(b, "user", uid, kind, level, fields, count, format, args);
+	va_end(args);
+}
+
+void
+broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	blame(b, "node", node, kind, level, fields, count, format, args);
+	va_end(args);
 }
 
 /* Logs how many lines were suppressed. Returns the next deadline. */

@@ -166,11 +166,12 @@ broker_ops(const struct broker *b, uint32_t engine)
  * Logs a line that programs of a user, or the data plane of a node, can cause. Each kind has a
  * budget per user or node. Lines about nodes, ports and operators go to the log directly.
  */
-void broker_blame(struct broker *b, const char *who, uint32_t id, const char *kind,
-		  enum log_level level, const struct log_field *fields, size_t count,
-		  const char *format, ...) __attribute__((format(printf, 8, 9)));
-#define broker_blame_user(b, uid, ...) broker_blame(b, "user", uid, __VA_ARGS__)
-#define broker_blame_node(b, node, ...) broker_blame(b, "node", node, __VA_ARGS__)
+void broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+void broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
 
 #define NODE_FIELDS(id) (struct log_field[]){{"node", id, NULL}}, 1
 
