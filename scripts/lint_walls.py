@@ -43,7 +43,7 @@ WALLS = {
         ("control.h options.h", "control/membership control/transport control/metrics lib/base lib/ipc"),
     "control/etcd": ("etcd.h", "control/cluster control/membership lib/base lib/ipc"),
     "control/daemon": ("", "control/cluster control/etcd control/membership control/metrics control/transport lib/base lib/ipc"),
-    "apps/pki": ("pki.h", ""),
+    "apps/pki": ("pki.h", "lib/base"),
     "apps/weirctl": ("", "apps/pki lib/ipc lib/base lib/include"),
     "apps/perf": ("calibrate.h histogram.h", "lib/include lib/ipc lib/base"),
     "apps/examples": ("", "lib/include"),

@@ -91,7 +91,7 @@ main(int argc, char **argv)
 	char *memory = mmap(NULL, (size_t)PICTURES * PICTURE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct weir_address to;
-	struct weir *w;
+	struct weir *w = NULL;
 	int rc;
 
 	if (memory == MAP_FAILED ||
@@ -100,14 +100,11 @@ main(int argc, char **argv)
 		return 2;
 	}
 	rc = weir_attach(NULL, &w);
-	if (!rc) {
+	if (!rc)
 		rc = argc == 1 ? serve(w, memory)
 			       : send_pictures(w, &to, memory, strtoul(argv[2], NULL, 0));
-		if (rc)
-			fprintf(stderr, "adopted: %s\n", weir_reason());
-		weir_detach(w); /* disowns all that is left */
-	} else {
+	if (rc)
 		fprintf(stderr, "adopted: %s\n", weir_reason());
-	}
+	weir_detach(w); /* disowns all that is left */
 	return rc ? 1 : 0;
 }

@@ -58,7 +58,7 @@ int
 main(int argc, char **argv)
 {
 	struct weir_address to;
-	struct weir *w;
+	struct weir *w = NULL;
 	int rc;
 
 	if (argc != 1 && (argc != 3 || weir_address_parse(argv[1], &to))) {
@@ -66,13 +66,10 @@ main(int argc, char **argv)
 		return 2;
 	}
 	rc = weir_attach(NULL, &w);
-	if (!rc) {
+	if (!rc)
 		rc = argc == 1 ? serve(w) : send_numbers(w, &to, strtoull(argv[2], NULL, 0));
-		if (rc)
-			fprintf(stderr, "datagram: %s\n", weir_reason());
-		weir_detach(w);
-	} else {
+	if (rc)
 		fprintf(stderr, "datagram: %s\n", weir_reason());
-	}
+	weir_detach(w);
 	return rc ? 1 : 0;
 }

@@ -4,19 +4,6 @@
 
 #include <stdio.h>
 
-/* Until the client has closed. */
-static void
-serve(struct weir *w, struct weir_conn *c)
-{
-	struct weir_loan message;
-	int rc = 0;
-
-	while (!rc && weir_recv_loan(c, &message, -1) == 0) {
-		rc = weir_send(c, message.data, message.length, -1);
-		weir_release(w, &message);
-	}
-}
-
 int
 main(int argc, char **argv)
 {
@@ -29,7 +16,14 @@ main(int argc, char **argv)
 		return 1;
 	}
 	while (weir_accept(listener, -1, &c) == 0) {
-		serve(w, c);
+		struct weir_loan message;
+		int rc = 0;
+
+		/* until the client has closed */
+		while (!rc && weir_recv_loan(c, &message, -1) == 0) {
+			rc = weir_send(c, message.data, message.length, -1);
+			weir_release(w, &message);
+		}
 		weir_close(c);
 	}
 	fprintf(stderr, "echo: %s\n", weir_reason());

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages and requests: message (the end that answers), message NODE [TEXT] (the one that asks).
- */
+/* Messages and requests: message (answers), message NODE [TEXT] (asks). */
 #include <weir/message.h>
 
 #include <stdio.h>
@@ -65,28 +64,23 @@ int
 main(int argc, char **argv)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
-	struct weir_messenger *m;
-	struct weir *w;
+	struct weir_messenger *m = NULL;
+	struct weir *w = NULL;
 	int rc;
 
 	o.service = "example";
 	if (argc > 1)
 		o.flags = WEIR_MESSENGER_CLIENT;
-	if (weir_attach(NULL, &w)) {
+	rc = weir_attach(NULL, &w);
+	if (!rc)
+		rc = weir_messenger_open(w, &o, &m);
+	if (!rc && argc > 1)
+		rc = ask(m, (uint16_t)strtoul(argv[1], NULL, 0), argc > 2 ? argv[2] : "hello");
+	else if (!rc)
+		rc = serve(m);
+	if (rc)
 		fprintf(stderr, "message: %s\n", weir_reason());
-		return 1;
-	}
-	rc = weir_messenger_open(w, &o, &m);
-	if (!rc) {
-		rc = argc > 1
-			 ? ask(m, (uint16_t)strtoul(argv[1], NULL, 0), argc > 2 ? argv[2] : "hello")
-			 : serve(m);
-		if (rc)
-			fprintf(stderr, "message: %s\n", weir_reason());
-		weir_messenger_close(m);
-	} else {
-		fprintf(stderr, "message: %s\n", weir_reason());
-	}
+	weir_messenger_close(m);
 	weir_detach(w);
 	return rc ? 1 : 0;
 }

@@ -147,29 +147,23 @@ int
 main(int argc, char **argv)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
-	struct weir_messenger *m;
-	struct weir *w;
+	struct weir_messenger *m = NULL;
+	struct weir *w = NULL;
 	int rc;
 
 	o.service = "readings";
 	if (argc > 2)
 		o.flags = WEIR_MESSENGER_CLIENT;
 	rc = weir_attach(NULL, &w);
-	if (rc) {
+	if (!rc)
+		rc = weir_messenger_open(w, &o, &m);
+	if (!rc && argc > 2)
+		rc = send_all(m, (uint16_t)strtoul(argv[1], NULL, 0), strtoull(argv[2], NULL, 0));
+	else if (!rc)
+		rc = serve(m);
+	if (rc)
 		fprintf(stderr, "message_protobuf: %s\n", weir_reason());
-		return 1;
-	}
-	rc = weir_messenger_open(w, &o, &m);
-	if (!rc) {
-		rc = argc > 2 ? send_all(m, (uint16_t)strtoul(argv[1], NULL, 0),
-					 strtoull(argv[2], NULL, 0))
-			      : serve(m);
-		if (rc)
-			fprintf(stderr, "message_protobuf: %s\n", weir_reason());
-		weir_messenger_close(m);
-	} else {
-		fprintf(stderr, "message_protobuf: %s\n", weir_reason());
-	}
+	weir_messenger_close(m);
 	weir_detach(w);
 	return rc ? 1 : 0;
 }

@@ -70,7 +70,7 @@ int
 main(int argc, char **argv)
 {
 	int (*command)(struct weir * w, const char *name) = NULL;
-	struct weir *w;
+	struct weir *w = NULL;
 	int rc;
 
 	if (argc == 3 && !strcmp(argv[1], "offer"))
@@ -84,13 +84,10 @@ main(int argc, char **argv)
 		return 2;
 	}
 	rc = weir_attach(NULL, &w);
-	if (!rc) {
+	if (!rc)
 		rc = command(w, argv[2]);
-		if (rc)
-			fprintf(stderr, "service: %s\n", weir_reason());
-		weir_detach(w);
-	} else {
+	if (rc)
 		fprintf(stderr, "service: %s\n", weir_reason());
-	}
+	weir_detach(w);
 	return rc ? 1 : 0;
 }

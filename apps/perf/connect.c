@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The connections of a run, and what the ports of the data plane counted. */
-#include "clock.h"
 #include "driver.h"
 #include "ports.h"
 

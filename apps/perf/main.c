@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 static void
 on_signal(int signal)

@@ -138,24 +138,6 @@ take_all(void *into, const char *text, char *error, size_t size)
 	return 0;
 }
 
-static int
-take_csv(void *into, const char *text, char *error, size_t size)
-{
-	struct perf_options *o = into;
-
-	o->format = FORMAT_CSV;
-	return 0;
-}
-
-static int
-take_json(void *into, const char *text, char *error, size_t size)
-{
-	struct perf_options *o = into;
-
-	o->format = FORMAT_JSON;
-	return 0;
-}
-
 #define AT(field) OPTION_FIELD(struct perf_options, field)
 #define NUMBER(low, high) .min = low, .max = high, .c_base = true
 
@@ -177,7 +159,7 @@ static const struct option_spec specs[] = {
      "messages of each run instead of -D, of all connections together (--alltoall: to each node)",
      NUMBER(1, UINT64_MAX >> 8)},
     {"cpu", 0, OPTION_UNSIGNED, AT(cpu), "N", NULL, "pin to CPU N", NUMBER(0, CPU_SETSIZE - 1)},
-    {"csv", 0, OPTION_CALL, 0, 0, NULL, NULL, "CSV instead of a table", .take = take_csv},
+    {"csv", 0, OPTION_FLAG, AT(format), NULL, NULL, "CSV instead of a table", .set = FORMAT_CSV},
     {"duration", 'D', OPTION_REAL, AT(duration_s), "SECONDS", "1",
      "of each run; -i: until it is stopped", .least = 0.001, .most = 86400,
      .expected = "seconds from 0.001 to 86400",
@@ -190,7 +172,7 @@ static const struct option_spec specs[] = {
      "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
     {"interactive", 'i', OPTION_FLAG, AT(interactive), NULL, NULL,
      "commands from standard input; see its help"},
-    {"json", 0, OPTION_CALL, 0, 0, NULL, NULL, "JSON instead of a table", .take = take_json},
+    {"json", 0, OPTION_FLAG, AT(format), NULL, NULL, "JSON instead of a table", .set = FORMAT_JSON},
     {"large", 0, OPTION_UNSIGNED, AT(large), "COUNT", NULL,
      "mix: messages of 64 KiB ... 16 MiB among all (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
      .given = offsetof(struct perf_options, large_given)},

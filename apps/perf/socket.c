@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "socket.h"
 
+#include "base/vec.h"
 #include "weir/stream.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -129,9 +129,8 @@ int
 perf_socket_recv(struct perf_socket *s, const void **data, size_t *length)
 {
 	for (;;) {
-		size_t have = s->end - s->start, whole = HEAD, room = s->room ? s->room : ROOM;
+		size_t have = s->end - s->start, whole = HEAD;
 		uint32_t head;
-		uint8_t *in;
 		ssize_t n;
 
 		if (have >= HEAD) {
@@ -154,15 +153,8 @@ perf_socket_recv(struct perf_socket *s, const void **data, size_t *length)
 			s->end = have;
 			s->start = 0;
 		}
-		while (room < whole + AHEAD)
-			room *= 2;
-		if (room != s->room) {
-			in = realloc(s->in, room);
-			if (!in)
-				return -ENOMEM;
-			s->in = in;
-			s->room = room;
-		}
+		if (VEC_RESERVE(s->in, s->room, whole + AHEAD > ROOM ? whole + AHEAD : ROOM))
+			return -ENOMEM;
 		n = recv(s->fd, s->in + s->end, s->start + whole + AHEAD - s->end, MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EINTR || errno == EWOULDBLOCK ? -EAGAIN : -errno;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pki.h"
 
+#include "base/fail.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +11,6 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,23 +27,12 @@ struct job {
 	char cluster[64];
 };
 
-__attribute__((format(printf, 3, 4))) static int
-fail(const struct job *j, int status, const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(j->error, j->size, format, list);
-	va_end(list);
-	return status;
-}
-
 static int
 fail_openssl(const struct job *j, const char *what)
 {
 	const char *text = ERR_reason_error_string(ERR_peek_last_error());
 
-	return fail(j, -EIO, "cannot make %s: %s; see openssl's installation", what,
+	return fail(j->error, j->size, -EIO, "cannot make %s: %s; see openssl's installation", what,
 		    text ? text : "out of memory");
 }
 
@@ -123,7 +113,7 @@ alternative_names(const struct job *j, char *text, size_t size)
 		    (!is_ip &&
 		     strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				     "0123456789-._") != length))
-			return fail(j, -EINVAL,
+			return fail(j->error, j->size, -EINVAL,
 				    "invalid address '%s' (expected IP addresses or host names, "
 				    "separated by commas)",
 				    address);
@@ -166,7 +156,8 @@ make_dir(const struct job *j, const char *dir)
 {
 	if (!mkdir(dir, 0700) || errno == EEXIST)
 		return 0;
-	return fail(j, -errno, "cannot make %s: %s; give a directory that you may write to", dir,
+	return fail(j->error, j->size, -errno,
+		    "cannot make %s: %s; give a directory that you may write to", dir,
 		    strerror(errno));
 }
 
@@ -179,14 +170,16 @@ write_file(const struct job *j, const char *dir, const char *name, EVP_PKEY *key
 	FILE *f;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-		return fail(j, -ENAMETOOLONG, "%s is too long; give a shorter path", dir);
+		return fail(j->error, j->size, -ENAMETOOLONG, "%s is too long; give a shorter path",
+			    dir);
 	snprintf(temporary, sizeof(temporary), "%s.new", path);
 	unlink(temporary);
 	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	f = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!f)
-		return fail(j, -errno, "cannot write %s: %s; make room, or give another directory",
-			    temporary, strerror(errno));
+		return fail(j->error, j->size, -errno,
+			    "cannot write %s: %s; make room, or give another directory", temporary,
+			    strerror(errno));
 	if ((key ? PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL)
 		 : PEM_write_X509(f, x)) != 1 ||
 	    fflush(f) || fsync(fd))
@@ -200,7 +193,7 @@ write_file(const struct job *j, const char *dir, const char *name, EVP_PKEY *key
 	if (!status)
 		return 0;
 	unlink(temporary);
-	return fail(j, status, "cannot write %s: %s; %s", path, strerror(-status),
+	return fail(j->error, j->size, status, "cannot write %s: %s; %s", path, strerror(-status),
 		    status == -EEXIST ? "add --force to write over it" : "make room on that disk");
 }
 
@@ -213,8 +206,8 @@ check_free(const struct job *j, const char *dir, const char *const *names, unsig
 	for (unsigned i = 0; i < count && !j->order->force; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
 		if (!access(path, F_OK))
-			return fail(j, -EEXIST, "%s is there already; add --force to write over it",
-				    path);
+			return fail(j->error, j->size, -EEXIST,
+				    "%s is there already; add --force to write over it", path);
 	}
 	return 0;
 }
@@ -228,8 +221,9 @@ open_file(const struct job *j, const char *dir, const char *name, int *status)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	f = fopen(path, "re");
 	*status = f ? 0
-		    : fail(j, -errno, "cannot read %s: %s; make a CA first: weirctl pki %s ca",
-			   path, strerror(errno), dir);
+		    : fail(j->error, j->size, -errno,
+			   "cannot read %s: %s; make a CA first: weirctl pki %s ca", path,
+			   strerror(errno), dir);
 	return f;
 }
 
@@ -281,19 +275,19 @@ read_ca(struct job *j, const char *dir)
 	j->ca_key = PEM_read_PrivateKey(f, NULL, refuse_passphrase, NULL);
 	fclose(f);
 	if (!j->ca || !j->ca_key || X509_check_private_key(j->ca, j->ca_key) != 1)
-		return fail(j, -EINVAL,
+		return fail(j->error, j->size, -EINVAL,
 			    "%s/ca.pem and ca.key are no CA without passphrase; make one: weirctl "
 			    "pki %s ca",
 			    dir, dir);
 	if (!cluster_of(j->ca, j->cluster, sizeof(j->cluster)))
-		return fail(j, -EINVAL,
+		return fail(j->error, j->size, -EINVAL,
 			    "%s/ca.pem names no cluster of Weir; use a CA that weirctl pki has "
 			    "made, or issue certificates with the tools of yours",
 			    dir);
 	if (j->order->until > j->order->from &&
 	    X509_cmp_time(X509_get0_notAfter(j->ca), (time_t[]){j->order->from}) < 0)
-		return fail(j, -EINVAL, "%s/ca.pem has expired; make a new CA in another directory",
-			    dir);
+		return fail(j->error, j->size, -EINVAL,
+			    "%s/ca.pem has expired; make a new CA in another directory", dir);
 	return 0;
 }
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 // Until a signal, the end of the time, or news from the data plane. 0 or an exit code.
@@ -41,33 +40,6 @@ await_end(struct query *q, int signals, double seconds)
 	}
 }
 
-static int
-report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
-{
-	if (o->json) {
-		json_t *object = json_pack(
-		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)m->captured.frames, "bytes",
-		    (json_int_t)m->captured.bytes, "dropped", (json_int_t)m->captured.dropped,
-		    "error", m->captured.code ? strerror(m->captured.code) : NULL);
-
-		if (object)
-			json_dumpf(object, stdout, JSON_INDENT(2));
-		putchar('\n');
-		json_decref(object);
-	} else {
-		fprintf(stderr, "%llu frames written, %llu dropped\n",
-			(unsigned long long)m->captured.frames,
-			(unsigned long long)m->captured.dropped);
-	}
-	if (!m->captured.code)
-		return WEIRCTL_OK;
-	return weirctl_fail(
-	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
-								     : WEIRCTL_FAILED,
-	    "cannot write further to the file: %s; the frames written so far are complete",
-	    strerror(m->captured.code));
-}
-
 int
 capture(const struct weirctl_options *o, int argc, char **argv)
 {
@@ -75,6 +47,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	struct weir_ctl_msg stop = {.type = WEIR_CTL_CAPTURE_STOP};
 	const char *port = argv[0], *name = argv[1];
 	static struct query q;
+	const struct weir_ctl_msg *m = &q.c.in.m;
 	sigset_t before;
 	int signals, file, status;
 
@@ -114,7 +87,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	// the last message is here already if the data plane ended the capture by itself
 	if (!status)
 		status = query_receive(&q, WEIR_CTL_CAPTURED);
-	if (!status && !q.c.in.m.captured.over) {
+	if (!status && !m->captured.over) {
 		snprintf(q.reason, sizeof(q.reason),
 			 "data plane sent an unexpected answer; install weirctl and "
 			 "weir-dataplane from one release");
@@ -124,5 +97,26 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	weir_ctl_close(&q.c);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	return report(o, &q.c.in.m);
+	if (o->json) {
+		json_t *object = json_pack(
+		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)m->captured.frames, "bytes",
+		    (json_int_t)m->captured.bytes, "dropped", (json_int_t)m->captured.dropped,
+		    "error", m->captured.code ? strerror(m->captured.code) : NULL);
+
+		if (object)
+			json_dumpf(object, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(object);
+	} else {
+		fprintf(stderr, "%llu frames written, %llu dropped\n",
+			(unsigned long long)m->captured.frames,
+			(unsigned long long)m->captured.dropped);
+	}
+	if (!m->captured.code)
+		return WEIRCTL_OK;
+	return weirctl_fail(
+	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
+								     : WEIRCTL_FAILED,
+	    "cannot write further to the file: %s; the frames written so far are complete",
+	    strerror(m->captured.code));
 }

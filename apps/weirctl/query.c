@@ -7,7 +7,6 @@
 #include "ipc/path_check.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

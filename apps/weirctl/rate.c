@@ -2,7 +2,6 @@
 /* Two samples of a data plane's counters as rates. */
 #include "weirctl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,8 +124,10 @@ engines(const struct sample *before, const struct sample *now, json_t *array)
 
 // ---- connections ----
 
+/* A connection or program, to be ranked. */
 struct busy {
-	const struct weir_row_connection *row;
+	const void *row;
+	uint32_t id;
 	double messages, bytes;
 };
 
@@ -163,7 +164,7 @@ busiest(const void *a, const void *b)
 
 	if (x->messages != y->messages)
 		return x->messages > y->messages ? -1 : 1;
-	return by_vqpn(x->row, y->row);
+	return x->id < y->id ? -1 : x->id > y->id;
 }
 
 static bool
@@ -186,43 +187,34 @@ conns(const struct busy *busy, const struct sample *now, json_t *array)
 
 // ---- programs ----
 
-struct program {
-	const struct weir_row_session *row;
-	double messages;
-};
-
-static int
-busiest_program(const void *a, const void *b)
-{
-	const struct program *x = a, *y = b;
-
-	if (x->messages != y->messages)
-		return x->messages > y->messages ? -1 : 1;
-	return x->row->session < y->row->session ? -1 : 1;
-}
-
 static bool
 programs(const struct sample *before, const struct sample *now, const struct busy *busy,
 	 json_t *array)
 {
 	static const struct weir_row_session none;
 	uint32_t count = now->sessions.count;
-	struct program *p = calloc(count + 1, sizeof(*p));
+	struct busy *p = calloc(count + 1, sizeof(*p));
 	bool ok = p != NULL;
 
 	for (uint32_t i = 0; ok && i < count; i++) {
-		p[i].row = rows_at(&now->sessions, i);
-		for (uint32_t k = 0; k < now->conns.count; k++)
-			if (busy[k].row->session == p[i].row->session)
+		const struct weir_row_session *s = rows_at(&now->sessions, i);
+
+		p[i].row = s;
+		p[i].id = s->session;
+		for (uint32_t k = 0; k < now->conns.count; k++) {
+			const struct weir_row_connection *c = busy[k].row;
+
+			if (c->session == s->session)
 				p[i].messages += busy[k].messages;
+		}
 	}
 	if (ok)
-		qsort(p, count, sizeof(*p), busiest_program);
+		qsort(p, count, sizeof(*p), busiest);
 	for (uint32_t i = 0; ok && i < count; i++) {
-		const struct weir_row_session *b = session_of(&before->sessions, p[i].row->session);
+		const struct weir_row_session *s = p[i].row;
+		const struct weir_row_session *b = session_of(&before->sessions, s->session);
 		json_t *o = row_rates(&top_programs, WEIR_ROWS_SESSIONS,
-				      b && b->pid == p[i].row->pid ? b : &none, p[i].row,
-				      now->at - before->at);
+				      b && b->pid == s->pid ? b : &none, s, now->at - before->at);
 
 		put(o, "messages_per_s", p[i].messages);
 		ok = !json_array_append_new(array, o);
@@ -248,7 +240,7 @@ rates_make(const struct sample *before, const struct sample *now, struct rates *
 				    before->conns.bytes, by_vqpn);
 		b = b ? b : &none;
 		busy[i] = (struct busy){
-		    c, rate(messages(b), messages(c), s),
+		    c, c->vqpn, rate(messages(b), messages(c), s),
 		    rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
 	}
 	if (busy)

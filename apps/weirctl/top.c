@@ -98,27 +98,6 @@ print_some(const struct table *table, json_t *array, size_t most, size_t lines)
 	return lines - 2 - json_array_size(array);
 }
 
-static void
-print_view(const struct weirctl_options *o, const struct screen *screen, const struct sample *s,
-	   const struct rates *r)
-{
-	size_t lines = screen->live ? LINES : PIPED, count = s->conns.count;
-	struct winsize size;
-	time_t clock = time(NULL);
-	char at[16];
-
-	if (screen->live && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row)
-		lines = size.ws_row;
-	strftime(at, sizeof(at), "%H:%M:%S", localtime(&clock));
-	printf("%s%s  instance %s: %u programs, %zu ends of connections, %zu of them busy\n\n",
-	       screen->live ? "\033[H\033[J" : "", at, o->instance, s->sessions.count, count,
-	       json_array_size(r->conns));
-	lines = lines > 3 ? lines - 3 : 0;
-	lines = print_some(&top_engines, r->engines, lines, lines);
-	lines = print_some(&top_programs, r->programs, lines / 2, lines);
-	print_some(&top_connections, r->conns, lines, lines);
-}
-
 // ---- the command ----
 
 // Until the next view is due. True: it is the end.
@@ -163,7 +142,22 @@ view(const struct weirctl_options *o, const struct screen *screen, const struct 
 		putchar('\n');
 		json_decref(object);
 	} else {
-		print_view(o, screen, &h->now, &r);
+		size_t lines = screen->live ? LINES : PIPED, count = h->now.conns.count;
+		struct winsize size;
+		time_t clock = time(NULL);
+		char at[16];
+
+		if (screen->live && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row)
+			lines = size.ws_row;
+		strftime(at, sizeof(at), "%H:%M:%S", localtime(&clock));
+		printf(
+		    "%s%s  instance %s: %u programs, %zu ends of connections, %zu of them busy\n\n",
+		    screen->live ? "\033[H\033[J" : "", at, o->instance, h->now.sessions.count,
+		    count, json_array_size(r.conns));
+		lines = lines > 3 ? lines - 3 : 0;
+		lines = print_some(&top_engines, r.engines, lines, lines);
+		lines = print_some(&top_programs, r.programs, lines / 2, lines);
+		print_some(&top_connections, r.conns, lines, lines);
 	}
 	rates_free(&r);
 	if (fflush(stdout) || ferror(stdout))

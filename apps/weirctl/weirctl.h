@@ -61,9 +61,9 @@ struct weirctl_command {
 };
 
 /* ---- main.c ---- */
-/* Prints "weirctl: ..." on stderr; returns `code`. */
 /* Monotonic seconds. */
 double weirctl_now(void);
+/* Prints "weirctl: ..." on stderr; returns `code`. */
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);
 /* Sets a prefix of messages: the place that a line came from; "": none. */
 void weirctl_place(const char *place);

@@ -4,9 +4,7 @@
 
 #include "transport/local_peer.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 

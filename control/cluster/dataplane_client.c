@@ -135,18 +135,6 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->handler->changed(dp->user, &dp->view);
 }
 
-static void
-take_services(struct dp *dp, const struct weir_ctl_msg *m)
-{
-	struct weir_services *s = &dp->services;
-
-	memset(s, 0, sizeof(*s));
-	s->count = m->services.names.count;
-	memcpy(s->name, m->services.names.name, s->count * sizeof(s->name[0]));
-	dp->view.services = weir_services_digest(s);
-	dp->handler->services(dp->user);
-}
-
 // Takes a setting that an operator has changed with weirctl. Logged at the old or the new level,
 // whichever shows the line.
 static void
@@ -158,7 +146,7 @@ take_setting(const struct weir_ctl_msg *m)
 	    level == before)
 		return;
 	log_set_level(level > before ? level : before);
-	log_line("log level is %s from now on, by weirctl", m->set.value);
+	log_info("log level is %s from now on, by weirctl", m->set.value);
 	log_set_level(level);
 }
 
@@ -198,8 +186,15 @@ take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 			dp->handler->message(dp->user, m);
 		break;
 	case WEIR_CTL_SERVICES:
-		if (dp->view.state == DP_UP)
-			take_services(dp, m);
+		if (dp->view.state == DP_UP) {
+			struct weir_services *s = &dp->services;
+
+			memset(s, 0, sizeof(*s));
+			s->count = m->services.names.count;
+			memcpy(s->name, m->services.names.name, s->count * sizeof(s->name[0]));
+			dp->view.services = weir_services_digest(s);
+			dp->handler->services(dp->user);
+		}
 		break;
 	case WEIR_CTL_SET:
 		take_setting(m);
@@ -279,28 +274,6 @@ dp_send(struct dp *dp, struct weir_ctl_msg *m)
 }
 
 static void
-connect_failed(struct dp *dp, int error)
-{
-	retry_later(dp);
-	// Nobody listens, so nobody lives. Anything else says nothing about it.
-	if (error == ECONNREFUSED || error == ENOENT) {
-		if (dp->view.state == DP_UNKNOWN)
-			log_warning("no data plane behind %s yet; start weir-dataplane", dp->path);
-		if (dp->view.state == DP_UP)
-			log_event(
-			    LOG_LEVEL_WARNING, DP_FIELDS(dp->view.incarnation),
-			    "data plane is gone (incarnation %llu); start weir-dataplane again",
-			    (unsigned long long)dp->view.incarnation);
-		set_view(dp, DP_DOWN);
-	} else if (error != EAGAIN) {
-		log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path, strerror(error),
-			 error == EACCES || error == EPERM
-			     ? "run as the data plane's user"
-			     : "trying again; raise the limits of weir-control");
-	}
-}
-
-static void
 try_connect(struct dp *dp)
 {
 	int rc = weir_ctl_connect(&dp->c, dp->path, 0);
@@ -308,7 +281,25 @@ try_connect(struct dp *dp)
 	dp->complained = false;
 	if (rc) {
 		disconnect(dp);
-		connect_failed(dp, -rc);
+		retry_later(dp);
+		// Nobody listens, so nobody lives. Anything else says nothing about it.
+		if (rc == -ECONNREFUSED || rc == -ENOENT) {
+			if (dp->view.state == DP_UNKNOWN)
+				log_warning("no data plane behind %s yet; start weir-dataplane",
+					    dp->path);
+			if (dp->view.state == DP_UP)
+				log_event(LOG_LEVEL_WARNING, DP_FIELDS(dp->view.incarnation),
+					  "data plane is gone (incarnation %llu); start "
+					  "weir-dataplane again",
+					  (unsigned long long)dp->view.incarnation);
+			set_view(dp, DP_DOWN);
+		} else if (rc != -EAGAIN) {
+			log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path,
+				 strerror(-rc),
+				 rc == -EACCES || rc == -EPERM
+				     ? "run as the data plane's user"
+				     : "trying again; raise the limits of weir-control");
+		}
 		return;
 	}
 	dp->readable = event_new(dp->base, dp->c.fd, EV_READ | EV_PERSIST, on_readable, dp);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // ---- start, run, stop ----
@@ -58,11 +57,11 @@ on_signal(evutil_socket_t number, short what, void *user)
 		log_error("certificates stay as they were: %s", text);
 	} else if (number == SIGHUP) {
 		stream_tls_describe(c->tls, text, sizeof(text));
-		log_line("read again: %s", text);
+		log_info("read again: %s", text);
 	}
 	if (number == SIGHUP)
 		return;
-	log_line("stopping on signal %d; the data plane goes on", (int)number);
+	log_info("stopping on signal %d; the data plane goes on", (int)number);
 	notify("STOPPING=1");
 	event_base_loopbreak(c->base);
 }
@@ -138,7 +137,7 @@ open_transport(struct control *c)
 	}
 	c->transport = stream_tls_transport(c->tls);
 	stream_tls_describe(c->tls, text, sizeof(text));
-	log_line("TLS: %s", text);
+	log_info("TLS: %s", text);
 	return -1;
 }
 
@@ -329,10 +328,10 @@ control_run(const struct control_options *options, const struct peers *peers,
 
 	if (status < 0) {
 		if (peers)
-			log_line("node %u of cluster '%s' listens on %s; %u peers", options->node,
+			log_info("node %u of cluster '%s' listens on %s; %u peers", options->node,
 				 options->cluster, options->listen, c.member_count);
 		else
-			log_line("cluster '%s': listens on %s; %s", options->cluster,
+			log_info("cluster '%s': listens on %s; %s", options->cluster,
 				 c.self.control, options->etcd ? "the list is in etcd" : "joins");
 		watchdog_open(&c.watchdog, monotonic_ms() * 1000000);
 		notify("READY=1");

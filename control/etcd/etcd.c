@@ -436,21 +436,6 @@ watch_over(void *user, const char *error)
 	fail(e, error ? error : "the watch ended");
 }
 
-static void
-start_watch(struct etcd *e)
-{
-	const struct etcd_reply reply = {.answer = watch_answer, .over = watch_over, .user = e};
-	json_t *what = range_of(e, "node");
-	char revision[24];
-
-	snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->revision + 1);
-	json_object_set_new(what, "start_revision", json_string(revision));
-	e->watch = etcd_post(e->http, e->url[e->url_now], "/v3/watch",
-			     json_pack("{s:o}", "create_request", what), e->token, 0, &reply);
-	if (!e->watch)
-		fail(e, "out of memory");
-}
-
 // ---- what is missing ----
 
 static void
@@ -490,7 +475,18 @@ step(struct etcd *e)
 	} else if (!e->listed) {
 		etcd_ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
 	} else if (!e->watch) {
-		start_watch(e);
+		const struct etcd_reply reply = {
+		    .answer = watch_answer, .over = watch_over, .user = e};
+		json_t *what = range_of(e, "node");
+		char revision[24];
+
+		snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->revision + 1);
+		json_object_set_new(what, "start_revision", json_string(revision));
+		e->watch =
+		    etcd_post(e->http, e->url[e->url_now], "/v3/watch",
+			      json_pack("{s:o}", "create_request", what), e->token, 0, &reply);
+		if (!e->watch)
+			fail(e, "out of memory");
 	}
 }
 

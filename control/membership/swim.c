@@ -524,20 +524,6 @@ seek_lost(struct swim *s)
 }
 
 static void
-expire(struct swim *s, struct swim_node *n)
-{
-	if (n->is.status == SWIM_SUSPECT && !n->accused) {
-		// Nobody is dead by hearsay.
-		swim_probe(s, n->is.id);
-		swim_set_expiry(s, n, swim_expiry(s, n));
-	} else if (n->is.status == SWIM_SUSPECT) {
-		swim_set_status(s, n, SWIM_DEAD);
-	} else {
-		swim_erase(s, n);
-	}
-}
-
-static void
 walk(struct swim *s, bool period)
 {
 	uint64_t next = UINT64_MAX;
@@ -551,9 +537,21 @@ walk(struct swim *s, bool period)
 			next = n->expires;
 	}
 	s->walk_at = next;
-	for (uint32_t i = s->count; i-- > 0;)
-		if (s->node[i]->expires && s->clock >= s->node[i]->expires)
-			expire(s, s->node[i]);
+	for (uint32_t i = s->count; i-- > 0;) {
+		struct swim_node *n = s->node[i];
+
+		if (!n->expires || s->clock < n->expires)
+			continue;
+		if (n->is.status == SWIM_SUSPECT && !n->accused) {
+			// Nobody is dead by hearsay.
+			swim_probe(s, n->is.id);
+			swim_set_expiry(s, n, swim_expiry(s, n));
+		} else if (n->is.status == SWIM_SUSPECT) {
+			swim_set_status(s, n, SWIM_DEAD);
+		} else {
+			swim_erase(s, n);
+		}
+	}
 }
 
 void

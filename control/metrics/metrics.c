@@ -78,31 +78,12 @@ on_answer(void *user, const struct metrics_rows *rows)
 }
 
 static void
-take_request(struct client *c, const char *line)
-{
-	struct metrics *m = c->m;
-
-	c->head = !strncmp(line, "HEAD ", 5);
-	if (!c->head && strncmp(line, "GET ", 4)) {
-		answer(c, "405 Method Not Allowed", "GET /metrics is all there is\n");
-		return;
-	}
-	line = strchr(line, ' ') + 1;
-	if (strncmp(line, "/metrics", 8) || !strchr(" ?", line[8]) || !line[8]) {
-		answer(c, "404 Not Found", "GET /metrics is all there is\n");
-		return;
-	}
-	c->waits = true;
-	if (!m->ask)
-		m->ask = metrics_ask(m->base, m->socket_path, on_answer, m);
-}
-
-static void
 on_readable(struct bufferevent *stream, void *user)
 {
 	struct client *c = user;
 	struct evbuffer *in = bufferevent_get_input(stream);
 	char line[REQUEST_MAX + 1];
+	const char *path;
 	struct evbuffer_ptr end;
 	size_t n;
 
@@ -116,10 +97,23 @@ on_readable(struct bufferevent *stream, void *user)
 	n = evbuffer_copyout(in, line, REQUEST_MAX) > 0 ? evbuffer_get_length(in) : 0;
 	line[n < REQUEST_MAX ? n : REQUEST_MAX] = 0;
 	evbuffer_drain(in, evbuffer_get_length(in));
-	if (end.pos < 0)
+	if (end.pos < 0) {
 		answer(c, "431 Request Header Fields Too Large", "");
-	else
-		take_request(c, line);
+		return;
+	}
+	c->head = !strncmp(line, "HEAD ", 5);
+	if (!c->head && strncmp(line, "GET ", 4)) {
+		answer(c, "405 Method Not Allowed", "GET /metrics is all there is\n");
+		return;
+	}
+	path = strchr(line, ' ') + 1;
+	if (strncmp(path, "/metrics", 8) || !strchr(" ?", path[8]) || !path[8]) {
+		answer(c, "404 Not Found", "GET /metrics is all there is\n");
+		return;
+	}
+	c->waits = true;
+	if (!c->m->ask)
+		c->m->ask = metrics_ask(c->m->base, c->m->socket_path, on_answer, c->m);
 }
 
 static void

@@ -2,6 +2,7 @@
 /* Control messages to and from protobuf. */
 #include "message.h"
 
+#include "ipc/invariant.h"
 #include "weir_control.pb-c.h"
 
 #include <errno.h>
@@ -9,6 +10,23 @@
 #include <string.h>
 
 #define ENGINES_MAX 256u
+
+/* Fields that a message and its protobuf have alike, in either direction. */
+#define COPY_PAIR(to, from)                                                                        \
+	((to)->node = (from)->node, (to)->peer_node = (from)->peer_node,                           \
+	 (to)->engine = (from)->engine, (to)->peer_engine = (from)->peer_engine)
+#define COPY_RESYNC(to, from) (COPY_PAIR(to, from), (to)->status = (from)->status)
+#define COPY_LINK(to, from)                                                                        \
+	(COPY_PAIR(to, from), (to)->layout = (from)->layout,                                       \
+	 (to)->incarnation = (from)->incarnation,                                                  \
+	 (to)->peer_incarnation = (from)->peer_incarnation, (to)->attempt = (from)->attempt,       \
+	 (to)->answered = (from)->answered, (to)->lid = (from)->lid, (to)->mtu = (from)->mtu,      \
+	 (to)->ring_address = (from)->ring_address, (to)->credit_address = (from)->credit_address, \
+	 (to)->ring_rkey = (from)->ring_rkey, (to)->credit_rkey = (from)->credit_rkey,             \
+	 (to)->ring_lines = (from)->ring_lines, (to)->recv_wrs = (from)->recv_wrs,                 \
+	 (to)->joined = (from)->joined, (to)->resumes = (from)->resumes,                           \
+	 (to)->born = (from)->born, (to)->peer_born = (from)->peer_born,                           \
+	 (to)->consumed = (from)->consumed, (to)->received = (from)->received)
 
 int
 control_frame_next(const uint8_t *data, size_t have, size_t limit, size_t *length)
@@ -85,36 +103,14 @@ decode_link(const Weir__Control__LinkOffer *pb, struct weir_link_offer *o)
 	    pb->mtu < 256 || pb->mtu > 4096 || pb->n_qpn != 2 || pb->n_psn != 2 ||
 	    pb->attempt == 0 || pb->incarnation == 0 || pb->ring_lines == 0)
 		return false;
-	o->node = pb->node;
-	o->peer_node = pb->peer_node;
-	o->engine = pb->engine;
-	o->peer_engine = pb->peer_engine;
-	o->layout = pb->layout;
-	o->incarnation = pb->incarnation;
-	o->peer_incarnation = pb->peer_incarnation;
-	o->attempt = pb->attempt;
-	o->answered = pb->answered;
+	COPY_LINK(o, pb);
 	memcpy(o->gid, pb->gid.data, sizeof(o->gid));
-	o->lid = pb->lid;
-	o->mtu = pb->mtu;
 	for (int i = 0; i < 2; i++) {
 		if (pb->qpn[i] > 0xffffff || pb->psn[i] > 0xffffff)
 			return false;
 		o->qpn[i] = pb->qpn[i];
 		o->psn[i] = pb->psn[i];
 	}
-	o->ring_address = pb->ring_address;
-	o->credit_address = pb->credit_address;
-	o->ring_rkey = pb->ring_rkey;
-	o->credit_rkey = pb->credit_rkey;
-	o->ring_lines = pb->ring_lines;
-	o->recv_wrs = pb->recv_wrs;
-	o->joined = pb->joined;
-	o->resumes = pb->resumes;
-	o->born = pb->born;
-	o->peer_born = pb->peer_born;
-	o->consumed = pb->consumed;
-	o->received = pb->received;
 	return true;
 }
 
@@ -147,11 +143,7 @@ decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 		if (!link_ids_ok(resync->node, resync->peer_node, resync->engine,
 				 resync->peer_engine))
 			return false;
-		m->resync.node = resync->node;
-		m->resync.peer_node = resync->peer_node;
-		m->resync.engine = resync->engine;
-		m->resync.peer_engine = resync->peer_engine;
-		m->resync.status = resync->status;
+		COPY_RESYNC(&m->resync, resync);
 		return true;
 	}
 	case WEIR__CONTROL__ENVELOPE__BODY_SWIM: {
@@ -237,4 +229,164 @@ control_msg_decode(const uint8_t *data, size_t length, struct control_msg *m)
 	ok = decode_body(pb, m);
 	weir__control__envelope__free_unpacked(pb, NULL);
 	return ok ? 0 : -EBADMSG;
+}
+
+/* ---- encoding: allocates nothing, submessages lie on the stack ---- */
+
+struct parts {
+	Weir__Control__Envelope envelope;
+	Weir__Control__Hello hello;
+	Weir__Control__LinkOffer link;
+	Weir__Control__Resync resync;
+	Weir__Control__Swim swim;
+	Weir__Control__Bye bye;
+	Weir__Control__Error error;
+	Weir__Control__Services services;
+	Weir__Control__ServiceAsk service_ask;
+	uint32_t qpn[2], psn[2];
+	struct {
+		Weir__Control__Record record;
+		Weir__Control__DataPlane dp;
+		ProtobufCBinaryData address[WEIR_CTL_ADDRESSES];
+	} node[SWIM_RECORDS];
+	Weir__Control__Record *record[SWIM_RECORDS];
+	char *name[WEIR_SERVICES_MAX];
+	uint32_t ask_node[REGISTRY_ASKS];
+	uint64_t ask_digest[REGISTRY_ASKS];
+};
+
+static Weir__Control__Record *
+encode_record(struct parts *p, uint32_t at, const struct swim_record *r,
+	      const struct node_info *info)
+{
+	Weir__Control__Record *pb = &p->node[at].record;
+	Weir__Control__DataPlane *dp = &p->node[at].dp;
+
+	weir__control__record__init(pb);
+	pb->id = r->id;
+	pb->status = (Weir__Control__Record__Status)r->status;
+	pb->run = r->run;
+	pb->version = r->version;
+	pb->control = (char *)info->control;
+	pb->data_plane = dp;
+	weir__control__data_plane__init(dp);
+	dp->state = (Weir__Control__DataPlane__State)info->dp.state;
+	dp->incarnation = info->dp.incarnation;
+	dp->engines = info->dp.engines;
+	dp->services = info->dp.services;
+	dp->n_address = info->dp.address_count;
+	dp->address = p->node[at].address;
+	for (uint32_t i = 0; i < info->dp.address_count; i++) {
+		dp->address[i].len = 16;
+		dp->address[i].data = (uint8_t *)info->dp.address[i];
+	}
+	return pb;
+}
+
+static void
+encode_link(struct parts *p, const struct weir_link_offer *o)
+{
+	Weir__Control__LinkOffer *pb = &p->link;
+
+	weir__control__link_offer__init(pb);
+	COPY_LINK(pb, o);
+	pb->gid.len = sizeof(o->gid);
+	pb->gid.data = (uint8_t *)o->gid;
+	memcpy(p->qpn, o->qpn, sizeof(p->qpn));
+	memcpy(p->psn, o->psn, sizeof(p->psn));
+	pb->n_qpn = pb->n_psn = 2;
+	pb->qpn = p->qpn;
+	pb->psn = p->psn;
+}
+
+size_t
+control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
+{
+	const struct swim_msg *swim = &m->swim.msg;
+	struct parts p;
+	size_t n;
+
+	weir__control__envelope__init(&p.envelope);
+	switch (m->type) {
+	case CONTROL_HELLO:
+		weir__control__hello__init(&p.hello);
+		p.hello.version = m->hello.version;
+		p.hello.cluster = (char *)m->hello.cluster;
+		p.hello.record = encode_record(&p, 0, &m->hello.record, &m->hello.info);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;
+		p.envelope.hello = &p.hello;
+		break;
+	case CONTROL_LINK_OFFER:
+		encode_link(&p, &m->link);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
+		p.envelope.link_offer = &p.link;
+		break;
+	case CONTROL_RESYNC:
+		weir__control__resync__init(&p.resync);
+		COPY_RESYNC(&p.resync, &m->resync);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_RESYNC;
+		p.envelope.resync = &p.resync;
+		break;
+	case CONTROL_SWIM:
+		weir_assert(swim->count <= SWIM_RECORDS);
+		weir__control__swim__init(&p.swim);
+		p.swim.type = (Weir__Control__Swim__Type)swim->type;
+		p.swim.want = swim->want;
+		p.swim.rooted = swim->rooted;
+		p.swim.target = swim->target;
+		p.swim.seq = swim->seq;
+		p.swim.digest = swim->digest;
+		p.swim.n_record = swim->count;
+		p.swim.record = p.record;
+		for (uint32_t i = 0; i < swim->count; i++)
+			p.record[i] = encode_record(&p, i, &swim->record[i], &m->swim.info[i]);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SWIM;
+		p.envelope.swim = &p.swim;
+		break;
+	case CONTROL_SERVICES:
+		weir_assert(m->services.names.count <= WEIR_SERVICES_MAX);
+		weir__control__services__init(&p.services);
+		p.services.node = m->services.node;
+		p.services.n_name = m->services.names.count;
+		p.services.name = p.name;
+		for (uint32_t i = 0; i < m->services.names.count; i++)
+			p.name[i] = (char *)m->services.names.name[i];
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICES;
+		p.envelope.services = &p.services;
+		break;
+	case CONTROL_SERVICE_ASK:
+		weir_assert(m->service_ask.count <= REGISTRY_ASKS);
+		weir__control__service_ask__init(&p.service_ask);
+		p.service_ask.n_node = p.service_ask.n_digest = m->service_ask.count;
+		p.service_ask.node = p.ask_node;
+		p.service_ask.digest = p.ask_digest;
+		for (uint32_t i = 0; i < m->service_ask.count; i++) {
+			p.ask_node[i] = m->service_ask.of[i].node;
+			p.ask_digest[i] = m->service_ask.of[i].digest;
+		}
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK;
+		p.envelope.service_ask = &p.service_ask;
+		break;
+	case CONTROL_BYE:
+		weir__control__bye__init(&p.bye);
+		p.bye.idle = m->bye.idle;
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_BYE;
+		p.envelope.bye = &p.bye;
+		break;
+	case CONTROL_ERROR:
+		weir__control__error__init(&p.error);
+		p.error.reason = (char *)m->error.reason;
+		p.error.taken = m->error.taken;
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_ERROR;
+		p.envelope.error = &p.error;
+		break;
+	}
+	n = weir__control__envelope__get_packed_size(&p.envelope);
+	if (n == 0 || n > CONTROL_FRAME_MAX || n + CONTROL_PREFIX > room)
+		return 0;
+	buf[0] = n >> 24;
+	buf[1] = n >> 16;
+	buf[2] = n >> 8;
+	buf[3] = n;
+	return CONTROL_PREFIX + weir__control__envelope__pack(&p.envelope, buf + CONTROL_PREFIX);
 }

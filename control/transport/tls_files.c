@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tls_files.h"
 
+#include "base/fail.h"
 #include "base/secret.h"
 
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -22,17 +22,6 @@ struct load {
 	char *error;
 	size_t size;
 };
-
-__attribute__((format(printf, 3, 4))) static int
-fail(const struct load *l, int status, const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(l->error, l->size, format, list);
-	va_end(list);
-	return status;
-}
 
 static const char *
 openssl_reason(void)
@@ -150,15 +139,16 @@ load_key(const struct load *l)
 	file = BIO_new_fd(fd, BIO_CLOSE);
 	if (!file) {
 		close(fd);
-		return fail(l, -ENOMEM, "out of memory for %s; free some", path);
+		return fail(l->error, l->size, -ENOMEM, "out of memory for %s; free some", path);
 	}
 	key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
 	BIO_free(file);
 	if (!key)
-		return fail(l, -EINVAL, "%s holds no key without passphrase: %s; see weirctl pki",
-			    path, openssl_reason());
+		return fail(l->error, l->size, -EINVAL,
+			    "%s holds no key without passphrase: %s; see weirctl pki", path,
+			    openssl_reason());
 	if (SSL_CTX_use_PrivateKey(l->context, key) != 1)
-		status = fail(l, -EINVAL,
+		status = fail(l->error, l->size, -EINVAL,
 			      "%s is not the key of node.pem: %s; put both of one node there", path,
 			      openssl_reason());
 	EVP_PKEY_free(key);
@@ -176,14 +166,15 @@ check_chain(const struct load *l, X509 *own)
 
 	SSL_CTX_get0_chain_certs(l->context, &chain);
 	if (!check || !X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(l->context), own, chain)) {
-		status = fail(l, -ENOMEM, "out of memory for certificates; free some");
+		status =
+		    fail(l->error, l->size, -ENOMEM, "out of memory for certificates; free some");
 	} else {
 		X509_STORE_CTX_set_flags(check, X509_V_FLAG_NO_CHECK_TIME);
 		X509_STORE_CTX_set_default(check, "ssl_server");
 		tls_issuer_name(own, issuer);
 		if (X509_verify_cert(check) != 1)
 			status =
-			    fail(l, -EINVAL,
+			    fail(l->error, l->size, -EINVAL,
 				 "%s/node.pem, issued by %s, does not come from ca.pem: %s; "
 				 "put files of one CA there",
 				 l->dir, issuer,
@@ -206,7 +197,8 @@ tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **co
 	ERR_clear_error();
 	l.context = SSL_CTX_new(TLS_method());
 	if (!l.context)
-		return fail(&l, -ENOMEM, "TLS cannot be set up: %s; free memory", openssl_reason());
+		return fail(l.error, l.size, -ENOMEM, "TLS cannot be set up: %s; free memory",
+			    openssl_reason());
 	// One version, no tickets: a connection is always made by certificates that are valid then.
 	SSL_CTX_set_min_proto_version(l.context, TLS1_3_VERSION);
 	SSL_CTX_set_session_cache_mode(l.context, SSL_SESS_CACHE_OFF);
@@ -219,12 +211,13 @@ tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **co
 	for (int i = 0; i < 2 && !status; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
 		if (access(path, R_OK))
-			status = fail(&l, -errno, "cannot read %s: %s; see weirctl pki", path,
-				      strerror(errno));
+			status = fail(l.error, l.size, -errno,
+				      "cannot read %s: %s; see weirctl pki", path, strerror(errno));
 		else if ((i ? SSL_CTX_use_certificate_chain_file(l.context, path)
 			    : SSL_CTX_load_verify_file(l.context, path)) != 1)
-			status = fail(&l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
-				      path, openssl_reason());
+			status = fail(l.error, l.size, -EINVAL,
+				      "%s holds no certificate: %s; see weirctl pki", path,
+				      openssl_reason());
 	}
 	if (!status)
 		status = load_key(&l);
@@ -234,11 +227,11 @@ tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **co
 	} else if (!status) {
 		tls_certificate_name(own, name);
 		status = node == TLS_NODE_UNKNOWN
-			     ? fail(&l, -EINVAL,
+			     ? fail(l.error, l.size, -EINVAL,
 				    "%s/node.pem is of %s, this is cluster '%s'; check --cluster "
 				    "and --tls",
 				    dir, name, cluster)
-			     : fail(&l, -EINVAL,
+			     : fail(l.error, l.size, -EINVAL,
 				    "%s/node.pem is of %s, this is node %u of cluster '%s'; check "
 				    "--node, --cluster and --tls",
 				    dir, name, node, cluster);

@@ -62,8 +62,12 @@ struct broker_link {
 /* Moves a link; asserts that the pair of states is legal. */
 void link_enter(struct broker_link *l, enum link_state to);
 
-#define LINK_FIELDS(link_engine, link_node)                                                        \
-	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
+/* A line about a link, which names its engine and its node first. */
+#define LINK_BLAME(l, level, format, ...)                                                          \
+	broker_blame_node(                                                                         \
+	    (l)->b, (l)->node, "its links", level,                                                 \
+	    ((struct log_field[]){{"engine", (l)->engine, NULL}, {"node", (l)->node, NULL}}), 2,   \
+	    format, (l)->engine, (l)->node, ##__VA_ARGS__)
 
 /* A usable link, or NULL: being set up (*status 0), or impossible (*status: positive errno). */
 struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_node *n,

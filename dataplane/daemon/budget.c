@@ -2,7 +2,6 @@
 /* Parts of a data plane and the memory that they take, printed once at start. */
 #include "base/log.h"
 #include "machine_limits.h"
-#include "memory.h"
 #include "plane.h"
 #include "broker/segment.h"
 

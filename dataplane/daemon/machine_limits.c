@@ -2,7 +2,6 @@
 #include "machine_limits.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Each is one of the 65,530 mappings that a process may have, and a guard (sigbus.h). */

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>

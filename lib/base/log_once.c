@@ -8,16 +8,6 @@
 #define SECOND 1000u
 #define MINUTE (60u * SECOND)
 
-void
-log_line(const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	log_event_list(LOG_LEVEL_INFO, LOG_NO_FIELDS, format, list);
-	va_end(list);
-}
-
 static void
 once(struct log_memory *memory, const struct log_field *fields, size_t count, const char *format,
      va_list list)

@@ -23,10 +23,7 @@ struct log_memory {
 #define LOG_NODE_WHY(id, place, why)                                                               \
 	(struct log_field[]){{"node", id, NULL}, {"peer", 0, place}, {"reason", 0, why}}, 3
 
-/* Level info; once and limited warn. */
-__attribute__((format(printf, 1, 2))) void log_line(const char *format, ...);
-
-/* Logs unless it is what was logged last in this memory. */
+/* Warns unless it is what was logged last in this memory. */
 __attribute__((format(printf, 2, 3))) void log_once(struct log_memory *memory, const char *format,
 						    ...);
 __attribute__((format(printf, 4, 5))) void log_once_about(struct log_memory *memory,

@@ -147,7 +147,7 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 {
 	void *field = (char *)into + spec->offset;
 	char buf[128];
-	uint64_t n = 1;
+	uint64_t n = spec->set ? spec->set : 1;
 	int rc = 0;
 
 	switch (spec->type) {

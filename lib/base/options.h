@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 enum option_type {
-	OPTION_FLAG,	 /* bool; no value */
+	OPTION_FLAG,	 /* bool or integer, see `set`; no value */
 	OPTION_STOP,	 /* the same; options after it are not read: --help, --version */
 	OPTION_UNSIGNED, /* integer of any width, from min to max */
 	OPTION_SIZE,	 /* the same; K, M or G may follow */
@@ -37,6 +37,7 @@ struct option_spec {
 	double least, most;
 	const char *words;    /* "poll|adaptive" */
 	const char *expected; /* ends "(expected ...)" of errors; NULL: made of type and bounds */
+	uint64_t set;	      /* stored by a flag; 0: 1 */
 	bool c_base;	      /* numbers may begin with 0x or, octal, with 0 */
 	size_t given;	      /* offset of a bool that says: an option, no default; 0: none */
 	/* 0, or -EINVAL and optionally its own line in error, which is empty before. */

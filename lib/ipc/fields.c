@@ -69,15 +69,6 @@ node_in_state(const void *row, uint32_t i, const char **name, uint64_t *value)
 }
 
 static void
-node_self(const void *row, struct weir_value *v)
-{
-	const struct weir_ctl_node *r = row;
-
-	v->type = VALUE_BOOL;
-	v->number = r->self;
-}
-
-static void
 node_address(const void *row, struct weir_value *v)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -105,7 +96,7 @@ node_address(const void *row, struct weir_value *v)
 #define ROW struct weir_ctl_node
 static const struct weir_field node_fields[] = {
     NUMBER(id, .title = "NODE", .label = "node"),
-    COMPUTED("self", node_self, AT(self), .title = "SELF"),
+    NUMBER(self, .boolean = true, .hidden = HIDE_TELEMETRY, .title = "SELF"),
     COMPUTED("state", node_state, AT(state), .title = "STATE"),
     METRIC_ONLY("state", NULL, "1: the node is in this state", .part = node_in_state,
 		.part_label = "state"),
@@ -399,15 +390,6 @@ service_node(const void *row, struct weir_value *v)
 }
 
 static void
-service_self(const void *row, struct weir_value *v)
-{
-	const struct weir_row_service *r = row;
-
-	v->type = VALUE_BOOL;
-	v->number = r->self;
-}
-
-static void
 service_session(const void *row, struct weir_value *v)
 {
 	const struct weir_row_service *r = row;
@@ -434,7 +416,7 @@ static const struct weir_field service_fields[] = {
     TEXT(name, .title = "SERVICE"),
     COMPUTED("node", service_node, AT(node), .title = "NODE"),
     TEXT(port, .title = "PORT"),
-    COMPUTED("self", service_self, AT(self)),
+    NUMBER(self, .boolean = true, .hidden = HIDE_TELEMETRY),
     TEXT(program, .title = "PROGRAM"),
     COMPUTED("session", service_session, AT(session), .title = "SESSION"),
     COMPUTED("since", service_since, AT(age_ms), .title = "SINCE"),
@@ -504,7 +486,7 @@ weir_field_value(const struct weir_field *f, const void *row, struct weir_value 
 	} else if (f->text) {
 		put_text(v, (const char *)row + f->offset);
 	} else {
-		v->type = VALUE_NUMBER;
+		v->type = f->boolean ? VALUE_BOOL : VALUE_NUMBER;
 		v->number = weir_field_number(f, row);
 	}
 }

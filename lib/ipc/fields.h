@@ -43,6 +43,7 @@ struct weir_field {
 	const char *help;      /* of the metric */
 	uint16_t offset, size; /* of the member; size 0: none */
 	bool text;	       /* the member is a string; else a number of 4 or 8 bytes */
+	bool boolean;	       /* the number is 0 or 1: false or true in JSON */
 	enum weir_unit unit;
 	unsigned hidden; /* enum weir_field_hidden */
 	/* Computes the value; NULL: it is the member's. */

@@ -99,8 +99,6 @@ int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t l
 void lane_resume(struct lane *lane);
 /* Sends responses that wait for room. Worker locked. */
 void lane_flush(struct lane *lane);
-/* Sends a head alone. Worker locked. 0, -EAGAIN, or how the connection ended. */
-int lane_put(struct lane *lane, const struct message_header *h);
 /* Sends now, or keeps a copy. Worker locked. */
 int lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length);
 

@@ -291,12 +291,13 @@ end_lanes(struct peer *p, bool incoming)
 static bool
 put_bye(struct lane *lane, uint64_t key)
 {
-	const struct message_header bye = {.kind = KIND_BYE, .id = key};
+	struct message_header bye = {.kind = KIND_BYE, .id = key};
+	struct iovec part = {&bye, HEADER_LONG};
 	int rc = -EAGAIN;
 
 	weir_lock(lane->worker);
 	if (lane->conn && !lane->closing && !lane->hello_due)
-		rc = lane_put(lane, &bye);
+		rc = weir_send_now(lane->conn, &part, 1, HEADER_LONG);
 	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
 }

@@ -36,14 +36,6 @@ lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length
 	return 0;
 }
 
-int
-lane_put(struct lane *lane, const struct message_header *h)
-{
-	struct iovec part = {(void *)h, HEADER_LONG};
-
-	return weir_send_now(lane->conn, &part, 1, HEADER_LONG);
-}
-
 void
 lane_flush(struct lane *lane)
 {

@@ -6,8 +6,6 @@
 #include "client/thread.h"
 #include "client/wait.h"
 
-#include <stdlib.h>
-
 #define BUDGET 128u /* slots per call */
 
 /* NULL: not inside the arena. */

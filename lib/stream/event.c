@@ -10,7 +10,6 @@
 #include "client/wait.h"
 
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 struct batch {
@@ -296,7 +295,6 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 	unsigned got;
 
 	for (;;) {
-		struct timespec nap = {.tv_nsec = WEIR_REATTACH_MS * 1000000};
 		int rc = 0;
 		struct weir_thread *t = enter(w, &rc);
 
@@ -321,9 +319,9 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 		if (!left)
 			return 0;
 		/* sleep until the next try to attach */
-		if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_REATTACH_MS)
-			nap.tv_nsec = timeout_ms * 1000000L;
-		nanosleep(&nap, NULL);
+		weir_sleep(1000000ull * (timeout_ms >= 0 && (unsigned)timeout_ms < WEIR_REATTACH_MS
+					     ? (unsigned)timeout_ms
+					     : WEIR_REATTACH_MS));
 		gone = (weir_clock() - start) / 1000000u;
 		if (timeout_ms >= 0)
 			left = gone < (uint64_t)timeout_ms ? timeout_ms - (int)gone : 0;

@@ -14,8 +14,6 @@
 #include "client/reason.h"
 #include "client/wait.h"
 
-#include <time.h>
-
 #define AWAIT_NS 30000000u /* -ENODEV comes within 100 ms */
 
 /* ---- messages that an engine kept ---- */
@@ -240,7 +238,6 @@ weir_thread_end_segments(struct weir_thread *t)
 bool
 weir_conn_await_end(struct weir_conn *c)
 {
-	static const struct timespec nap = {.tv_nsec = 100000};
 	uint64_t end = weir_clock() + AWAIT_NS;
 	bool open = true;
 
@@ -249,7 +246,7 @@ weir_conn_await_end(struct weir_conn *c)
 		open = is_open(c);
 		weir_unlock(c->worker);
 		if (open)
-			nanosleep(&nap, NULL);
+			weir_sleep(100000);
 	}
 	return !open;
 }

@@ -7,7 +7,6 @@
 #include "client/wait.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define LINGER_NS 5000000000u
 #define UNBLOCK_MAX 8u
@@ -148,7 +147,6 @@ count_closing(struct weir_thread *t)
 void
 weir_linger(struct weir *w)
 {
-	static const struct timespec nap = {.tv_nsec = 100000};
 	uint64_t end = weir_clock() + LINGER_NS;
 
 	if (weir_state(w) != WEIR_UP)
@@ -158,7 +156,7 @@ weir_linger(struct weir *w)
 		w->lingering = 0;
 		weir_threads_each(w, count_closing);
 		if (w->lingering)
-			nanosleep(&nap, NULL);
+			weir_sleep(100000);
 	} while (w->lingering && weir_state(w) == WEIR_UP && weir_clock() < end);
 }
 

@@ -9,8 +9,6 @@
 #include "client/reason.h"
 #include "client/wait.h"
 
-#include <time.h>
-
 #define STREAM_BURST 64u /* messages in a row that make a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
@@ -274,12 +272,11 @@ locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 static int
 wait_next(struct weir_wait *wait)
 {
-	static const struct timespec nap = {.tv_nsec = 200000};
 	int rc = weir_wait_next(wait);
 
 	if (weir_likely(!weir_is_loss(rc)) || !wait->worker->w->watched || wait->ends++ == ENDS_MAX)
 		return rc;
-	nanosleep(&nap, NULL);
+	weir_sleep(200000);
 	return 0;
 }
 

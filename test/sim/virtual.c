@@ -241,12 +241,6 @@ say(const char *format, va_list list)
 	} while (0)
 
 void
-log_line(const char *format, ...)
-{
-	SAY(format);
-}
-
-void
 log_once(struct log_memory *memory, const char *format, ...)
 {
 	SAY(format);

@@ -22,7 +22,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- settings of the data plane ---- */
 

@@ -17,7 +17,6 @@
 #include "ipc/invariant.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 struct service_listener *
 connect_listener(struct broker *b, const char *service)

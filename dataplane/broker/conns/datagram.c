@@ -3,7 +3,6 @@
  * Objects of datagram connections besides a link: a UD queue pair with buffers of its own per
  * engine, made with the first such connection, and an address handle per link.
  */
-#include "command.h"
 #include "datagram.h"
 #include "link.h"
 #include "state.h"

@@ -6,7 +6,6 @@
  * finishes its turn twice, memory is freed. A link record itself stays until the broker ends, so
  * any function may fail a link that its caller holds: it changes state only.
  */
-#include "command.h"
 #include "connect.h"
 #include "link.h"
 #include "node.h"
@@ -264,10 +263,9 @@ link_start(struct broker_link *l)
 	int rc = build(l);
 
 	if (rc) {
-		broker_blame_node(
-		    l->b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-		    "no link from engine %u to node %u: %s; allow more links or memory", l->engine,
-		    l->node, strerror(-rc));
+		LINK_BLAME(l, LOG_LEVEL_WARNING,
+			   "no link from engine %u to node %u: %s; allow more links or memory",
+			   strerror(-rc));
 		return rc;
 	}
 	if (!l->loop_end)
@@ -511,9 +509,7 @@ usable(struct broker_link *l)
 		go->cmd.link.link = l->id;
 		command_submit(b, go);
 		b->counters.links_repaired++;
-		broker_blame_node(b, l->node, "its links", LOG_LEVEL_INFO,
-				  LINK_FIELDS(l->engine, l->node),
-				  "link of engine %u with node %u is repaired", l->engine, l->node);
+		LINK_BLAME(l, LOG_LEVEL_INFO, "link of engine %u with node %u is repaired");
 	} else {
 		b->counters.links_up++;
 	}
@@ -542,10 +538,8 @@ link_engine_has_it(struct broker *b, struct broker_command *c)
 	uint32_t next = l->resumes_next;
 
 	if (c->cmd.result) {
-		broker_blame_node(b, l->node, "its links", LOG_LEVEL_WARNING,
-				  LINK_FIELDS(l->engine, l->node),
-				  "engine %u takes no link to node %u: %s", l->engine, l->node,
-				  strerror(-c->cmd.result));
+		LINK_BLAME(l, LOG_LEVEL_WARNING, "engine %u takes no link to node %u: %s",
+			   strerror(-c->cmd.result));
 		if (l->loop_end)
 			broker_link_fail(l->loop_end, ECONNRESET);
 		if (l->live)
@@ -595,10 +589,8 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	if (!rc)
 		rc = link_connect_qps(l, offer, 0);
 	if (rc) {
-		broker_blame_node(l->b, offer->node, "its links", LOG_LEVEL_WARNING,
-				  LINK_FIELDS(l->engine, offer->node),
-				  "link of engine %u with node %u can't be set up: %s", l->engine,
-				  offer->node, strerror(-rc));
+		LINK_BLAME(l, LOG_LEVEL_WARNING,
+			   "link of engine %u with node %u can't be set up: %s", strerror(-rc));
 		broker_link_fail(l, (uint32_t)-rc);
 		return rc;
 	}

@@ -5,7 +5,6 @@
  * ring has been read. Lost or late offers, a repair by the peer at the same time and a control that
  * restarts are handled as in the set-up of a link: docs/protocol.md 2.
  */
-#include "command.h"
 #include "link.h"
 #include "node.h"
 #include "state.h"
@@ -138,10 +137,8 @@ link_rebuild(struct broker_link *l)
 	if (!rc)
 		rc = link_make_qps(l, first_qp(l));
 	if (rc) {
-		broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
-				  LINK_FIELDS(l->engine, l->node),
-				  "link of engine %u with node %u: no new queue pairs: %s",
-				  l->engine, l->node, strerror(-rc));
+		LINK_BLAME(l, LOG_LEVEL_WARNING,
+			   "link of engine %u with node %u: no new queue pairs: %s", strerror(-rc));
 		l->resend = now + PATIENCE_NS;
 		return;
 	}
@@ -181,10 +178,10 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 	l->peer_attempt = l->peer_newest = offer->attempt;
 	rc = link_connect_qps(l, offer, first_qp(l));
 	if (rc) {
-		broker_blame_node(
-		    l->b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+		LINK_BLAME(
+		    l, LOG_LEVEL_WARNING,
 		    "link of engine %u with node %u can't be repaired by these queue pairs: %s",
-		    l->engine, l->node, strerror(-rc));
+		    strerror(-rc));
 		l->rebuild_now = false;
 		pause_link(l, l->resumes);
 		if (l->loop_end)
@@ -208,11 +205,9 @@ link_give_up(struct broker_link *l)
 	struct broker_node *n = l->loop_end ? NULL : node_find(b, l->node);
 	bool others = false;
 
-	broker_blame_node(
-	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-	    "link of engine %u with node %u stays broken; look at its data plane and the "
-	    "ports between",
-	    l->engine, l->node);
+	LINK_BLAME(l, LOG_LEVEL_WARNING,
+		   "link of engine %u with node %u stays broken; look at its data plane and the "
+		   "ports between");
 	for (struct broker_link *o = b->links; o; o = o->next)
 		others |= o != l && !o->loop_end && o->node == l->node && o->open;
 	if (n && !others)

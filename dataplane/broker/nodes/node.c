@@ -436,10 +436,8 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 	if (event->conn.status == EPROTO && !event->wc_status) {
 		/* the peer broke the rules: its connections end, then the link is set up anew */
 		n = l->loop_end ? NULL : node_find(b, l->node);
-		broker_blame_node(b, l->node, "its links", LOG_LEVEL_WARNING,
-				  LINK_FIELDS(l->engine, l->node),
-				  "link of engine %u with node %u ended: %s", l->engine, l->node,
-				  strerror(EPROTO));
+		LINK_BLAME(l, LOG_LEVEL_WARNING, "link of engine %u with node %u ended: %s",
+			   strerror(EPROTO));
 		if (n && !n->repair_until)
 			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
 		broker_link_fail(l, ECONNRESET);
@@ -451,11 +449,10 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 		resumes = WEIR_RESUME_BULK;
 	if (!resumes)
 		return; /* that queue pair is gone */
-	broker_blame_node(
-	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-	    "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine, l->node,
-	    event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
-	    strerror((int)event->conn.status));
+	LINK_BLAME(l, LOG_LEVEL_WARNING,
+		   "link of engine %u with node %u broke: %s (%s); it is repaired",
+		   event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
+		   strerror((int)event->conn.status));
 	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->loop_end)
 		node_tell_control(l, EHOSTDOWN);
 	link_repair(l, resumes);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define BLOCKS_MIN 64u /* receive blocks per engine, and send blocks: one or two bulk messages */
 #define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena per connection */

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LEASE_NS 2000000000u /* to rely on a lease: well below fs.lease-break-time */

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static void
 fill_geometry(struct weir_segment_geometry *g)

@@ -114,26 +114,6 @@ largest_path_mtu(const struct ethdev_port *port, uint32_t mtu)
 	return 0;
 }
 
-/* The error names the remedy. */
-static int
-refuse_mtu(const struct ethdev_port *port, const char *interface, uint32_t mtu, uint16_t path,
-	   char *error, size_t size)
-{
-	uint16_t wished = port->config.mtu;
-
-	if (driver_is(port, "net_memif"))
-		return fail(error, size, -EMSGSIZE,
-			    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
-			    "--vdev of both ends, or mtu=%u to --nic",
-			    wished, ethdev_frame_max(port, wished),
-			    RTE_ALIGN(ethdev_frame_max(port, wished), 64u), path);
-	return fail(error, size, -EMSGSIZE,
-		    "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
-		    "mtu=%u in --nic",
-		    wished, ethdev_ip_max(port, wished), *interface ? interface : port->name, mtu,
-		    *interface ? interface : "INTERFACE", ethdev_ip_max(port, wished), path);
-}
-
 int
 ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size)
 {
@@ -145,8 +125,21 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 		return fail(error, size, -EMSGSIZE,
 			    "port %s has an MTU of %u, RoCE needs %u; raise it", port->name, mtu,
 			    ethdev_ip_max(port, 256));
-	if (wished > path)
-		return refuse_mtu(port, interface, mtu, path, error, size);
+	if (wished > path) {
+		if (driver_is(port, "net_memif"))
+			return fail(
+			    error, size, -EMSGSIZE,
+			    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
+			    "--vdev of both ends, or mtu=%u to --nic",
+			    wished, ethdev_frame_max(port, wished),
+			    RTE_ALIGN(ethdev_frame_max(port, wished), 64u), path);
+		return fail(
+		    error, size, -EMSGSIZE,
+		    "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
+		    "mtu=%u in --nic",
+		    wished, ethdev_ip_max(port, wished), *interface ? interface : port->name, mtu,
+		    *interface ? interface : "INTERFACE", ethdev_ip_max(port, wished), path);
+	}
 	port->mtu = wished ? wished : path;
 	*room = ethdev_frame_max(port, port->mtu) + ETHDEV_SHIFT;
 	/* less than memif's own buffers: with equal ones it allocates 32 for each burst, however

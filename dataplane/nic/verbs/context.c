@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 static int
 make_cq(struct vnic_context *ctx, struct vnic_cq *cq, uint32_t entries)

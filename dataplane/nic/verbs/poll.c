@@ -3,7 +3,6 @@
 #include "internal.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <string.h>
 
 static const uint8_t statuses[] = {

@@ -36,7 +36,7 @@ measure(struct nicperf *np, uint32_t test, uint32_t size)
 		r.size = 8;
 	else if (!has_own_size(test))
 		r.size = size;
-	if (np->options->calibrate)
+	if (!np->options->no_calibrate)
 		r.before = calibrate(&cpus, -1);
 	/* the other process gets the rounds in the place of a size */
 	rc = nicperf_send_run(np, test, test == NICPERF_VERIFY ? rounds : r.size);
@@ -57,7 +57,7 @@ measure(struct nicperf *np, uint32_t test, uint32_t size)
 		rc = nicperf_await_run(np, &test, &size);
 	if (rc)
 		return rc;
-	if (np->options->calibrate)
+	if (!np->options->no_calibrate)
 		r.after = calibrate(&cpus, -1);
 	nicperf_report(np, &r, stdout);
 	return 0;

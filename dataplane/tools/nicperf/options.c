@@ -68,15 +68,6 @@ take_nic(void *options, const char *text, char *error, size_t size)
 	return options_parse_nic(&o->nic, text, error, size);
 }
 
-static int
-take_no_calibrate(void *options, const char *text, char *error, size_t size)
-{
-	struct nicperf_options *o = options;
-
-	o->calibrate = false;
-	return 0;
-}
-
 #define AT(field) OPTION_FIELD(struct nicperf_options, field)
 
 static const struct option_spec specs[] = {
@@ -99,8 +90,8 @@ static const struct option_spec specs[] = {
      "operations of each queue pair, instead of -D", .min = 1, .max = 1ull << 40},
     {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
      "as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
-    {"no-calibrate", 0, OPTION_CALL, 0, 0, NULL, NULL,
-     "doesn't measure the bare machine around each run", .take = take_no_calibrate},
+    {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
+     "doesn't measure the bare machine around each run"},
     {"port", 0, OPTION_SIZE, AT(port), "N", "18515", "TCP port of --listen and --connect", .min = 1,
      .max = 65535},
     {NULL, 'q', OPTION_SIZE, AT(qps), "N", "1", "queue pairs; with --shared: threads", .min = 1,
@@ -134,10 +125,8 @@ nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *er
 	const char *why = NULL;
 
 	argc--;
-	if (option_defaults(&nicperf_option_table, o, error, size))
-		return -EINVAL;
-	o->calibrate = true;
-	if (option_parse(&nicperf_option_table, o, &argc, argv + 1, error, size))
+	if (option_defaults(&nicperf_option_table, o, error, size) ||
+	    option_parse(&nicperf_option_table, o, &argc, argv + 1, error, size))
 		return -EINVAL;
 	if (o->help || o->version)
 		return 0;

@@ -27,7 +27,7 @@ enum nicperf_test {
 };
 
 struct nicperf_options {
-	bool help, version, json, shared, calibrate, listen;
+	bool help, version, json, shared, no_calibrate, listen;
 	struct nic_spec nic;
 	const char *connect; /* HOST of the other process; with neither it nor listen: both ends */
 	uint16_t port;

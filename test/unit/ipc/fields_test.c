@@ -279,6 +279,8 @@ TEST(test_json)
 			if (!f->make && !f->part && f->text)
 				assert_string_equal(json_string_value(value),
 						    (const char *)rows.records + f->offset);
+			else if (f->boolean)
+				assert_int_equal(json_boolean_value(value), number_of(i, f) != 0);
 			else if (!f->make && !f->part && f->name != k->fields->name)
 				assert_int_equal(json_integer_value(value), number_of(i, f));
 		}
@@ -314,7 +316,7 @@ TEST(test_tables)
 			if (f->text && !f->make)
 				snprintf(word, sizeof(word), "%s",
 					 (const char *)rows.records + f->offset);
-			else if (!f->make && !f->part && f->unit == UNIT_PLAIN)
+			else if (!f->make && !f->part && !f->boolean && f->unit == UNIT_PLAIN)
 				snprintf(word, sizeof(word), "%" PRIu64,
 					 weir_field_number(f, rows.records));
 			else

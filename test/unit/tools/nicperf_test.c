@@ -32,7 +32,7 @@ TEST(test_defaults)
 	assert_int_equal(o.depth, 128);
 	assert_int_equal(o.list, 32);
 	assert_int_equal(o.port, 18515);
-	assert_true(o.calibrate && !o.json && !o.shared && !o.listen && !o.connect);
+	assert_true(!o.no_calibrate && !o.json && !o.shared && !o.listen && !o.connect);
 }
 
 TEST(test_values)
@@ -50,7 +50,7 @@ TEST(test_values)
 	assert_int_equal(o.sizes[2], 16 << 20);
 	assert_int_equal(o.count, 7);
 	assert_int_equal(o.qps, 12);
-	assert_true(o.shared && o.json && !o.calibrate);
+	assert_true(o.shared && o.json && o.no_calibrate);
 	assert_string_equal(o.connect, "::1");
 	assert_int_equal(o.port, 99);
 	assert_int_equal(parse("--help --nonsense"), 0);
