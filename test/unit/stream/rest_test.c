@@ -81,8 +81,8 @@ drain(struct weir_conn *d)
 static void
 test_last_of_many(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir *b = fake_attach(p.f);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir *b = plane_attach(p.f);
 	struct weir_address a;
 	struct weir_listener *l;
 	struct weir_conn *c[20], *d[20], *other, *end;
@@ -91,11 +91,11 @@ test_last_of_many(void **state)
 	assert_int_equal(weir_listen(b, "other", 0, &l), 0);
 	assert_int_equal(weir_address_parse("node:0:other", &a), 0);
 	for (unsigned i = 0; i < 20; i++) {
-		c[i] = pair_connect(&p, FAKE_LOCAL);
+		c[i] = pair_connect(&p, PLANE_LOCAL);
 		d[i] = pair_accept(&p);
 	}
 	assert_int_equal(weir_connect(p.a, &a, 0, &other), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	while (weir_poll(p.a, &e, 1) > 0)
 		;
 	assert_int_equal(weir_accept(l, 0, &end), 0);
@@ -117,7 +117,7 @@ test_last_of_many(void **state)
 	weir_close(end);
 	weir_listener_close(l);
 	for (int i = 0; i < 3; i++) {
-		fake_settle(p.f);
+		plane_settle(p.f);
 		while (weir_poll(b, &e, 1) > 0)
 			;
 	}
@@ -128,14 +128,16 @@ test_last_of_many(void **state)
 static void
 test_behind_a_large_one(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
+	static const uint8_t m[6000];
 	struct weir_event e;
 
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	sleep_now(p.b);
 	assert_int_equal(weir_poll(p.b, &e, 1), 0);
-	assert_int_equal(fill(p.c, 6000) > 0, true);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(weir_send(p.c, m, sizeof(m), 0), 0);
 	assert_int_equal(weir_send(c2, "y", 1, 0), 0);
 	assert_int_equal(weir_arm(p.b), -EAGAIN);
 	assert_int_equal(weir_poll(p.b, &e, 1), 1);
@@ -150,7 +152,7 @@ test_behind_a_large_one(void **state)
 static void
 test_bell_for_two(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.b), *two;
 	struct weir_wait wait;
 	struct weir_event e;
@@ -174,20 +176,20 @@ test_bell_for_two(void **state)
 static void
 test_consumed_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.b);
-	static uint8_t in[32768];
+	static uint8_t in[262144];
 	struct weir_loan loan;
 	struct weir_event e;
 	size_t n;
 	int fd;
 
 	/* messages that need all of the area but for a little */
-	assert_int_equal(fill(p.c, 30000), 2);
+	assert_int_equal(fill(p.c, 240000), 2);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
 	assert_int_equal(weir_recv_loan(p.d, &loan, 0), 0);
 	sleep_now(p.b);
-	fill(p.c, 30000);
+	fill(p.c, 240000);
 	fd = sleep_now(p.a);
 	become_another(p.b);
 	weir_release(p.b, &loan);
@@ -217,8 +219,8 @@ test_consumed_while_asleep(void **state)
 static void
 test_pieces_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	const size_t length = 200000;
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	const size_t length = 1600000;
 	uint8_t *m = make_message(1, length), *in = malloc(length);
 	struct weir_wait wait;
 	struct weir_event e;
@@ -249,8 +251,8 @@ test_pieces_while_asleep(void **state)
 static void
 test_parked_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	struct weir_wait wait;
 	struct weir_event e;
 	uint8_t in[8];
@@ -280,7 +282,7 @@ test_parked_while_asleep(void **state)
 static void
 test_blocked_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.a);
 	struct weir_event e;
 	int fd = sleep_now(p.a);
@@ -301,8 +303,8 @@ test_blocked_while_asleep(void **state)
 static void
 test_accepted_long_ago(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2;
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2;
 	uint8_t in[8];
 	size_t n;
 
