@@ -18,7 +18,7 @@ PROSE_CLEAN = [
     "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
     "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "dataplane/nic",
     "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "lib/message",
-    "lib/stream", "test/control", "test/sim", "test/unit/control", "test/unit/engine",
+    "lib/stream", "test/control", "test/bench", "test/sim", "test/unit/control", "test/unit/engine",
     "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
 ]
 COLUMNS = 100

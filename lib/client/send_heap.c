@@ -90,8 +90,8 @@ weir_heap_take(struct weir_thread *t, uint32_t length)
 		LIST_INSERT_HEAD(&h->starved, t, in_starved);
 		atomic_fetch_add_explicit(&h->starving, 1, memory_order_relaxed);
 	}
-	/* refill the thread's cache */ while (n == 1 && first != WEIR_BLOCK_NONE &&
-					       t->cache_count < h->cache_room / 2) {
+	/* refill the thread's cache */
+	while (n == 1 && first != WEIR_BLOCK_NONE && t->cache_count < h->cache_room / 2) {
 		b = weir_blocks_take(&h->blocks);
 		if (b == WEIR_BLOCK_NONE)
 			break;

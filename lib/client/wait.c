@@ -99,6 +99,17 @@ weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 		raise_flags(t, 0);
 }
 
+/*
+ * Whether a worker of another thread, now armed, needs another look soon: it has to report, or
+ * waits for send blocks, and freed blocks wake its own thread only. Worker locked.
+ */
+static bool
+needs_nap(const struct weir_thread *worker)
+{
+	return worker->report_pending ||
+	       atomic_load_explicit(&worker->starved, memory_order_relaxed);
+}
+
 bool
 weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter)
 {
@@ -113,7 +124,7 @@ weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	{
 		weir_lock(f->worker);
 		weir_thread_arm(f->worker, &f->waiter);
-		report_pending |= f->worker->report_pending;
+		report_pending |= needs_nap(f->worker);
 		weir_unlock(f->worker);
 	}
 	return report_pending;
@@ -226,7 +237,7 @@ weir_wait_next(struct weir_wait *wait)
 	} else {
 		weir_lock(worker);
 		weir_thread_arm(worker, &wait->waiter);
-		wait->nap = worker->report_pending;
+		wait->nap = wait->self != worker ? needs_nap(worker) : worker->report_pending;
 		weir_unlock(worker);
 	}
 	wait->armed = true;

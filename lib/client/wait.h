@@ -11,7 +11,7 @@ struct weir_wait {
 	bool events; /* wait for any event of self: worker is self, and foreign workers count */
 	int timeout_ms;
 	bool armed;	 /* sleep flags are up: one more look, then sleep */
-	bool nap;	 /* worker was report_pending: sleep NAP_NS at most */
+	bool nap;	 /* worker needs another look: sleep NAP_NS at most */
 	uint32_t polls;	 /* since the last yield */
 	uint32_t yields; /* since the start */
 	uint32_t looks;	 /* a poll may look at its rings this number of times */
@@ -49,7 +49,7 @@ weir_wait_end(struct weir_wait *wait)
 
 /*
  * Raise and lower the flags of t and of the foreign workers that report to it. No lock held.
- * weir_thread_arm_all() returns whether any of them is report_pending.
+ * weir_thread_arm_all() returns whether any of them needs another look within a short time.
  */
 bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
 void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);

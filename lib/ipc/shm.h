@@ -68,15 +68,12 @@ struct weir_conn_desc {
 	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs
 				       more goes bulk */
 	_Atomic uint32_t status;    /* 0 while usable, else errno */
-	_Atomic uint32_t recv_window;
-	/* granted to the peer at a time now */ /*
-						 * CONSUMED is due when this cost is consumed
-						 * since opening, and for each half of
-						 * recv_window. A value not above the last
-						 * CONSUMED asks for nothing: the engine has not
-						 * seen that one yet, or the connection carries
-						 * datagrams.
-						 */
+	_Atomic uint32_t recv_window; /* granted to the peer at a time now */
+	/*
+	 * CONSUMED is due when this cost is consumed since opening, and for each half of
+	 * recv_window. A value not above the last CONSUMED asks for nothing: the engine has not
+	 * seen that one yet, or the connection carries datagrams.
+	 */
 	_Atomic uint64_t recv_due;
 	uint32_t reserved[6];
 };

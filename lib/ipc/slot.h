@@ -55,11 +55,12 @@ enum weir_slot_op {
 	   length = largest message of a datagram connection or 0 */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
-	WEIR_OP_ACCEPTED = 33, /*
-				* Last event of a connection, once. The peer's side ended: status 0
-				* = end of stream, else errno. Or our own CLOSE is complete: status
-				* 0 = all data is delivered and the peer has the FIN, else errno.
-				*/
+	WEIR_OP_ACCEPTED = 33,
+	/*
+	 * Last event of a connection, once. The peer's side ended: status 0 = end of stream, else
+	 * errno. Or our own CLOSE is complete: status 0 = all data is delivered and the peer has
+	 * the FIN, else errno.
+	 */
 	WEIR_OP_CLOSED = 34,
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT */

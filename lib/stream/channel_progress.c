@@ -29,24 +29,30 @@ weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t
 	return arena_data(c->worker->w, place, length);
 }
 
-/* Whether the message at the ring's head can be c's. */
-static bool
-message_ok(struct weir_conn *c, const struct weir_head *h)
+/* The place that the slot at the ring's head names. Read once: the slot is shared memory. */
+static weir_place
+head_place(const struct weir_ring *r)
 {
-	struct weir_ring *r = &c->pipe->rx;
+	weir_place place = weir_ring_at(r, r->pos)->place[0];
 
-	if (h->op == WEIR_OP_INLINE)
-		return h->length <= WEIR_INLINE_MAX;
-	return weir_place_data(c, weir_message_number(c, h), weir_ring_at(r, r->pos)->place[0],
-			       h->length);
+	atomic_signal_fence(memory_order_seq_cst);
+	return place;
 }
 
-/* Moves the message at the ring's head to c's queue. False: no memory, it stays. */
+/* Whether the message at the ring's head, which lies at `place`, can be c's. */
 static bool
-enqueue(struct weir_conn *c, const struct weir_head *h)
+message_ok(struct weir_conn *c, const struct weir_head *h, weir_place place)
+{
+	if (h->op == WEIR_OP_INLINE)
+		return h->length <= WEIR_INLINE_MAX;
+	return weir_place_data(c, weir_message_number(c, h), place, h->length);
+}
+
+/* Moves the message at the ring's head, which is ok, to c's queue. False: no memory, it stays. */
+static bool
+enqueue(struct weir_conn *c, const struct weir_head *h, weir_place place)
 {
 	struct weir_ring *r = &c->pipe->rx;
-	weir_place place = weir_ring_at(r, r->pos)->place[0];
 	struct weir_rx_message *p;
 
 	if (h->op == WEIR_OP_INLINE) {
@@ -76,11 +82,13 @@ enqueue(struct weir_conn *c, const struct weir_head *h)
 int
 weir_channel_enqueue(struct weir_conn *c, const struct weir_head *h)
 {
-	if (!message_ok(c, h)) {
+	weir_place place = head_place(&c->pipe->rx);
+
+	if (!message_ok(c, h, place)) {
 		weir_ring_pop(&c->pipe->rx, 1);
 		return -EPROTO;
 	}
-	return enqueue(c, h) ? 0 : -ENOMEM;
+	return enqueue(c, h, place) ? 0 : -ENOMEM;
 }
 
 /* False: the message stays. */
@@ -88,7 +96,7 @@ static bool
 message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want)
 {
 	struct weir_ring *r = &ch->pipe.rx;
-	weir_place place = weir_ring_at(r, r->pos)->place[0];
+	weir_place place = head_place(r);
 	bool stale;
 	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
 
@@ -105,14 +113,14 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 		weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
 		return true;
 	}
-	if (!message_ok(c, h)) {
+	if (!message_ok(c, h, place)) {
 		weir_ring_pop(r, 1);
 		weir_conn_ended(c, EPROTO);
 		return true;
 	}
 	if (c == want && !c->queue)
 		return false;
-	return enqueue(c, h);
+	return enqueue(c, h, place);
 }
 
 static void
@@ -158,6 +166,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 {
 	struct weir_thread *t = ch->pipe.worker;
 	uint32_t status = s->status, i = 0;
+	uint16_t node = (uint16_t)s->value;
 	bool stale;
 	struct weir_conn *c = weir_conn_find(t, h->vqpn, &stale);
 
@@ -169,13 +178,13 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		/* threads that watch get every change */
 		if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
 			return;
-		while (i < t->node_count && t->nodes[i].node != (uint16_t)s->value)
+		while (i < t->node_count && t->nodes[i].node != node)
 			i++;
 		if (VEC_RESERVE(t->nodes, t->node_room, i + 1))
 			return;
 		if (i == t->node_count)
 			t->node_count++;
-		t->nodes[i] = (struct weir_node_event){(uint16_t)s->value, -(int32_t)status};
+		t->nodes[i] = (struct weir_node_event){node, -(int32_t)status};
 		return;
 	}
 	if (!c)

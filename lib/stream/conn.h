@@ -280,6 +280,10 @@ void weir_ctrl_report_room(struct weir_channel *ch);
 void weir_ctrl_flush(struct weir_channel *ch);
 /* Reports all consumption and all released places to the engine. */
 void weir_ctrl_report(struct weir_channel *ch);
+/* Whether slots or released places wait for room in a ring. */
+bool weir_ctrl_pending(const struct weir_channel *ch);
+/* If so, wakes the threads that sleep at the worker, which write them later. */
+void weir_ctrl_wake(struct weir_channel *ch);
 
 /* ---- rx_place.c ---- */
 /* The next POST that the engine doesn't know of; false: none. */

@@ -9,6 +9,7 @@
 
 #include "client/channel.h"
 #include "client/thread.h"
+#include "client/wait.h"
 
 /* r: tx, or the ring of returns. False: no room. */
 static bool
@@ -200,6 +201,21 @@ weir_ctrl_report(struct weir_channel *ch)
 	}
 	weir_ctrl_flush(ch);
 	put_releases(ch);
+}
+
+bool
+weir_ctrl_pending(const struct weir_channel *ch)
+{
+	return ch->release_count || !TAILQ_EMPTY(&ch->control);
+}
+
+void
+weir_ctrl_wake(struct weir_channel *ch)
+{
+	struct weir_thread *t = ch->pipe.worker;
+
+	if (t->armed && weir_ctrl_pending(ch))
+		weir_thread_wake(t, NULL);
 }
 
 void

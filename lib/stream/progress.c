@@ -81,7 +81,7 @@ weir_progress_finish(struct weir_thread *t)
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
 		weir_ctrl_report(ch);
-		t->report_pending |= ch->release_count || !TAILQ_EMPTY(&ch->control);
+		t->report_pending |= weir_ctrl_pending(ch);
 	}
 	LIST_FOREACH(seg, &t->segments, next)
 	{

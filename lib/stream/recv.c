@@ -305,6 +305,9 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 			while (looks-- && !weir_ring_peek(&c->pipe->rx) &&
 			       !weir_ring_peek(&c->channel->pipe.rx))
 				weir_pause();
+		/* the last look before sleep is at all rings of the worker */
+		if (weir_unlikely(wait.armed))
+			weir_progress(t, c);
 		if (weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h))
 			rc = take_inline(c, &h, buf, size, length);
 		else

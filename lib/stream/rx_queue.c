@@ -142,6 +142,10 @@ weir_conn_consumed_slow(struct weir_conn *c)
 			c->due = false;
 			weir_ctrl_add(c, CTRL_CONSUMED);
 		}
+		if (c->worker->armed) { /* the worker sleeps: it would report only when woken */
+			weir_ctrl_report(c->channel);
+			weir_ctrl_wake(c->channel);
+		}
 		return;
 	}
 	seg = WEIR_SEGMENT_OF(c->pipe);

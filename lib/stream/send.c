@@ -325,6 +325,7 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 {
 	struct weir_thread *t = c->worker;
 	uint32_t cost;
+	bool asked;
 
 	weir_assert(weir_worker_locked(c->worker));
 	if (c->state != CONN_OPEN)
@@ -343,7 +344,10 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	/* a message that goes by rendezvous needs a slot, no window */
 	cost = bulk || length > WEIR_BLOCK_SIZE ? 0 : weir_cost(length);
 	if (fits_window(c, cost)) {
+		asked = c->needs_room;
 		weir_ctrl_need_room(c);
+		if (!asked)
+			weir_ctrl_wake(c->channel);
 		return;
 	}
 	/* the answer to a WANT under way comes early enough, unless that WANT asks for more */
@@ -352,6 +356,7 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	c->wanting = true;
 	c->wanted = cost;
 	weir_ctrl_add(c, CTRL_WANT);
+	weir_ctrl_wake(c->channel);
 }
 
 int

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an engine costs a message: one engine, a link to itself over a NIC that only copies,
+ * The engine's cost per message: one engine, a link to itself over a NIC that only copies,
  * programs that fill their channels and empty them between turns, in turns. Times the turns of the
- * engine alone.
+ * engine alone. The NIC and the programs of test/unit/worlds would be measured with it: they check
+ * bounds and patterns.
  *
- * engine_bench [SIZE [MESSAGES-A-TURN [IDLE-CONNECTIONS [PROGRAMS]]]]; under callgrind:
+ * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS]]]]; under callgrind:
  * --toggle-collect=engine_turn
  */
 #include "engine/engine.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the RoCEv2 core costs an operation at both ends: two nodes on a wire that hands frames over
- * as they are. Times whole rounds: posts, frames, ICRC, delivery, acknowledgements.
+ * The RoCEv2 core's cost per operation at both ends: two nodes on a wire that hands frames over as
+ * they are. Times whole rounds: posts, frames, ICRC, delivery, acknowledgements. The network of
+ * test/unit/worlds would be measured with it: it hashes every frame.
  *
- * roce_bench [SIZE [OPS-A-ROUND [MiB [OPS [write|read|fadd]]]]]: payload goes round so many MiB at
- * each end. With a number of operations it only does those: for callgrind with
+ * roce_bench [SIZE [OPS-PER-ROUND [MiB [OPS [write|read|fadd]]]]]: payload walks through this
+ * number of MiB at each end. With a number of operations it only does those: for callgrind with
  * --toggle-collect=rounds (valgrind knows no AVX-512, so the ICRC is counted as ISA-L's).
  */
 #include "nic/roce/roce.h"
@@ -18,7 +19,7 @@
 
 #define FRAMES 4096u
 #define QUEUE 1024u
-#define SIGNAL 64u /* one in so many is signaled */
+#define SIGNAL 64u /* operations per signaled one */
 
 struct frame {
 	uint32_t refs, length;
@@ -218,7 +219,7 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 				break;
 			posted++;
 		}
-		got += turn(a) * SIGNAL; /* its own, one in so many */
+		got += turn(a) * SIGNAL; /* its own; each stands for SIGNAL */
 		got += turn(b);
 		now += 1000;
 	}

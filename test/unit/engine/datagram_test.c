@@ -7,11 +7,7 @@
 #include "base/list.h"
 #include "engine/session.h"
 #include "engine/state.h"
-#include "worlds/engine_pair.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include "worlds/engine_world.h"
 
 static struct pair
 datagram_open(const struct world_options *o)
@@ -45,10 +41,8 @@ test_sizes(void **state)
 		pair_send(&p, p.b, sizes[i], 10);
 		world_run(p.w, 5); /* rings hold 16 of the largest */
 	}
-	world_run(p.w, 50);
-	assert_int_equal(p.a->received, p.b->sent);
-	assert_int_equal(p.b->received, p.a->sent);
-	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_receives(p.a, 50, p.b->sent);
+	assert_complete(p.a, p.b);
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), p.a->sent);
 	assert_int_equal(COUNTED(&p, 1, datagrams_received), p.a->sent);
 	assert_int_equal(p.w->net.datagrams, p.a->sent + p.b->sent);
@@ -57,7 +51,6 @@ test_sizes(void **state)
 	p.pb->stopped = true;
 	world_run(p.w, 50);
 	assert_int_equal(p.a->done_value, p.a->sent);
-	world_destroy(p.w);
 }
 
 /* The oracle is verify_datagram(): it fails at a datagram that comes twice, or torn. */
@@ -82,9 +75,7 @@ test_bad_network(void **state)
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	pconn_close(p.a);
 	world_run(p.w, 100);
-	assert_true(p.b->done);
-	assert_int_equal(p.b->close_status, 0); /* fewer than were sent is no error */
-	world_destroy(p.w);
+	assert_closed(p.b, 0); /* fewer than were sent is no error */
 }
 
 /* A number below the window counts as a double: it might be one. */
@@ -103,7 +94,6 @@ test_far_behind(void **state)
 	got = p.b->received;
 	assert_int_equal(got, p.a->sent); /* forty behind: all of them */
 	assert_int_equal(COUNTED(&p, 1, datagrams_doubled), 0);
-	world_destroy(p.w);
 }
 
 /* ---- strangers ---- */
@@ -135,74 +125,59 @@ forge(struct pair *p, struct fake_qp *by, struct nic_gid source, const struct fo
 	fake_mr_end(&p->w->net, &mr);
 }
 
+static struct fake_qp stranger;
+
 static void
 test_strangers(void **state)
 {
-	const uint32_t imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0);
+	const struct nic_gid gid = nic_gid_ipv4(0x0a000001), other = nic_gid_ipv4(0x0a000063);
+	const uint32_t imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0), size = sizeof(struct forged);
 	struct pair p = datagram_open(NULL);
-	struct fake_qp *peer = &p.w->node[0].ud, *stranger = calloc(1, sizeof(*stranger));
-	struct nic_gid gid = nic_gid_ipv4(0x0a000001), other = nic_gid_ipv4(0x0a000063);
-	uint32_t qkey = p.w->node[1].datagrams.qkey, size = sizeof(struct forged), n = 0;
-	struct forged f;
+	const uint32_t b = p.b->vqpn, a = p.a->vqpn, qkey = p.w->node[1].datagrams.qkey;
+	const struct {
+		struct forged f;
+		struct nic_gid from;
+		uint32_t length, imm, qkey;
+	} rows[] = {
+	    {{b, a, 4, 60000}, gid, size, imm, qkey + 1}, /* the NIC drops it */
+	    {{b, a, 4, 60000}, other, size, imm, qkey},
+	    {{b + (1 << 20), a, 4, 60001}, gid, size, imm, qkey}, /* another generation */
+	    {{b + 1, a, 4, 60002}, gid, size, imm, qkey},
+	    {{0, a, 4, 60003}, gid, size, imm, qkey},
+	    {{UINT32_MAX, a, 4, 60004}, gid, size, imm, qkey},
+	    {{b, a + 1, 4, 60005}, gid, size, imm, qkey},
+	    {{b, a, 0, 60006}, gid, size, imm, qkey},
+	    {{b, a, 4, 60007}, gid, 15, imm, qkey}, /* less than a head */
+	    {{b, a, 4, 60008}, gid, 0, imm, qkey},
+	    {{b, a, 4, 60009}, gid, size, WEIR_IMM(WEIR_IMM_FRAME, 1), qkey},
+	    {{b, a, 4, 60000}, gid, size, imm, qkey}, /* right, so the rest of the others was */
+	};
+	const unsigned last = sizeof(rows) / sizeof(rows[0]) - 1;
 
-	fake_ud_init(stranger, p.w->node[0].nic, stranger, &p.w->node[0].ud_srq, 1);
 	pair_send(&p, p.a, 100, 3);
-#define FORGE(by, source, change, length, with_imm, key)                                           \
-	do {                                                                                       \
-		f = (struct forged){p.b->vqpn, p.a->vqpn, p.a->sent + 1, 60000 + n};               \
-		change;                                                                            \
-		forge(&p, by, source, &f, length, with_imm, key);                                  \
-		assert_int_equal(p.b->received, 3);                                                \
-		assert_int_equal(COUNTED(&p, 1, datagrams_refused), n);                            \
-	} while (0)
-	FORGE(peer, gid, (void)n, size, imm, qkey + 1); /* the NIC drops it */
-	n++;
-	FORGE(peer, other, (void)n, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn += 1 << 20, size, imm, qkey); /* another generation */
-	n++;
-	FORGE(peer, gid, f.vqpn++, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn = 0, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.vqpn = UINT32_MAX, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.from++, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, f.number = 0, size, imm, qkey);
-	n++;
-	FORGE(peer, gid, (void)n, 15, imm, qkey); /* less than a head */
-	n++;
-	FORGE(peer, gid, (void)n, 0, imm, qkey);
-	n++;
-	FORGE(peer, gid, (void)n, size, WEIR_IMM(WEIR_IMM_FRAME, 1), qkey);
-	/* the real one, so that the rest was right */
-	f = (struct forged){p.b->vqpn, p.a->vqpn, p.a->sent + 1, 60000};
-	forge(&p, peer, gid, &f, size, imm, qkey);
-	assert_int_equal(p.b->received, 4);
+	for (unsigned i = 0; i <= last; i++) {
+		forge(&p, &p.w->node[0].ud, rows[i].from, &rows[i].f, rows[i].length, rows[i].imm,
+		      rows[i].qkey);
+		assert_int_equal(p.b->received, i == last ? 4 : 3);
+		assert_int_equal(COUNTED(&p, 1, datagrams_refused), i < last ? i : last - 1);
+	}
 	assert_false(p.w->node[1].link_errors);
-	world_destroy(p.w);
-	free(stranger);
 }
 
 static void
 test_other_queue_pair(void **state)
 {
 	struct pair p = datagram_open(NULL);
-	struct fake_qp *stranger = calloc(1, sizeof(*stranger));
 	struct forged f = {p.b->vqpn, p.a->vqpn, 1, 0};
 
-	fake_ud_init(stranger, p.w->node[0].nic, engine_datagram_user(p.w->node[0].engine),
+	fake_ud_init(&stranger, p.w->node[0].nic, engine_datagram_user(p.w->node[0].engine),
 		     &p.w->node[0].ud_srq, 1);
-	forge(&p, stranger, nic_gid_ipv4(0x0a000001), &f, sizeof(f), WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
-	      p.w->node[1].datagrams.qkey);
+	forge(&p, &stranger, nic_gid_ipv4(0x0a000001), &f, sizeof(f),
+	      WEIR_IMM(WEIR_IMM_DATAGRAM, 0), p.w->node[1].datagrams.qkey);
 	assert_int_equal(p.b->received, 0);
 	assert_int_equal(COUNTED(&p, 1, datagrams_refused), 1);
 	pair_send(&p, p.a, 100, 3);
-	world_run(p.w, 10);
-	assert_int_equal(p.b->received, 3);
-	world_destroy(p.w);
-	free(stranger);
+	assert_receives(p.b, 10, 3);
 }
 
 /* Neither by ring nor with credit does a peer get at a datagram connection. */
@@ -229,11 +204,9 @@ test_many_connections(void **state)
 		assert_true(a[round / 10]->freed);
 		world_connect_datagram(p.pa, p.pb, &a[round / 10], &b[round / 10]);
 	}
-	world_run(p.w, 200);
-	assert_int_equal(t->received, s->sent);
+	assert_receives(t, 200, s->sent);
 	for (unsigned i = 5; i < 10; i++)
 		assert_int_equal(b[i]->received, a[i]->sent);
-	world_destroy(p.w);
 }
 
 /* ---- no room ---- */
@@ -242,9 +215,8 @@ static void
 test_no_room(void **state)
 {
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 64, .recv_blocks = 64});
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.pb->stopped = true;
 	pair_send(&p, p.a, 200, 500);
 	pair_send(&p, p.a, 2000, 200);
@@ -254,11 +226,9 @@ test_no_room(void **state)
 	world_run(p.w, 50);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
 	pair_send(&p, p.a, 2000, 1);
-	pair_send(&p, s, 5000, 30);
-	world_run(p.w, 500);
-	assert_int_equal(t->received, 30);
+	pair_send(&p, p.x, 5000, 30);
+	assert_receives(p.y, 500, 30);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
-	world_destroy(p.w);
 }
 
 /* One whose blocks are kept takes no more than its window: streams of the session go on. */
@@ -267,16 +237,13 @@ test_hoarded(void **state)
 {
 	struct pair p =
 	    datagram_open(&(struct world_options){.recv_blocks = 64, .window = 64 << 10});
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.b->keep_blocks = true;
 	pair_send(&p, p.a, 2000, 200);
 	assert_int_equal(p.b->received, (64 << 10) / weir_cost(2000));
-	pair_send(&p, s, 5000, 100);
-	world_run(p.w, 1000);
-	assert_int_equal(t->received, 100);
-	world_destroy(p.w);
+	pair_send(&p, p.x, 5000, 100);
+	assert_receives(p.y, 1000, 100);
 }
 
 /* A program that doesn't keep to the largest message breaks the rules. */
@@ -289,7 +256,6 @@ test_too_long(void **state)
 	world_run(p.w, 50);
 	assert_true(p.pa->violated);
 	assert_int_equal(p.w->net.datagrams, 0);
-	world_destroy(p.w);
 }
 
 /* ---- ends ---- */
@@ -312,10 +278,8 @@ test_close(void **state)
 	pair_send(&p, p.a, 300, 20);
 	program_die(p.pb);
 	world_run(p.w, 200);
-	assert_true(p.a->done);
-	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_closed(p.a, ECONNRESET);
 	assert_true(p.pb->removed);
-	world_destroy(p.w);
 }
 
 /* A link goes only when no datagram names its address handle any more. */
@@ -336,15 +300,13 @@ test_link_fails(void **state)
 	engine_turn(e, p.w->now);
 	assert_null(engine_done(e));
 	program_read(p.pa);
-	assert_true(p.a->done);
-	assert_int_equal(p.a->close_status, EHOSTDOWN);
+	assert_closed(p.a, EHOSTDOWN);
 	fake_ud_release(&p.w->node[0].ud);
 	engine_turn(e, p.w->now + 500);
 	engine_turn(e, p.w->now + 1000);
 	assert_ptr_equal(engine_done(e), k);
 	assert_int_equal(k->result, 0);
 	free(k);
-	world_destroy(p.w);
 }
 
 static void
@@ -353,9 +315,8 @@ queue_pair_fails(bool told)
 	struct pair p = datagram_open(NULL);
 	struct engine_command k = {.type = ENGINE_DATAGRAM_FAIL};
 	struct node *n = &p.w->node[0];
-	struct pconn *s, *t;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	n->ud.hold = true;
 	pair_send(&p, p.a, 300, 5);
 	n->ud.dead = true;
@@ -364,9 +325,8 @@ queue_pair_fails(bool told)
 	else
 		assert_true(pconn_push(p.a, 0, 300, 0));
 	world_run(p.w, 50);
-	assert_true(p.a->done && p.b->done);
-	assert_int_equal(p.a->close_status, ECONNRESET);
-	assert_int_equal(p.b->close_status, ECONNRESET);
+	assert_closed(p.a, ECONNRESET);
+	assert_closed(p.b, ECONNRESET);
 	assert_int_equal(n->datagram_errors, 0); /* the NIC has not given all back */
 	k = (struct engine_command){.type = ENGINE_CONN_OPEN,
 				    .conn = {.session = 0, .desc = 9, .link = 1, .datagram = true}};
@@ -375,16 +335,14 @@ queue_pair_fails(bool told)
 	world_run(p.w, 5);
 	assert_int_equal(n->datagram_errors, 1);
 	world_datagrams(p.w, 0);
-	pair_send(&p, s, 300, 20);
+	pair_send(&p, p.x, 300, 20);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 300, 20);
 	pair_send(&p, p.b, 300, 20);
-	world_run(p.w, 50);
-	assert_int_equal(p.a->received, 20);
+	assert_receives(p.a, 50, 20);
 	assert_int_equal(p.b->received, 20);
-	assert_int_equal(t->received, 20);
+	assert_int_equal(p.y->received, 20);
 	assert_int_equal(n->datagram_errors, 1);
-	world_destroy(p.w);
 }
 
 static void
@@ -401,8 +359,7 @@ test_full_queue(void **state)
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 1024});
 
 	p.w->node[0].ud.hold = true;
-	for (unsigned i = 0; i < ENGINE_DATAGRAMS + 100; i++)
-		assert_true(pconn_push(p.a, 0, 40, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 40, ENGINE_DATAGRAMS + 100), ENGINE_DATAGRAMS + 100);
 	world_run(p.w, 50);
 	assert_int_equal(p.w->net.datagrams, ENGINE_DATAGRAMS);
 	assert_int_equal(pconn_completed(p.a), ENGINE_DATAGRAMS);
@@ -410,7 +367,6 @@ test_full_queue(void **state)
 	world_run(p.w, 50);
 	assert_int_equal(p.w->net.datagrams, p.a->sent);
 	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
 }
 
 /*
@@ -427,27 +383,22 @@ test_limited(void **state)
 
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_push(p.a, 0, 400, 0));
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 1);
+	assert_receives(p.b, 100, 1);
 	for (unsigned i = 0; i < 5; i++)
 		assert_true(pconn_push(p.a, 0, sizes[i], 0));
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 1);
+	assert_receives(p.b, 100, 1);
 	limited = COUNTED(&p, 0, rate_limited);
 	assert_true(limited > 0);
 	world_run(p.w, 1000);
 	assert_int_equal(COUNTED(&p, 0, rate_limited), limited); /* nobody tries in vain */
 	assert_false(e->sessions[p.pa->id].channels[0].blocked);
-	assert_int_equal(engine_sleep_prepare(e, p.w->now), e->limited_at);
-	engine_sleep_cancel(e);
+	assert_int_equal(world_sleep(p.w, e), e->limited_at);
 	for (unsigned i = 2; i <= 4; i++) {
-		p.w->now += 400000000;
-		world_run(p.w, 100);
+		world_later(p.w, 400000000, 100);
 		assert_true(p.b->received >= i && p.b->received < 6);
 	}
 	program_share(p.pa, ENGINE_WEIGHT, 0, 0);
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 6);
+	assert_receives(p.b, 100, 6);
 	assert_int_equal(pconn_completed(p.a), 6);
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
 	/* close: what waits leaves before; death: it doesn't */
@@ -455,18 +406,15 @@ test_limited(void **state)
 	pair_send(&p, p.a, 400, 3);
 	pconn_close(p.a);
 	for (unsigned i = 0; i < 3; i++) {
-		p.w->now += 40000000;
-		world_run(p.w, 100);
+		world_later(p.w, 40000000, 100);
 	}
 	assert_int_equal(p.b->received, 9);
 	assert_true(p.b->done);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	pair_send(&p, p.a, 400, 3);
 	program_die(p.pa);
-	p.w->now += 600000000;
-	world_run(p.w, 200);
+	world_later(p.w, 600000000, 200);
 	assert_true(p.pa->removed && p.b->done);
-	world_destroy(p.w);
 }
 
 /* Its queue pair fails while datagrams wait for their rate: they end with their connection. */
@@ -477,18 +425,15 @@ test_limited_fails(void **state)
 	struct engine *e = p.w->node[0].engine;
 
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
-	for (unsigned i = 0; i < 4; i++)
-		assert_true(pconn_push(p.a, 0, 1000, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 1000, 4), 4);
 	world_run(p.w, 100);
 	assert_true(p.b->received < 4);
 	p.w->node[0].ud.dead = true;
-	p.w->now += 400000000;
-	world_run(p.w, 100);
+	world_later(p.w, 400000000, 100);
 	assert_true(p.a->done && p.b->done);
 	assert_int_equal(p.a->close_status, ECONNRESET);
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
 	assert_true(list_empty(&e->limited));
-	world_destroy(p.w);
 }
 
 /* A program that sends before it may: a datagram stays one, and nobody else's link ends. */
@@ -496,46 +441,24 @@ static void
 test_before_open(void **state)
 {
 	struct pair p = datagram_open(NULL);
-	struct pconn *s, *t, *c;
+	struct pconn *c;
 
-	world_connect(p.pa, p.pb, &s, &t);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	c = pconn_connect_datagram(p.pa);
 	assert_false(c->opened);
-	for (unsigned i = 0; i < 3; i++)
-		assert_true(pconn_push(c, 0, 100, 0));
+	assert_int_equal(pconn_pushes(c, 0, 100, 3), 3);
 	world_run(p.w, 100);
 	assert_true(c->opened);
 	assert_int_equal(pconn_completed(c), 3);
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), 3);
 	assert_int_equal(COUNTED(&p, 1, bad_frames), 0);
 	assert_int_equal(p.w->node[1].link_errors, 0);
-	pair_send(&p, s, 300, 20);
-	world_run(p.w, 50);
-	assert_int_equal(t->received, 20);
-	world_destroy(p.w);
+	pair_send(&p, p.x, 300, 20);
+	assert_receives(p.y, 50, 20);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sizes),
-	    cmocka_unit_test(test_bad_network),
-	    cmocka_unit_test(test_far_behind),
-	    cmocka_unit_test(test_strangers),
-	    cmocka_unit_test(test_other_queue_pair),
-	    cmocka_unit_test(test_many_connections),
-	    cmocka_unit_test(test_no_room),
-	    cmocka_unit_test(test_hoarded),
-	    cmocka_unit_test(test_too_long),
-	    cmocka_unit_test(test_close),
-	    cmocka_unit_test(test_link_fails),
-	    cmocka_unit_test(test_queue_pair_fails),
-	    cmocka_unit_test(test_full_queue),
-	    cmocka_unit_test(test_limited),
-	    cmocka_unit_test(test_limited_fails),
-	    cmocka_unit_test(test_before_open),
-	};
-
-	return cmocka_run_group_tests_name("engine_datagram", tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_sizes), TEST(test_bad_network), TEST(test_far_behind), TEST(test_strangers),
+	     TEST(test_other_queue_pair), TEST(test_many_connections), TEST(test_no_room),
+	     TEST(test_hoarded), TEST(test_too_long), TEST(test_close), TEST(test_link_fails),
+	     TEST(test_queue_pair_fails), TEST(test_full_queue), TEST(test_limited),
+	     TEST(test_limited_fails), TEST(test_before_open))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between two engines: sizes, wraps, windows, completions, fairness. */
-#include "worlds/engine_pair.h"
+#include "worlds/engine_world.h"
 
 #include "engine/conn.h"
 #include "engine/link.h"
@@ -8,90 +8,63 @@
 #include "engine/slot_head.h"
 #include "engine/state.h"
 
-#include <errno.h>
-
 static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/* Sends n messages of a kind, retrying as a program would; all must arrive and complete. */
-static void
-stream(struct pair *p, struct pconn *from, struct pconn *to, uint32_t length, unsigned flags,
-       unsigned n)
-{
-	uint64_t want = to->received + n, end = from->sent + n;
-	unsigned left = n;
-
-	for (unsigned i = 0;
-	     i < 400000 && (left || pconn_completed(from) < end || to->received < want); i++) {
-		while (left && pconn_send(from, length, flags))
-			left--;
-		world_step(p->w);
-	}
-	assert_int_equal(left, 0);
-	assert_int_equal(to->received, want);
-	assert_int_equal(pconn_completed(from), end);
-}
-
 static void
 test_each_size(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 1500, .recv_blocks = 4096}, 1);
+	struct pair p = PAIR(1, .delay_ns = 1500, .recv_blocks = 4096);
 
 	for (unsigned i = 0; i < SIZES; i++) {
-		stream(&p, p.a, p.b, sizes[i], 0, 5);
-		stream(&p, p.b, p.a, sizes[i], 0, 3);
+		pconn_stream(p.a, p.b, sizes[i], 0, 5);
+		pconn_stream(p.b, p.a, sizes[i], 0, 3);
 	}
-	stream(&p, p.a, p.b, 16 << 20, 0, 1);
-	world_destroy(p.w);
+	pconn_stream(p.a, p.b, 16 << 20, 0, 1);
 }
 
 /* Every length of the inline and block range wraps the small rings many times. */
 static void
 test_ring_wraps(void **state)
 {
-	struct pair p = pair_open(
-	    &(struct world_options){.ring_lines = 256, .ring_slots = 64, .recv_wrs = 6}, 1);
+	struct pair p = PAIR(1, .ring_lines = 256, .ring_slots = 64, .recv_wrs = 6);
 
 	for (uint32_t length = 0; length < 1200; length += 13)
-		stream(&p, p.a, p.b, length, 0, 20);
+		pconn_stream(p.a, p.b, length, 0, 20);
 	for (uint32_t length = 949; length <= 8192; length += 517)
-		stream(&p, p.a, p.b, length, 0, 10);
+		pconn_stream(p.a, p.b, length, 0, 10);
 	assert_true(node_counters(p.w, 0)->ring_stalls > 0);
-	world_destroy(p.w);
 }
 
 /* A queue of the NIC that takes one WR at a time. */
 static void
 test_slow_queue(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 700}, 1);
+	struct pair p = PAIR(1, .ring_lines = 256, .delay_ns = 700);
 
 	p.w->node[0].nic->post_most = 1;
 	for (uint32_t length = 0; length < 9000; length += 401)
-		stream(&p, p.a, p.b, length, 0, 30);
-	world_destroy(p.w);
+		pconn_stream(p.a, p.b, length, 0, 30);
 }
 
 /* Credit returns once the threshold is consumed: not before, and not a report later. */
 static void
 returns_at(double threshold, uint32_t percent)
 {
-	struct pair p = pair_open(&(struct world_options){.threshold = threshold}, 1);
+	struct pair p = PAIR(1, .threshold = threshold);
 	uint64_t want = (uint64_t)((percent ? percent / 100.0 : threshold) * (256 << 10));
 	unsigned returns = 0;
 	uint32_t told;
 	struct conn *c;
 
 	p.b->percent = percent;
-	stream(&p, p.a, p.b, 64, 0, 20000); /* the window has grown */
+	pconn_stream(p.a, p.b, 64, 0, 20000); /* the window has grown */
 	c = conn_find(p.w->node[1].engine, p.b->vqpn);
 	assert_int_equal(c->rx_window, 256 << 10);
 	told = c->rx_told;
 	for (unsigned i = 0; i < 20000 && returns < 5; i++) {
-		while (pconn_send(p.a, 64, 0))
-			;
+		pconn_fill(p.a, 64);
 		world_step(p.w);
 		if (c->rx_told == told)
 			continue;
@@ -100,7 +73,6 @@ returns_at(double threshold, uint32_t percent)
 		returns++;
 	}
 	assert_int_equal(returns, 5);
-	world_destroy(p.w);
 }
 
 static void
@@ -121,28 +93,21 @@ test_returns_at_threshold(void **state)
 static void
 test_burst_on_a_new_connection(void **state)
 {
-	struct pair p = pair_open(
-	    &(struct world_options){
-		.delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20},
-	    1);
+	struct pair p =
+	    PAIR(1, .delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20);
 	struct conn *c = conn_find(p.w->node[0].engine, p.a->vqpn);
 	uint64_t spent;
 
-	for (unsigned i = 0; i < 900; i++)
-		assert_true(pconn_send(p.a, 8192, 0));
-	world_run(p.w, 4000);
-	assert_int_equal(p.b->received, 900);
+	pconn_sends(p.a, 8192, 0, 900);
+	assert_receives(p.b, 4000, 900);
 	assert_int_equal(pconn_completed(p.a), 900);
 	assert_in_range(c->by_write + c->by_read, 1, 20);
 	/* and the program knows what is left of its window */
 	assert_int_equal(pconn_granted(p.a) - p.a->spent, c->granted - c->spent);
 	spent = p.a->spent;
-	while (pconn_send(p.a, 64, 0))
-		;
+	pconn_fill(p.a, 64);
 	assert_true(p.a->spent > spent);
-	world_run(p.w, 2000);
-	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
+	assert_receives(p.b, 2000, p.a->sent);
 }
 
 /*
@@ -178,11 +143,11 @@ check_shown(struct program *p, const struct pconn *from, const struct pconn *c)
 static void
 test_window_grows_and_stalls(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 	uint64_t sent = 0, granted;
 
 	assert_int_equal(pconn_granted(p.a), 512);
-	stream(&p, p.a, p.b, 64, 0, 3000);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 	granted = pconn_granted(p.a) - p.a->spent;
 	assert_true(granted > 64 << 10);
 	/* the receiver doesn't read: what was granted goes through, half a window more as it is
@@ -201,15 +166,13 @@ test_window_grows_and_stalls(void **state)
 	p.pb->stopped = false;
 	world_run(p.w, 1);
 	check_shown(p.pb, p.a, p.b);
-	world_run(p.w, 200);
-	assert_int_equal(p.b->received, p.a->sent);
+	assert_receives(p.b, 200, p.a->sent);
 	assert_int_equal(
 	    ((struct weir_channel_head *)(void *)(p.pb->arena +
 						  weir_arena_channel(&p.pb->view.geometry, 0)))
 		->spilled,
 	    0);
-	stream(&p, p.a, p.b, 64, 0, 3000);
-	world_destroy(p.w);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 }
 
 /* Also when the first grant is used up by one message: the peer says that it stalls before it is
@@ -218,18 +181,16 @@ static void
 test_window_grows_at_any_size(void **state)
 {
 	for (unsigned i = 1; i < SIZES && sizes[i] <= WEIR_BLOCK_SIZE; i++) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
+		struct pair p = PAIR(1, .delay_ns = 1500);
 
-		stream(&p, p.a, p.b, sizes[i], 0, 4000);
+		pconn_stream(p.a, p.b, sizes[i], 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
-		world_destroy(p.w);
 	}
 	for (uint32_t length = 200; length < 480; length += 40) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
+		struct pair p = PAIR(1, .delay_ns = 1500);
 
-		stream(&p, p.a, p.b, length, 0, 4000);
+		pconn_stream(p.a, p.b, length, 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
-		world_destroy(p.w);
 	}
 }
 
@@ -240,7 +201,7 @@ test_window_grows_at_any_size(void **state)
 static void
 test_window_grows_behind_stalls(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 
 	for (unsigned i = 0; i < 8000; i++) {
 		if (p.a->sent < p.b->received + 2)
@@ -251,59 +212,51 @@ test_window_grows_behind_stalls(void **state)
 	p.pb->stopped = false;
 	world_run(p.w, 100);
 	assert_true(pconn_granted(p.a) - p.a->spent >= 64 << 10);
-	world_destroy(p.w);
 }
 
 /* Messages beyond the grant wait in the engine; WANT is answered when they could go. */
 static void
 test_beyond_the_window(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 	struct weir_slot want = {.op = WEIR_OP_WANT, .vqpn = p.a->vqpn, .length = weir_cost(100)};
 
-	for (unsigned i = 0; i < 100; i++)
-		assert_true(pconn_push(p.a, 0, 100, 0));
+	assert_int_equal(pconn_pushes(p.a, 0, 100, 100), 100);
 	program_slot(p.pa, p.a->channel, &want);
 	p.pb->stopped = true;
 	world_run(p.w, 200);
 	assert_int_equal(pconn_completed(p.a), 6); /* half a window more than it granted at first */
 	assert_int_equal(p.a->writable, 0);
 	p.pb->stopped = false;
-	world_run(p.w, 500);
-	assert_int_equal(p.b->received, 100);
+	assert_receives(p.b, 500, 100);
 	assert_int_equal(p.a->writable, 1);
-	world_destroy(p.w);
 }
 
 /* One program that doesn't read costs the other connection on the link nothing. */
 static void
 test_slow_program(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 	struct program *other = program_open(p.w, 1, 1);
-	struct pconn *x, *y;
 
-	world_connect(p.pa, other, &x, &y);
+	world_connect(p.pa, other, &p.x, &p.y);
 	other->stopped = true;
 	for (unsigned i = 0; i < 200; i++) {
-		while (pconn_send(x, 300, 0))
-			;
-		pconn_send(x, 8192, 0);
+		pconn_fill(p.x, 300);
+		pconn_send(p.x, 8192, 0);
 		world_step(p.w);
 	}
-	stream(&p, p.a, p.b, 500, 0, 1000);
-	stream(&p, p.a, p.b, 1 << 20, 0, 3);
+	pconn_stream(p.a, p.b, 500, 0, 1000);
+	pconn_stream(p.a, p.b, 1 << 20, 0, 3);
 	other->stopped = false;
-	world_run(p.w, 500);
-	assert_int_equal(y->received, x->sent);
-	world_destroy(p.w);
+	assert_receives(p.y, 500, p.x->sent);
 }
 
 /* Bulk and small messages keep the order of the connection. */
 static void
 test_mixed_order(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .pending = 256}, 1);
+	struct pair p = PAIR(1, .delay_ns = 2000, .pending = 256);
 	uint32_t r = 1;
 
 	for (unsigned i = 0; i < 600; i++) {
@@ -315,25 +268,21 @@ test_mixed_order(void **state)
 		if (r & 128)
 			pconn_send(p.b, sizes[(r >> 20) % SIZES], 0);
 	}
-	for (unsigned i = 0; i < 20000 && pconn_completed(p.a) < p.a->sent; i++)
-		world_step(p.w);
+	STEP_MOST(p.w, 20000, pconn_completed(p.a) < p.a->sent);
 	assert_int_equal(p.b->received, p.a->sent);
 	assert_int_equal(p.a->received, p.b->sent);
 	assert_true(p.a->done_value > 0);
-	world_destroy(p.w);
 }
 
 /* More bulk than the receiver's memory holds: it comes in turns, as blocks are given back. */
 static void
 test_bulk_waits_for_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
+	struct pair p = PAIR(1, .recv_blocks = 64);
 
 	p.b->keep_blocks = true;
-	for (unsigned i = 0; i < 12; i++)
-		assert_true(pconn_send(p.a, 160000, 0));
-	world_run(p.w, 200);
-	assert_int_equal(p.b->received, 3);
+	pconn_sends(p.a, 160000, 0, 12);
+	assert_receives(p.b, 200, 3);
 	while (p.b->received < 12) {
 		uint64_t before = p.b->received;
 
@@ -345,11 +294,9 @@ test_bulk_waits_for_memory(void **state)
 	/* what never fits ends the connection */
 	pconn_send(p.a, 600000, 0);
 	world_run(p.w, 200);
-	assert_true(p.a->done && p.b->done);
-	assert_int_equal(p.a->close_status, EMSGSIZE);
-	assert_int_equal(p.b->close_status, ECONNRESET);
+	assert_closed(p.a, EMSGSIZE);
+	assert_closed(p.b, ECONNRESET);
 	assert_int_equal(pconn_completed(p.a), 12);
-	world_destroy(p.w);
 }
 
 /* Every length arrives or is refused: none waits for memory that there will never be. */
@@ -359,16 +306,14 @@ test_largest_bulk(void **state)
 	bool arrived = false, refused = false;
 
 	for (uint32_t blocks = 28; blocks <= 32; blocks++) {
-		struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
+		struct pair p = PAIR(1, .recv_blocks = 32);
 
 		pconn_send(p.a, blocks * 8192, 0);
-		world_run(p.w, 3000);
-		assert_int_equal(p.b->received, !p.a->done);
+		assert_receives(p.b, 3000, !p.a->done);
 		if (p.a->done)
 			assert_int_equal(p.a->close_status, EMSGSIZE);
 		arrived |= !p.a->done;
 		refused |= p.a->done;
-		world_destroy(p.w);
 	}
 	assert_true(arrived && refused);
 }
@@ -377,45 +322,42 @@ test_largest_bulk(void **state)
 static void
 test_channels_leave_memory(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.recv_blocks = 4});
+	struct world *w = WORLD(.recv_blocks = 4);
 	struct program *p = program_open(w, 0, 2);
 	struct engine_command k = {.type = ENGINE_CHANNEL_ADD, .channel = {p->id, 2, 99, true}};
 
 	assert_int_equal(program_command(p, &k), -ENOSPC);
-	world_destroy(w);
 }
 
 /* Idle connections hold grants; one that wants them gets them. */
 static void
 test_reclaim(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
+	struct pair p = PAIR(1, .recv_blocks = 32);
 	struct pconn *x[8], *y[8];
 
 	for (unsigned i = 0; i < 8; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
-		stream(&p, x[i], y[i], 900, 0, 300);
+		pconn_stream(x[i], y[i], 900, 0, 300);
 	}
 	world_run(p.w, 2000);
 	/* nearly all of the receive memory for one message */
-	stream(&p, p.a, p.b, 28 * 8192, 0, 2);
+	pconn_stream(p.a, p.b, 28 * 8192, 0, 2);
 	for (unsigned i = 0; i < 8; i++)
-		stream(&p, x[i], y[i], 900, 0, 30);
-	world_destroy(p.w);
+		pconn_stream(x[i], y[i], 900, 0, 30);
 }
 
 /* Lines that housekeeping makes due leave in that turn: the engine may be about to sleep. */
 static void
 test_reclaim_at_once(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
+	struct pair p = PAIR(1, .recv_blocks = 32);
 	struct engine *e = p.w->node[1].engine;
 	const struct engine_counters *c = engine_counters(e);
 	unsigned asked = 0, i;
-	struct pconn *x, *y;
 
-	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, x, y, 900, 0, 3000); /* its window is large now */
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	pconn_stream(p.x, p.y, 900, 0, 3000); /* its window is large now */
 	world_run(p.w, 2000);
 	pconn_send(p.a, 28 * 8192, 0);
 	for (i = 0; i < 2000 && p.b->received < 1; i++) {
@@ -430,77 +372,64 @@ test_reclaim_at_once(void **state)
 	}
 	assert_int_equal(p.b->received, 1);
 	assert_true(asked > 0);
-	world_destroy(p.w);
 }
 
 /* Grants have memory behind them: a peer that waits for one gets it when memory is free. */
 static void
 test_grant_waits_for_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 16}, 1);
-	struct pconn *x, *y;
+	struct pair p = PAIR(1, .recv_blocks = 16);
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	p.b->keep_blocks = true;
 	assert_true(pconn_send(p.a, 14 * WEIR_BLOCK_SIZE, 0));
-	world_run(p.w, 100);
-	assert_int_equal(p.b->received, 1);
-	assert_true(pconn_push(x, 0, 5000, 0));
-	world_run(p.w, 2000);
-	assert_int_equal(y->received, 0);
+	assert_receives(p.b, 100, 1);
+	assert_true(pconn_push(p.x, 0, 5000, 0));
+	assert_receives(p.y, 2000, 0);
 	program_release_held(p.pb);
-	world_run(p.w, 100);
-	assert_int_equal(y->received, 1);
-	world_destroy(p.w);
+	assert_receives(p.y, 100, 1);
 }
 
 /* A grant that was asked back and one that is due cross: the sender may only use what is left. */
 static void
 test_reclaim_meets_grant(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64, .delay_ns = 5000}, 1);
+	struct pair p = PAIR(1, .recv_blocks = 64, .delay_ns = 5000);
 	const struct conn *c = &p.w->node[1].engine->conns[0];
-	struct pconn *x, *y;
 
 	assert_int_equal(c->vqpn, p.b->vqpn);
-	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, p.a, p.b, 64, 0, 3000);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	pconn_stream(p.a, p.b, 64, 0, 3000);
 	world_run(p.w, 500);
 	p.pb->stopped = true;
 	while (c->rx_granted - c->rx_delivered > c->rx_window / 5) {
 		assert_true(pconn_send(p.a, 64, 0));
 		world_step(p.w);
 	}
-	assert_true(pconn_send(x, 60 * WEIR_BLOCK_SIZE, 0)); /* more than is free */
-	for (unsigned i = 0; i < 2000 && !c->reclaiming; i++)
-		world_step(p.w);
+	assert_true(pconn_send(p.x, 60 * WEIR_BLOCK_SIZE, 0)); /* more than is free */
+	STEP_MOST(p.w, 2000, !c->reclaiming);
 	assert_true(c->reclaiming);
 	p.pb->stopped = false;
-	while (p.b->received < p.a->sent)
-		world_step(p.w);
+	STEP_WHILE(p.w, p.b->received < p.a->sent);
 	assert_true(c->reclaiming);
 	pconn_op(p.b, WEIR_OP_CONSUMED, p.b->consumed);
 	p.b->told = p.b->consumed;
-	for (unsigned i = 0; i < 500; i++) {
-		pconn_send(p.a, 64, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 64, 500, 1);
 	world_run(p.w, 100);
 	assert_int_equal(pconn_status(p.a), 0);
 	assert_int_equal(p.b->received, p.a->sent);
-	assert_int_equal(y->received, 1);
-	stream(&p, p.a, p.b, 64, 0, 300);
-	world_destroy(p.w);
+	assert_int_equal(p.y->received, 1);
+	pconn_stream(p.a, p.b, 64, 0, 300);
 }
 
 /* Messages fill the peer's ring but for the line in which it is told that they do. */
 static void
 test_full_ring_is_told(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512}, 1);
+	struct pair p = PAIR(1, .ring_lines = 256, .ring_slots = 512);
 	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
-	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
+	pconn_stream(p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
 	world_run(p.w, 200);
 	assert_int_equal(l->tx_pos, l->credited);
 	/* the peer is busy with something else: two passes' heads and these make 256 lines */
@@ -508,48 +437,43 @@ test_full_ring_is_told(void **state)
 		assert_true(pconn_send(p.a, 10, 0));
 		if (i >= 253)
 			for (unsigned k = 0; k < 3; k++)
-				engine_turn(p.w->node[0].engine, p.w->now += 500);
+				world_turn(p.w, 0);
 	}
 	assert_true(l->stalled);
 	assert_true(l->stall_told);
-	world_run(p.w, 500);
-	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
+	assert_receives(p.b, 500, p.a->sent);
 }
 
 /* Of two connections whose messages wait neither gets more than its turn before the other. */
 static void
 test_turns_are_equal(void **state)
 {
-	struct pair p = pair_open(
-	    &(struct world_options){.ring_lines = 256, .delay_ns = 2000, .pending = 4096}, 1);
+	struct pair p = PAIR(1, .ring_lines = 256, .delay_ns = 2000, .pending = 4096);
 	const uint32_t lines = message_lines(900);
-	struct pconn *x, *y;
 	unsigned left = 40;
 	uint64_t a, b;
 
-	world_connect(p.pa, p.pb, &x, &y);
-	stream(&p, p.a, p.b, 900, 0, 2000);
-	stream(&p, x, y, 900, 0, 2000);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	pconn_stream(p.a, p.b, 900, 0, 2000);
+	pconn_stream(p.x, p.y, 900, 0, 2000);
 	world_run(p.w, 500);
 	while (left) { /* the peer is busy with something else */
 		if (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) >= 40) {
 			assert_true(pconn_send(p.a, 900, 0));
-			assert_true(pconn_send(x, 900, 0));
+			assert_true(pconn_send(p.x, 900, 0));
 			left--;
 		}
-		engine_turn(p.w->node[0].engine, p.w->now += 500);
+		world_turn(p.w, 0);
 	}
 	a = p.b->received;
-	b = y->received;
-	while (p.b->received < p.a->sent || y->received < x->sent) {
+	b = p.y->received;
+	while (p.b->received < p.a->sent || p.y->received < p.x->sent) {
 		int64_t ahead;
 
 		world_step(p.w);
-		ahead = (int64_t)(p.b->received - a) - (int64_t)(y->received - b);
+		ahead = (int64_t)(p.b->received - a) - (int64_t)(p.y->received - b);
 		assert_true(ahead * lines <= 2 * QUANTUM && -ahead * lines <= 2 * QUANTUM);
 	}
-	world_destroy(p.w);
 }
 
 /* Connections that all want to send share the ring; the greedy one by a channel of its own: what
@@ -557,14 +481,13 @@ test_turns_are_equal(void **state)
 static void
 test_fairness(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.ring_lines = 256, .delay_ns = 3000});
+	struct world *w = WORLD(.ring_lines = 256, .delay_ns = 3000);
 	struct pair p = {.w = w, .pa = program_open(w, 0, 2), .pb = program_open(w, 1, 1)};
 	struct pconn *x[4], *y[4];
 
 	for (unsigned i = 0; i < 4; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
-		stream(&p, x[i], y[i], 800, 0, 300);
+		pconn_stream(x[i], y[i], 800, 0, 300);
 		x[i]->channel = i > 0;
 	}
 	for (unsigned step = 0; step < 3000; step++) {
@@ -575,18 +498,17 @@ test_fairness(void **state)
 	}
 	for (unsigned i = 1; i < 4; i++)
 		assert_in_range(y[i]->received, y[0]->received / 4, y[0]->received * 4);
-	world_destroy(p.w);
 }
 
 /* A ping-pong needs one frame a message: credit rides on the answers. */
 static void
 test_no_extra_frames(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 	uint64_t before, credits;
 
-	stream(&p, p.a, p.b, 8, 0, 3000);
-	stream(&p, p.b, p.a, 8, 0, 3000);
+	pconn_stream(p.a, p.b, 8, 0, 3000);
+	pconn_stream(p.b, p.a, 8, 0, 3000);
 	world_run(p.w, 200);
 	before = p.w->net.write_imms;
 	credits = p.w->net.writes;
@@ -594,46 +516,22 @@ test_no_extra_frames(void **state)
 		uint64_t want = p.b->received + 1;
 
 		assert_true(pconn_send(p.a, 8, 0));
-		while (p.b->received < want)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.b->received < want);
 		world_run(p.w, 5); /* the program thinks */
 		assert_true(pconn_send(p.b, 8, 0));
 		want = p.a->received + 1;
-		while (p.a->received < want)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.a->received < want);
 	}
 	assert_int_equal(p.w->net.write_imms - before, 200);
 	assert_true(p.w->net.writes - credits <= 2); /* wraps */
-	world_destroy(p.w);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_each_size),
-	    cmocka_unit_test(test_ring_wraps),
-	    cmocka_unit_test(test_slow_queue),
-	    cmocka_unit_test(test_returns_at_threshold),
-	    cmocka_unit_test(test_burst_on_a_new_connection),
-	    cmocka_unit_test(test_window_grows_and_stalls),
-	    cmocka_unit_test(test_window_grows_at_any_size),
-	    cmocka_unit_test(test_window_grows_behind_stalls),
-	    cmocka_unit_test(test_beyond_the_window),
-	    cmocka_unit_test(test_slow_program),
-	    cmocka_unit_test(test_mixed_order),
-	    cmocka_unit_test(test_bulk_waits_for_memory),
-	    cmocka_unit_test(test_largest_bulk),
-	    cmocka_unit_test(test_channels_leave_memory),
-	    cmocka_unit_test(test_reclaim),
-	    cmocka_unit_test(test_reclaim_at_once),
-	    cmocka_unit_test(test_grant_waits_for_memory),
-	    cmocka_unit_test(test_reclaim_meets_grant),
-	    cmocka_unit_test(test_full_ring_is_told),
-	    cmocka_unit_test(test_turns_are_equal),
-	    cmocka_unit_test(test_fairness),
-	    cmocka_unit_test(test_no_extra_frames),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_each_size), TEST(test_ring_wraps), TEST(test_slow_queue),
+	     TEST(test_returns_at_threshold), TEST(test_burst_on_a_new_connection),
+	     TEST(test_window_grows_and_stalls), TEST(test_window_grows_at_any_size),
+	     TEST(test_window_grows_behind_stalls), TEST(test_beyond_the_window),
+	     TEST(test_slow_program), TEST(test_mixed_order), TEST(test_bulk_waits_for_memory),
+	     TEST(test_largest_bulk), TEST(test_channels_leave_memory), TEST(test_reclaim),
+	     TEST(test_reclaim_at_once), TEST(test_grant_waits_for_memory),
+	     TEST(test_reclaim_meets_grant), TEST(test_full_ring_is_told),
+	     TEST(test_turns_are_equal), TEST(test_fairness), TEST(test_no_extra_frames))

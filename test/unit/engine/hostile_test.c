@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs that break the rules: they lose their session, nobody else. Peers that do:
  * peer_test.c. */
-#include "worlds/engine_honest.h"
+#include "worlds/engine_world.h"
 
 #include "engine/channel.h"
 #include "engine/session.h"
-
-#include <errno.h>
 
 /* After what a hostile program did: it is found out, its peer learns it, the others go on. */
 static void
@@ -15,185 +13,115 @@ assert_caught(struct pair *p)
 	world_run(p->w, 1000);
 	assert_true(p->pa->violated);
 	assert_int_equal(atomic_load(&p->pa->view.violation), EPROTO);
-	assert_true(p->b->done);
-	assert_int_equal(p->b->close_status, ECONNRESET);
+	assert_closed(p->b, ECONNRESET);
 	honest_traffic(p);
-	program_die(p->pa);
-	world_run(p->w, 200);
-	assert_true(p->pa->removed);
+	program_ends(p->pa, 200);
 	honest_traffic(p);
-	world_destroy(p->w);
 }
 
-static void
-push(struct program *p, struct weir_slot s)
-{
-	program_slot(p, 0, &s);
-}
-
+/* Of slots whose row names neither: the program's connection, the send heap. */
 static void
 test_bad_messages(void **state)
 {
-	for (unsigned kind = 0; kind < 21; kind++) {
-		struct pair p = pair_open();
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
-		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
+		struct weir_slot slots[] = {
+		    {.op = WEIR_OP_INLINE, .length = WEIR_INLINE_MAX + 1},
+		    {.op = WEIR_OP_INLINE, .length = 10, .flags = WEIR_SLOT_BULK},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {weir_arena_recv(g)}},
+		    {.op = WEIR_OP_PLACE,
+		     .length = 1000,
+		     .place = {WEIR_PLACE(1, weir_arena_send(g))}},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {weir_arena_end(g) - 999}},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .place = {(1ull << 48) - 500}},
+		    {.op = WEIR_OP_PLACE, .length = WEIR_MESSAGE_MAX + 1},
+		    {.op = WEIR_OP_PLACE, .length = UINT32_MAX},
+		    {.op = 3, .length = 1000, .place = {weir_arena_send(g)}},
+		    {.op = WEIR_OP_OPENED, .length = 1000, .place = {weir_arena_send(g)}},
+		    /* connections: another session's, beyond the table, another generation */
+		    {.op = WEIR_OP_PLACE, .length = 1000, .vqpn = p.x->vqpn},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .vqpn = 5000},
+		    {.op = WEIR_OP_INLINE, .length = UINT32_MAX, .vqpn = WEIR_VQPN(100, 3)},
+		    /* the seven before it are nowhere */
+		    {.op = WEIR_OP_PLACE, .length = 1000, .order = 7},
+		    /* transfers: one that doesn't take it, two, or none of its kind */
+		    {.op = WEIR_OP_INLINE, .length = 10, .flags = WEIR_SLOT_READ},
+		    {.op = WEIR_OP_PLACE,
+		     .length = 1000,
+		     .flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_READ},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_BULK | WEIR_SLOT_RING},
+		    {.op = WEIR_OP_PLACE, .length = 10000, .flags = WEIR_SLOT_RING},
+		    {.op = WEIR_OP_PLACE, .length = 1921, .flags = WEIR_SLOT_SEND},
+		    {.op = WEIR_OP_PLACE, .length = 1000, .flags = WEIR_SLOT_SEND | WEIR_SLOT_RING},
+		};
+		struct weir_slot *s = &slots[kind];
 
-		(void)state;
-		s.place[0] = weir_arena_send(g);
-		switch (kind) {
-		case 0:
-			s.op = WEIR_OP_INLINE;
-			s.length = WEIR_INLINE_MAX + 1;
-			break;
-		case 1:
-			s.op = WEIR_OP_INLINE;
-			s.flags = WEIR_SLOT_BULK;
-			s.length = 10;
-			break;
-		case 2:
-			s.place[0] = weir_arena_recv(g);
-			break;
-		case 3:
-			s.place[0] = WEIR_PLACE(1, weir_arena_send(g));
-			break;
-		case 4:
-			s.place[0] = weir_arena_end(g) - 999;
-			break;
-		case 5:
-			s.place[0] = (1ull << 48) - 500;
-			break;
-		case 6:
-			s.length = WEIR_MESSAGE_MAX + 1;
-			break;
-		case 7:
-			s.length = UINT32_MAX;
-			break;
-		case 8:
-			s.op = 3;
-			break;
-		case 9:
-			s.op = WEIR_OP_OPENED;
-			break;
-		case 10:
-			s.vqpn = p.x->vqpn; /* another session's */
-			break;
-		case 11:
-			s.vqpn = 5000; /* beyond the table */
-			break;
-		case 12:
-			s.op = WEIR_OP_INLINE;
-			s.vqpn = WEIR_VQPN(100, 3);
-			s.length = UINT32_MAX;
-			break;
-		case 13:
-			s.order = 7; /* nowhere are the seven before it */
-			break;
-		case 14: /* ways: one that doesn't take it, two, or none of its kind */
-			s.op = WEIR_OP_INLINE;
-			s.length = 10;
-			s.flags = WEIR_SLOT_READ;
-			break;
-		case 15:
-			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE;
-			break;
-		case 16:
-			s.flags = WEIR_SLOT_READ;
-			break;
-		case 17:
-			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_RING;
-			break;
-		case 18:
-			s.length = 10000;
-			s.flags = WEIR_SLOT_RING;
-			break;
-		case 19:
-			s.length = 1921;
-			s.flags = WEIR_SLOT_SEND;
-			break;
-		case 20:
-			s.flags = WEIR_SLOT_SEND | WEIR_SLOT_RING;
-			break;
-		}
-		push(p.pa, s);
+		kinds = sizeof(slots) / sizeof(slots[0]);
+		s->vqpn = s->vqpn ? s->vqpn : p.a->vqpn;
+		if (s->op == WEIR_OP_PLACE && !s->place[0])
+			s->place[0] = weir_arena_send(g);
+		program_slot(p.pa, 0, s);
 		assert_caught(&p);
 	}
 }
 
+/* Messages that the program has, or had, when it gives back a block that it may not. */
+enum had { NOTHING, ONE_RELEASED, A_RUN };
+
 static void
 test_bad_control(void **state)
 {
-	for (unsigned kind = 0; kind < 15; kind++) {
-		struct pair p = pair_open();
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
-		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
+		const weir_place recv = weir_arena_recv(g);
+		struct {
+			struct weir_slot slot;
+			enum had had;
+			struct weir_ring *ring; /* NULL: the one for it */
+		} rows[] = {
+		    /* a block that is not out; bad counts and places */
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 0, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 7, .place = {recv}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv + 64}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {weir_arena_send(g)}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {WEIR_PLACE(3, recv)}}},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {0}}},
+		    {{.op = WEIR_OP_CONSUMED, .length = 1, .value = 64}},
+		    {{.op = WEIR_OP_CLOSE, .length = 1, .vqpn = p.x->vqpn, .place = {recv}}},
+		    {{.op = 255, .length = 1, .place = {recv}}},
+		    /* the same block twice; the inside of a run */
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {recv}}, ONE_RELEASED},
+		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {WEIR_BLOCK_SIZE}}, A_RUN},
+		    /* of another program; in the wrong ring */
+		    {{.op = WEIR_OP_CONSUMED, .vqpn = p.x->vqpn, .length = 1}},
+		    {{.op = WEIR_OP_CONSUMED, .length = 1}, .ring = &p.pa->tx[0]},
+		    {{.op = WEIR_OP_WANT, .length = 1, .place = {recv}}, .ring = &p.pa->returns[0]},
+		};
+		struct weir_slot *s = &rows[kind].slot;
 
-		(void)state;
-		s.place[0] = weir_arena_recv(g);
-		switch (kind) {
-		case 0: /* a block that is not out */
-			break;
-		case 1:
-			s.length = 0;
-			break;
-		case 2:
-			s.length = 7;
-			break;
-		case 3:
-			s.place[0] += 64;
-			break;
-		case 4:
-			s.place[0] = weir_arena_send(g);
-			break;
-		case 5:
-			s.place[0] = WEIR_PLACE(3, weir_arena_recv(g));
-			break;
-		case 6:
-			s.place[0] = 0;
-			break;
-		case 7:
-			s.op = WEIR_OP_CONSUMED;
-			s.value = 64;
-			break;
-		case 8:
-			s.op = WEIR_OP_CLOSE;
-			s.vqpn = p.x->vqpn;
-			break;
-		case 9:
-			s.op = 255;
-			break;
-		case 10: /* the same block twice */
+		kinds = sizeof(rows) / sizeof(rows[0]);
+		s->vqpn = s->vqpn ? s->vqpn : p.a->vqpn;
+		if (rows[kind].had == ONE_RELEASED) {
 			pconn_send(p.b, 5000, 0);
 			world_run(p.w, 50);
 			p.pa->stopped = true;
 			pconn_send(p.b, 5000, 0);
-			world_run(p.w, 50);
-			assert_int_equal(p.a->received, 1);
-			push(p.pa, s);
-			break;
-		case 11: /* the inside of a run */
+			assert_receives(p.a, 50, 1);
+			program_slot(p.pa, 0, s);
+		} else if (rows[kind].had == A_RUN) {
 			p.a->keep_blocks = true;
 			pconn_send(p.b, 30000, 0);
 			world_run(p.w, 100);
-			s.place[0] = p.pa->held[0].place + WEIR_BLOCK_SIZE;
-			break;
-		case 12: /* of another program */
-			s.op = WEIR_OP_CONSUMED;
-			s.vqpn = p.x->vqpn;
-			s.value = 0;
-			break;
-		case 13: /* in the wrong ring */
-			s.op = WEIR_OP_CONSUMED;
-			s.value = 0;
-			ring_put(&p.pa->tx[0], &s);
-			break;
-		case 14:
-			s.op = WEIR_OP_WANT;
-			ring_put(&p.pa->returns[0], &s);
-			break;
+			s->place[0] += p.pa->held[0].place;
 		}
-		if (kind < 13)
-			push(p.pa, s);
+		if (rows[kind].ring)
+			ring_put(rows[kind].ring, s);
+		else
+			program_slot(p.pa, 0, s);
 		assert_caught(&p);
 	}
 }
@@ -201,7 +129,7 @@ test_bad_control(void **state)
 static void
 test_after_close(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
 	pconn_push(p.a, 0, 10, 0);
 	pconn_close(p.a);
@@ -210,30 +138,23 @@ test_after_close(void **state)
 	assert_true(p.pa->violated);
 	/* the entry has gone meanwhile: then it is only stray */
 	pconn_push(p.x, 0, 10, 0);
-	pconn_close(p.x);
-	world_run(p.w, 200);
-	assert_true(p.x->freed);
+	pconn_ends(p.x, 200);
 	pconn_push(p.x, 0, 10, 0);
 	pconn_close(p.x);
 	world_run(p.w, 20);
 	assert_false(p.honest->violated);
 	assert_true(node_counters(p.w, 0)->stray > 0);
-	world_destroy(p.w);
 }
 
 static void
 test_lying_tail(void **state)
 {
 	for (unsigned kind = 0; kind < 2; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		struct weir_channel_head *head =
 		    (void *)(p.pa->arena + weir_arena_channel(&p.pa->view.geometry, 0));
 
-		(void)state;
-		for (unsigned i = 0; i < 3000; i++) {
-			pconn_send(p.b, 10, 0);
-			world_run(p.w, 2);
-		}
+		pconn_tries(p.b, 10, 3000, 2);
 		p.pa->stopped = true;
 		atomic_store(&head->rx_tail, kind ? 100000 : 3);
 		for (unsigned i = 0; i < 2000 && !p.pa->violated; i++) {
@@ -249,20 +170,16 @@ static void
 test_scribbles_in_spills(void **state)
 {
 	for (unsigned kind = 0; kind < 3; kind++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		uint8_t *recv = p.pa->arena + weir_arena_recv(g);
 
-		(void)state;
 		for (unsigned i = 0; i < 600; i++) { /* the window has to grow beyond the ring */
 			pconn_send(p.b, 500, 0);
 			world_run(p.w, 2);
 		}
 		p.pa->stopped = true;
-		for (unsigned i = 0; i < 800; i++) {
-			pconn_send(p.b, 10, 0);
-			world_step(p.w);
-		}
+		pconn_tries(p.b, 10, 800, 1);
 		assert_true(node_counters(p.w, 0)->spilled > 0);
 		for (size_t i = 0; i < g->recv_blocks * (size_t)WEIR_BLOCK_SIZE; i++)
 			recv[i] = kind == 0 ? 0xff : kind == 1 ? 0 : (uint8_t)(i * 131 >> 3);
@@ -277,10 +194,7 @@ test_scribbles_in_spills(void **state)
 			world_step(p.w);
 		}
 		honest_traffic(&p);
-		program_die(p.pa);
-		world_run(p.w, 500);
-		assert_true(p.pa->removed);
-		world_destroy(p.w);
+		program_ends(p.pa, 500);
 	}
 }
 
@@ -288,7 +202,7 @@ test_scribbles_in_spills(void **state)
 static void
 test_quota(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
 
 	p.a->keep_blocks = true;
@@ -305,22 +219,20 @@ test_quota(void **state)
 	}
 	assert_true(p.w->node[0].engine->sessions[0].pool_used > 1000);
 	s.place[0] = p.pa->held[0].place;
-	push(p.pa, s);
+	program_slot(p.pa, 0, &s);
 	world_run(p.w, 5);
 	assert_int_equal(p.w->node[0].engine->sessions[0].blocks.free,
 			 p.pa->view.geometry.recv_blocks);
 	p.pb->stopped = false;
-	world_run(p.w, 20000);
-	assert_int_equal(p.b->received, p.a->sent);
+	assert_receives(p.b, 20000, p.a->sent);
 	honest_traffic(&p);
-	world_destroy(p.w);
 }
 
 /* To the slot: one more would lie behind the memory of those that wait. */
 static void
 test_quota_is_exact(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	const struct session *s = &p.w->node[0].engine->sessions[0];
 
 	p.pb->stopped = true;
@@ -333,16 +245,14 @@ test_quota_is_exact(void **state)
 	}
 	assert_int_equal(s->pool_used, s->pool_size);
 	p.pb->stopped = false;
-	world_run(p.w, 20000);
-	assert_int_equal(p.b->received, p.a->sent);
-	world_destroy(p.w);
+	assert_receives(p.b, 20000, p.a->sent);
 }
 
 /* Threads of a program: messages of one connection in several channels keep their order. */
 static void
 test_order_across_channels(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	unsigned sent = 0;
 
 	for (unsigned i = 0; i < 3000; i++) {
@@ -353,7 +263,6 @@ test_order_across_channels(void **state)
 	world_run(p.w, 3000);
 	assert_false(p.pa->violated);
 	assert_int_equal(p.b->received, sent);
-	world_destroy(p.w);
 }
 
 /* Random slots from a program, in both channels. */
@@ -363,7 +272,7 @@ test_random_slots(void **state)
 	uint32_t r = 777;
 
 	for (unsigned round = 0; round < 40; round++) {
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 
 		for (unsigned i = 0; i < 60 && !p.pa->violated; i++) {
 			struct weir_slot s;
@@ -390,24 +299,9 @@ test_random_slots(void **state)
 		p.w->step_ns = 1000000;
 		world_run(p.w, 800);
 		assert_true(p.pa->removed);
-		world_destroy(p.w);
 	}
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_messages),
-	    cmocka_unit_test(test_bad_control),
-	    cmocka_unit_test(test_after_close),
-	    cmocka_unit_test(test_lying_tail),
-	    cmocka_unit_test(test_scribbles_in_spills),
-	    cmocka_unit_test(test_quota),
-	    cmocka_unit_test(test_quota_is_exact),
-	    cmocka_unit_test(test_order_across_channels),
-	    cmocka_unit_test(test_random_slots),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_bad_messages), TEST(test_bad_control), TEST(test_after_close),
+	     TEST(test_lying_tail), TEST(test_scribbles_in_spills), TEST(test_quota),
+	     TEST(test_quota_is_exact), TEST(test_order_across_channels), TEST(test_random_slots))

@@ -1,48 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers that break the rules: they lose their connection or link, nobody else. Programs that do:
  * hostile_test.c. */
-#include "worlds/engine_honest.h"
+#include "worlds/engine_world.h"
 
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "engine/state.h"
 
-#include <errno.h>
+static struct weir_frame_head
+right_head(const struct peer_link *l, uint32_t lines)
+{
+	return (struct weir_frame_head){.version = WEIR_WIRE_VERSION,
+					.lines = lines,
+					.position = l->rx_pos,
+					.consumed = l->tx_posted,
+					.wrs = l->wrs_used};
+}
 
 /* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
 static void
 inject_into(struct peer_link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
 	    const struct weir_frame_head *lie, uint32_t imm)
 {
-	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
-				       .lines = n + 1,
-				       .position = l->rx_pos,
-				       .consumed = l->tx_posted,
-				       .wrs = l->wrs_used};
+	struct weir_frame_head head = lie ? *lie : right_head(l, n + 1);
 
-	if (lie)
-		head = *lie;
 	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
 	fake_receive(qp, imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
 }
 
-static void
-inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct weir_frame_head *lie,
-       uint32_t imm)
+static struct peer_link *
+link_of(const struct pair *p)
 {
-	inject_into(&p->w->node[1].engine->links[1], &p->w->node[1].qp[0], lines, n, lie, imm);
+	return &p->w->node[1].engine->links[1];
+}
+
+static void
+inject(struct pair *p, const struct weir_slot *lines, uint32_t n)
+{
+	inject_into(link_of(p), &p->w->node[1].qp[0], lines, n, NULL, 0);
 }
 
 static void
 repair(struct pair *p)
 {
-	world_link_fail(p->w, 0, EHOSTDOWN);
-	world_link_fail(p->w, 1, EHOSTDOWN);
+	world_links_fail(p->w, EHOSTDOWN);
 	world_run(p->w, 20);
-	p->w->node[0].nic->cq_first = p->w->node[0].nic->cq_end;
-	p->w->node[1].nic->cq_first = p->w->node[1].nic->cq_end;
+	for (unsigned i = 0; i < 2; i++)
+		p->w->node[i].nic->cq_first = p->w->node[i].nic->cq_end;
 	pconn_close(p->a);
 	pconn_close(p->b);
 	pconn_close(p->x);
@@ -54,9 +60,12 @@ repair(struct pair *p)
 	world_run(p->w, 100);
 }
 
+/* The link has one more error; it is repaired and the others go on. */
 static void
-assert_link_error(struct pair *p, unsigned errors)
+assert_link_error(struct pair *p)
 {
+	unsigned errors = p->w->node[1].link_errors;
+
 	world_run(p->w, 3);
 	assert_int_equal(p->w->node[1].link_errors, errors + 1);
 	assert_int_equal(p->w->node[1].link_error, EPROTO);
@@ -67,138 +76,78 @@ assert_link_error(struct pair *p, unsigned errors)
 static void
 test_bad_heads(void **state)
 {
-	struct pair p = pair_open();
+	static const struct {
+		struct weir_frame_head more; /* than the right one has */
+		uint32_t imm;
+	} rows[] = {
+	    {{.version = 1}},
+	    {{.lines = 1}},
+	    {{.position = 1}},
+	    {{.lines = UINT32_MAX}, WEIR_IMM(WEIR_IMM_FRAME, 0)},
+	    {{.lines = 4095}, WEIR_IMM(WEIR_IMM_FRAME, 4096)},
+	    {{.consumed = 1}},
+	    {{.wrs = 1}},
+	    {{0}, WEIR_IMM(99, 1)},
+	    {{.consumed = UINT64_MAX}}, /* the value itself */
+	};
+	struct pair p = pair_with_honest();
 
 	world_run(p.w, 100);
-	for (unsigned kind = 0; kind < 9; kind++) {
-		struct peer_link *l = &p.w->node[1].engine->links[1];
-		struct weir_frame_head h = {.version = WEIR_WIRE_VERSION,
-					    .lines = 1,
-					    .position = l->rx_pos,
-					    .consumed = l->tx_posted,
-					    .wrs = l->wrs_used};
-		unsigned errors = p.w->node[1].link_errors;
-		uint32_t imm = 0;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct weir_frame_head *more = &rows[i].more;
+		struct weir_frame_head h = right_head(link_of(&p), 1);
 
-		switch (kind) {
-		case 0:
-			h.version = WEIR_WIRE_VERSION + 1;
-			break;
-		case 1:
-			h.lines = 2;
-			break;
-		case 2:
-			h.position++;
-			break;
-		case 3:
-			h.lines = 0;
-			imm = WEIR_IMM(WEIR_IMM_FRAME, 0);
-			break;
-		case 4:
-			h.lines = 4096;
-			imm = WEIR_IMM(WEIR_IMM_FRAME, 4096);
-			break;
-		case 5:
-			h.consumed++;
-			break;
-		case 6:
-			h.wrs++;
-			break;
-		case 7:
-			imm = WEIR_IMM(99, 1);
-			break;
-		case 8:
-			h.consumed = UINT64_MAX;
-			break;
-		}
-		inject(&p, NULL, 0, &h, imm);
-		assert_link_error(&p, errors);
+		h.version += more->version;
+		h.lines += more->lines;
+		h.position += more->position;
+		h.wrs += more->wrs;
+		h.consumed =
+		    more->consumed == UINT64_MAX ? UINT64_MAX : h.consumed + more->consumed;
+		inject_into(link_of(&p), &p.w->node[1].qp[0], NULL, 0, &h, rows[i].imm);
+		assert_link_error(&p);
 	}
 	/* the credit line lies */
 	atomic_store(&p.w->node[1].credit->consumed, 1u << 30);
 	pconn_send(p.b, 10, 0);
-	assert_link_error(&p, p.w->node[1].link_errors);
-	world_destroy(p.w);
+	assert_link_error(&p);
 }
 
 static void
 test_bad_lines(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
+	struct weir_wire_connect nobody = {.service = "x"}, endless = {.vqpn = 9};
 
-	for (unsigned kind = 0; kind < 17; kind++) {
-		struct weir_slot s[2] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
-		struct weir_wire_connect w = {.vqpn = 9, .service = "x"};
-		unsigned errors = p.w->node[1].link_errors;
+	memset(endless.service, 'x', sizeof(endless.service));
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
+		const uint32_t b = p.b->vqpn;
+		struct weir_slot lines[] = {
+		    /* the end lies beyond the frame */
+		    {.op = WEIR_OP_INLINE, .vqpn = b, .length = 49},
+		    {.op = WEIR_OP_INLINE, .vqpn = b, .length = 949},
+		    {.op = WEIR_OP_INLINE, .vqpn = b, .length = UINT32_MAX},
+		    {.op = WEIR_OP_PLACE, .vqpn = b, .length = 100},
+		    {.op = WEIR_OP_PLACE, .vqpn = b, .length = 8193},
+		    {.op = WEIR_OP_PLACE, .vqpn = b, .length = 4000},
+		    {.op = 0, .vqpn = b, .length = 8},
+		    {.op = WEIR_OP_CLOSE, .vqpn = b, .length = 8},
+		    {.op = 255, .vqpn = b, .length = 8},
+		    {.op = WEIR_OP_INLINE, .vqpn = WEIR_VQPN(77, 1), .length = 8},
+		    {.op = WEIR_OP_INLINE, .vqpn = b + (1u << 20), .length = 8}, /* another life */
+		    {.op = WEIR_WIRE_FIN_ACK, .vqpn = b, .length = 8},
+		    {.op = WEIR_WIRE_ACCEPT, .vqpn = b, .length = 8, .extra = 5},
+		    {.op = WEIR_WIRE_CONNECT, .vqpn = b, .length = 8},
+		    {.op = WEIR_WIRE_GRANT, .length = 8},
+		    {.op = WEIR_WIRE_CONNECT, .length = 8},
+		    {.op = WEIR_WIRE_CONNECT, .length = 8},
+		};
 
-		switch (kind) {
-		case 0:
-			s->length = 49; /* its end lies beyond the frame */
-			break;
-		case 1:
-			s->length = 949;
-			break;
-		case 2:
-			s->length = UINT32_MAX;
-			break;
-		case 3:
-			s->op = WEIR_OP_PLACE;
-			s->length = 100;
-			break;
-		case 4:
-			s->op = WEIR_OP_PLACE;
-			s->length = 8193;
-			break;
-		case 5:
-			s->op = WEIR_OP_PLACE;
-			s->length = 4000;
-			break;
-		case 6:
-			s->op = 0;
-			break;
-		case 7:
-			s->op = WEIR_OP_CLOSE;
-			break;
-		case 8:
-			s->op = 255;
-			break;
-		case 9:
-			s->vqpn = WEIR_VQPN(77, 1);
-			break;
-		case 10:
-			s->vqpn += 1u << 20; /* another life of it */
-			break;
-		case 11:
-			s->op = WEIR_WIRE_FIN_ACK;
-			break;
-		case 12:
-			s->op = WEIR_WIRE_ACCEPT;
-			s->extra = 5;
-			break;
-		case 13:
-			s->op = WEIR_WIRE_CONNECT; /* vqpn field set */
-			break;
-		case 14:
-			s->op = WEIR_WIRE_CONNECT;
-			s->vqpn = 0;
-			w.vqpn = 0;
-			memcpy(s->data, &w, sizeof(w));
-			break;
-		case 15:
-			s->op = WEIR_WIRE_CONNECT;
-			s->vqpn = 0;
-			memset(w.service, 'x', sizeof(w.service));
-			memcpy(s->data, &w, sizeof(w));
-			break;
-		case 16:
-			s->op = WEIR_WIRE_GRANT;
-			s->vqpn = 0;
-			break;
-		}
-		inject(&p, s, 1, NULL, 0);
-		assert_link_error(&p, errors);
+		kinds = sizeof(lines) / sizeof(lines[0]);
+		memcpy(lines[kinds - 2].data, &nobody, sizeof(nobody));
+		memcpy(lines[kinds - 1].data, &endless, sizeof(endless));
+		inject(&p, &lines[kind], 1);
+		assert_link_error(&p);
 	}
-	world_destroy(p.w);
 }
 
 static struct weir_slot
@@ -215,23 +164,20 @@ rts_line(const struct pconn *c, uint64_t number, uint32_t length, uint32_t ways)
 static void
 test_announced_behind_a_stalled_one(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	struct conn *c = conn_find(p.w->node[1].engine, p.b->vqpn);
 	uint32_t most = weir_cost(WEIR_BLOCK_SIZE); /* of what isn't bulk */
 	struct weir_slot lines[2] = {{.op = WEIR_WIRE_STALLED, .vqpn = p.b->vqpn, .value = most}};
 
 	c->rx_window_max = most;
-	for (unsigned i = 0; i < 2000; i++) {
-		pconn_send(p.a, 900, 0);
-		world_step(p.w);
-	}
+	pconn_tries(p.a, 900, 2000, 1);
 	world_run(p.w, 100);
 	p.pb->stopped = true;
 	while (pconn_send(p.a, 900, 0))
 		world_run(p.w, 20);
 	world_run(p.w, 1000);
 	lines[1] = rts_line(p.b, c->rx_messages + 1, 100, WEIR_RTS_WRITE | WEIR_RTS_READ);
-	inject(&p, lines, 2, NULL, 0);
+	inject(&p, lines, 2);
 	world_run(p.w, 3);
 	assert_int_equal(c->rts_count, 1);
 	assert_true(c->rx_granted - c->rx_delivered < most);
@@ -240,132 +186,95 @@ test_announced_behind_a_stalled_one(void **state)
 	world_run(p.w, 100);
 	assert_true(c->rx_granted - c->rx_delivered >= most);
 	repair(&p);
-	world_destroy(p.w);
 }
 
 /* A SEND that is no frame, or not of this kind or length: the link ends. */
 static void
 test_bad_sends(void **state)
 {
-	struct pair p = pair_open();
+	static const struct {
+		uint32_t imm, length, position, line; /* more bytes, position and length */
+		bool all;			      /* every buffer holds the frame already */
+	} rows[] = {
+	    {WEIR_IMM(WEIR_IMM_FRAME, 2)},
+	    {WEIR_IMM(WEIR_IMM_SEND, 3)},
+	    {WEIR_IMM(WEIR_IMM_SEND, 2), .length = 64, .all = true},
+	    {WEIR_IMM(WEIR_IMM_SEND, 2), .position = 1},
+	    {WEIR_IMM(WEIR_IMM_SEND, 2), .line = 100}, /* beyond the frame */
+	    {WEIR_IMM(7, 2)},
+	};
+	struct pair p = pair_with_honest();
 
-	for (unsigned kind = 0; kind < 6; kind++) {
-		struct peer_link *l = &p.w->node[1].engine->links[1];
-		uint32_t errors = p.w->node[1].link_errors;
+	for (unsigned k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
 		struct {
 			struct weir_frame_head head;
 			struct weir_slot line;
-		} f = {{.version = WEIR_WIRE_VERSION,
-			.lines = 2,
-			.position = l->rx_pos,
-			.consumed = l->tx_posted,
-			.wrs = l->wrs_used},
+		} f = {right_head(link_of(&p), 2),
 		       {.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
-		uint32_t imm = WEIR_IMM(WEIR_IMM_SEND, 2), length = sizeof(f);
 
-		switch (kind) {
-		case 0:
-			imm = WEIR_IMM(WEIR_IMM_FRAME, 2);
-			break;
-		case 1:
-			imm = WEIR_IMM(WEIR_IMM_SEND, 3);
-			break;
-		case 2: /* the rest seems to lie there already */
-			for (uint32_t i = 0; i < 256; i++)
-				memcpy(p.w->node[1].recv + (size_t)i * ENGINE_RECV_BYTES, &f,
-				       sizeof(f));
-			length = 64;
-			break;
-		case 3:
-			f.head.position++;
-			break;
-		case 4:
-			f.line.length = 100; /* beyond the frame */
-			break;
-		case 5:
-			imm = WEIR_IMM(7, 2);
-			break;
-		}
+		for (uint32_t i = 0; rows[k].all && i < 256; i++)
+			memcpy(p.w->node[1].recv + (size_t)i * ENGINE_RECV_BYTES, &f, sizeof(f));
+		f.head.position += rows[k].position;
+		f.line.length = rows[k].line ? rows[k].line : 8;
 		p.b->no_read = true;
-		fake_receive_sent(&p.w->node[1].qp[0], imm, &f, length);
-		assert_link_error(&p, errors);
+		fake_receive_sent(&p.w->node[1].qp[0], rows[k].imm, &f,
+				  rows[k].length ? rows[k].length : sizeof(f));
+		assert_link_error(&p);
 	}
-	world_destroy(p.w);
 }
 
 /* Lines that end one connection: the link and the other connections stay. */
 static void
 test_bad_flow(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 
-	for (unsigned kind = 0; kind < 14; kind++) {
-		struct weir_slot s[12] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
-		uint32_t n = 1;
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
+		const uint32_t b = p.b->vqpn;
+		const struct {
+			struct weir_slot line;
+			uint32_t n;   /* lines, 0: one */
+			bool counted; /* each has the next number */
+		} rows[] = {
+		    /* a slot more than was granted */
+		    {{.op = WEIR_OP_INLINE, .vqpn = b, .length = 8}, 9, true},
+		    {{.op = WEIR_OP_INLINE, .vqpn = b, .length = 8, .order = 1}},
+		    /* lowers a grant; consumed what wasn't sent */
+		    {{.op = WEIR_WIRE_GRANT, .vqpn = b, .length = 8, .value = 64}},
+		    {{.op = WEIR_WIRE_GRANT, .vqpn = b, .length = 8, .place = {1 << 20, 0, 64}}},
+		    {{.op = WEIR_WIRE_RECLAIMED, .vqpn = b, .length = 8}},
+		    {rts_line(p.b, 0, WEIR_MESSAGE_MAX + 1, WEIR_RTS_WRITE)},
+		    /* the same number twice; too many */
+		    {rts_line(p.b, 0, 10000, WEIR_RTS_WRITE), 2},
+		    {rts_line(p.b, 0, 10000, WEIR_RTS_WRITE), 9, true},
+		    {{.op = WEIR_WIRE_CTS, .vqpn = b, .length = 8}},
+		    {{.op = WEIR_WIRE_BULK, .vqpn = b, .length = 8}},
+		    {{.op = WEIR_WIRE_FIN, .vqpn = b, .length = 8, .value = 3}},
+		    {rts_line(p.b, 0, 10000, 0)},
+		    {rts_line(p.b, 0, 10000, 4)},
+		    /* fetched what wasn't announced */
+		    {{.op = WEIR_WIRE_FETCHED, .vqpn = b, .length = 8}},
+		};
+		uint32_t n = rows[kind].n ? rows[kind].n : 1;
+		struct weir_slot s[9];
 
-		switch (kind) {
-		case 0: /* a slot more than was granted */
-			for (n = 0; n < 9; n++) {
-				s[n] = s[0];
-				s[n].order = (uint16_t)n;
-			}
-			break;
-		case 1:
-			s->order = 1;
-			break;
-		case 2: /* lowers a grant */
-			s->op = WEIR_WIRE_GRANT;
-			s->value = 64;
-			break;
-		case 3: /* consumed what wasn't sent */
-			s->op = WEIR_WIRE_GRANT;
-			s->value = 1 << 20;
-			s->place[2] = 64;
-			break;
-		case 4:
-			s->op = WEIR_WIRE_RECLAIMED;
-			break;
-		case 5:
-			s[0] = rts_line(p.b, 0, WEIR_MESSAGE_MAX + 1, WEIR_RTS_WRITE);
-			break;
-		case 6: /* the same number twice */
-			s[1] = s[0] = rts_line(p.b, 0, 10000, WEIR_RTS_WRITE);
-			n = 2;
-			break;
-		case 7: /* too many */
-			for (n = 0; n < 9; n++)
-				s[n] = rts_line(p.b, n, 10000, WEIR_RTS_WRITE);
-			break;
-		case 8:
-			s->op = WEIR_WIRE_CTS;
-			break;
-		case 9:
-			s->op = WEIR_WIRE_BULK;
-			break;
-		case 10:
-			s->op = WEIR_WIRE_FIN;
-			s->value = 3;
-			break;
-		case 11:
-			s[0] = rts_line(p.b, 0, 10000, 0);
-			break;
-		case 12:
-			s[0] = rts_line(p.b, 0, 10000, 4);
-			break;
-		case 13: /* fetched what wasn't announced */
-			s->op = WEIR_WIRE_FETCHED;
-			break;
+		kinds = sizeof(rows) / sizeof(rows[0]);
+		for (uint32_t i = 0; i < n; i++) {
+			s[i] = rows[kind].line;
+			if (rows[kind].counted && s[i].op == WEIR_WIRE_RTS)
+				s[i] = rts_line(p.b, i, 10000, WEIR_RTS_WRITE);
+			else if (rows[kind].counted)
+				s[i].order = (uint16_t)i;
 		}
 		p.b->no_read = true;
-		inject(&p, s, n, NULL, 0);
+		inject(&p, s, n);
 		world_run(p.w, 1);
-		assert_int_equal(p.w->node[1].engine->links[1].broken, 0);
+		assert_int_equal(link_of(&p)->broken, 0);
 		assert_int_equal(pconn_status(p.b), EPROTO);
 		assert_int_equal(pconn_status(p.y), 0);
 		assert_int_equal(p.w->node[1].link_errors, 0);
 		repair(&p);
 	}
-	world_destroy(p.w);
 }
 
 /* A second peer of node 1, which has only the link. */
@@ -419,7 +328,7 @@ test_others_connections(void **state)
 
 	for (unsigned i = 0; i < sizeof(ops); i++) {
 		struct stranger *s = aligned_alloc(64, sizeof(*s));
-		struct pair p = pair_open();
+		struct pair p = pair_with_honest();
 		struct weir_slot line = {.op = ops[i], .vqpn = p.b->vqpn};
 		struct peer_link *l;
 
@@ -431,12 +340,11 @@ test_others_connections(void **state)
 		world_run(p.w, 3);
 		assert_int_equal(l->broken, 1);
 		assert_int_equal(p.w->node[1].link_error, EPROTO);
-		assert_int_equal(p.w->node[1].engine->links[1].broken, 0);
+		assert_int_equal(link_of(&p)->broken, 0);
 		assert_int_equal(pconn_status(p.b), 0);
 		assert_int_equal(p.b->received, 0);
 		assert_int_equal(pconn_granted(p.b), 512);
 		honest_traffic(&p);
-		world_destroy(p.w);
 		fake_context_fini(&s->nowhere);
 		free(s);
 	}
@@ -446,7 +354,7 @@ test_others_connections(void **state)
 static void
 test_random_lines(void **state)
 {
-	struct pair p = pair_open();
+	struct pair p = pair_with_honest();
 	uint32_t r = 12345;
 
 	for (unsigned round = 0; round < 2000; round++) {
@@ -465,32 +373,18 @@ test_random_lines(void **state)
 				s[i].value = next_random(&r) % 5000;
 		}
 		p.b->no_read = true;
-		inject(&p, s, n, NULL, 0);
+		inject(&p, s, n);
 		world_run(p.w, 3);
-		if (p.w->node[1].engine->links[1].broken || p.b->done || round % 50 == 49)
+		if (link_of(&p)->broken || p.b->done || round % 50 == 49)
 			repair(&p);
 	}
 	program_die(p.pb);
 	program_die(p.pa);
-	world_link_fail(p.w, 0, EHOSTDOWN);
-	world_link_fail(p.w, 1, EHOSTDOWN);
+	world_links_fail(p.w, EHOSTDOWN);
 	world_run(p.w, 3000);
 	assert_true(p.pa->removed && p.pb->removed);
-	world_destroy(p.w);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_heads),
-	    cmocka_unit_test(test_bad_lines),
-	    cmocka_unit_test(test_bad_flow),
-	    cmocka_unit_test(test_announced_behind_a_stalled_one),
-	    cmocka_unit_test(test_bad_sends),
-	    cmocka_unit_test(test_others_connections),
-	    cmocka_unit_test(test_random_lines),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
+	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
+	     TEST(test_others_connections), TEST(test_random_lines))

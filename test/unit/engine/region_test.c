@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Adopted memory between two engines: sent out of, received into, taken away, misused. */
-#include "worlds/engine_pair.h"
+#include "worlds/engine_world.h"
 
 #include "engine/region.h"
 #include "engine/session.h"
 #include "engine/state.h"
-
-#include <errno.h>
 
 #define BYTES (4u << 20)
 #define COUNT 8 /* of lengths */
@@ -24,20 +22,18 @@ pair_adopted(const struct world_options *o)
 
 /* Both programs leave; nothing of the engines refers to anything then. */
 static void
-pair_close(struct pair *p)
+pair_leave(struct pair *p)
 {
 	program_die(p->pa);
 	program_die(p->pb);
 	world_run(p->w, 2000);
 	assert_true(p->pa->removed && p->pb->removed);
-	world_destroy(p->w);
 }
 
 static void
 arrive(struct pair *p, uint64_t messages)
 {
-	for (unsigned i = 0; i < 20000 && p->b->received < messages; i++)
-		world_step(p->w);
+	STEP_MOST(p->w, 20000, p->b->received < messages);
 	assert_int_equal(p->b->received, messages);
 }
 
@@ -58,7 +54,7 @@ test_send_from(void **state)
 	arrive(&p, 3 * COUNT + 1);
 	world_run(p.w, 100);
 	assert_int_equal(pconn_completed(p.a), 3 * COUNT + 1);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* Small messages, which use the arena, between large ones, which use what was posted for them. */
@@ -93,7 +89,7 @@ test_recv_into(void **state)
 	pconn_push(p.a, 0, 10000, WEIR_SLOT_BULK);
 	arrive(&p, 14);
 	assert_int_equal(p.b->placed, 9);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* A message larger than all receive memory together still fits posted memory. */
@@ -108,7 +104,7 @@ test_beyond_the_arena(void **state)
 	arrive(&p, 1);
 	assert_int_equal(p.b->placed, 1);
 	/* a program that takes nothing out of its ring, and no memory left for spills */
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* A slow consumer: its receive memory is full, posted memory takes what comes. */
@@ -127,7 +123,7 @@ test_slow_consumer(void **state)
 	arrive(&p, 6);
 	assert_int_equal(p.b->placed, 4);
 	program_release_held(p.pb);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* Disowned while a message is sent out of it, and while one is on its way into it. */
@@ -138,19 +134,17 @@ test_disown_under_way(void **state)
 		unsigned side = k % 2, way = k / 2 ? WEIR_SLOT_READ : WEIR_SLOT_WRITE;
 		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
-		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
 		world_run(p.w, 5);
 		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, way);
-		while (p.w->net.bytes < 400000)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.w->net.bytes < 400000);
 		program_disown(side ? p.pb : p.pa, side + 1);
 		assert_false(side ? p.pb->disowned[1] : p.pa->disowned[0]);
 		arrive(&p, 1);
 		world_run(p.w, 200);
 		assert_true(side ? p.pb->disowned[1] : p.pa->disowned[0]);
 		assert_int_equal(p.b->placed, 1);
-		pair_close(&p);
+		pair_leave(&p);
 	}
 }
 
@@ -165,8 +159,7 @@ test_disown_lent(void **state)
 	struct weir_slot rubbish = {.op = 200, .vqpn = p.a->vqpn};
 
 	pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, WEIR_SLOT_READ);
-	while (p.w->net.reads < 4)
-		world_step(p.w);
+	STEP_WHILE(p.w, p.w->net.reads < 4);
 	program_slot(p.pa, 0, &rubbish);
 	world_run(p.w, 2);
 	assert_true(p.pa->violated);
@@ -175,7 +168,7 @@ test_disown_lent(void **state)
 	world_run(p.w, 1000);
 	assert_true(p.pa->disowned[0] && p.b->done);
 	assert_int_equal(p.b->received, 0);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* Posted and never used: disowning doesn't wait for it; messages come to the arena then. */
@@ -195,7 +188,7 @@ test_disown_posted(void **state)
 		pconn_push(p.a, 0, 30000, WEIR_SLOT_BULK);
 	arrive(&p, 3);
 	assert_int_equal(p.b->placed, 1);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* The program dies: its memory is the NIC's until the peer has acknowledged, or is down. */
@@ -205,30 +198,23 @@ test_dies_under_post(void **state)
 	for (unsigned down = 0; down < 2; down++) {
 		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
-		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
 		world_run(p.w, 5);
 		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, 0);
-		while (p.w->net.bytes < 400000)
-			world_step(p.w);
+		STEP_WHILE(p.w, p.w->net.bytes < 400000);
 		program_die(p.pb);
 		program_disown(p.pb, 2);
 		world_run(p.w, 2);
 		assert_false(p.pb->removed || p.pb->disowned[1]);
 		if (down) {
-			world_link_fail(p.w, 0, EHOSTDOWN);
-			world_link_fail(p.w, 1, EHOSTDOWN);
+			world_links_fail(p.w, EHOSTDOWN);
 		}
-		while (!p.pb->removed)
-			world_step(p.w);
+		STEP_WHILE(p.w, !p.pb->removed);
 		fake_mr_end(&p.w->net, &p.pb->view.recv_mr);
 		world_run(p.w, 2000);
 		assert_true(p.pb->disowned[1] && p.a->done);
 		assert_int_equal(pconn_completed(p.a), 0);
-		program_die(p.pa);
-		world_run(p.w, 2000);
-		assert_true(p.pa->removed);
-		world_destroy(p.w);
+		program_ends(p.pa, 2000);
 	}
 }
 
@@ -252,7 +238,7 @@ test_peer_leaves(void **state)
 	pconn_post(p.b, WEIR_PLACE(2, 0), 21, 10000);
 	world_run(p.w, 100);
 	assert_false(p.pb->violated);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* No more than a quarter of the slots that may wait; what is beyond goes to the arena. */
@@ -271,82 +257,61 @@ test_too_many(void **state)
 	}
 	arrive(&p, 20);
 	assert_int_equal(p.b->placed, 16);
-	pair_close(&p);
+	pair_leave(&p);
 }
 
 /* Each kind of rule broken ends the session, and no byte is written where it may not be. */
 static void
 test_bad_places(void **state)
 {
-	for (unsigned kind = 0; kind < 12; kind++) {
+	for (unsigned kind = 0, kinds = 1; kind < kinds; kind++) {
 		struct pair p = pair_adopted(NULL);
-		struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = p.b->vqpn, .length = 20000};
+		const struct {
+			weir_place place;
+			uint64_t number;
+			uint32_t length; /* 0: 20000 */
+			uint8_t op;	 /* 0: POST */
+			uint16_t disowns;
+			bool posted, misplaced; /* number 5 before it; in the wrong ring */
+		} rows[] = {
+		    {WEIR_PLACE(2, BYTES - 19999)},
+		    {WEIR_PLACE(2, (1ull << 48) - 1)},
+		    {WEIR_PLACE(4, 0)}, /* beyond the table */
+		    {WEIR_PLACE(65535, 0)},
+		    {weir_arena_recv(&p.pb->view.geometry)},
+		    {WEIR_PLACE(1, 0)}, /* for sending only */
+		    {WEIR_PLACE(2, 0), .length = UINT32_MAX},
+		    {WEIR_PLACE(2, 0), .number = 5, .posted = true}, /* not forward */
+		    {WEIR_PLACE(2, 0), .number = UINT64_MAX},
+		    {WEIR_PLACE(2, 0), .disowns = 2},
+		    {WEIR_PLACE(2, 0), .misplaced = true},
+		    {WEIR_PLACE(3, 0), .op = WEIR_OP_PLACE}, /* for receiving only */
+		};
+		struct weir_slot s = {.op = rows[kind].op ? rows[kind].op : WEIR_OP_POST,
+				      .vqpn = p.b->vqpn,
+				      .length = rows[kind].length ? rows[kind].length : 20000,
+				      .place = {rows[kind].place, rows[kind].number}};
 
-		(void)state;
+		kinds = sizeof(rows) / sizeof(rows[0]);
 		program_adopt(p.pb, 1, 65536, WEIR_ADOPT_SEND);
 		program_adopt(p.pb, 3, 65536, WEIR_ADOPT_RECV);
-		s.place[0] = WEIR_PLACE(2, 0);
-		switch (kind) {
-		case 0:
-			s.place[0] = WEIR_PLACE(2, BYTES - 19999);
-			break;
-		case 1:
-			s.place[0] = WEIR_PLACE(2, (1ull << 48) - 1);
-			break;
-		case 2:
-			s.place[0] = WEIR_PLACE(4, 0); /* beyond the table */
-			break;
-		case 3:
-			s.place[0] = WEIR_PLACE(65535, 0);
-			break;
-		case 4: /* the arena */
-			s.place[0] = weir_arena_recv(&p.pb->view.geometry);
-			break;
-		case 5: /* for sending only */
-			s.place[0] = WEIR_PLACE(1, 0);
-			break;
-		case 6:
-			s.length = UINT32_MAX;
-			break;
-		case 7: /* not forward */
+		if (rows[kind].posted)
 			pconn_post(p.b, WEIR_PLACE(2, 0), 5, 100);
-			s.place[1] = 5;
-			break;
-		case 8:
-			s.place[1] = UINT64_MAX;
-			break;
-		case 9: /* disowned */
-			program_disown(p.pb, 2);
-			break;
-		case 10: /* in the wrong ring */
+		if (rows[kind].disowns)
+			program_disown(p.pb, rows[kind].disowns);
+		if (rows[kind].misplaced)
 			ring_put(&p.pb->tx[0], &s);
-			break;
-		case 11: /* sent out of what is for receiving only */
-			s.op = WEIR_OP_PLACE;
-			s.place[0] = WEIR_PLACE(3, 0);
-			break;
-		}
-		if (kind != 10)
+		else
 			program_slot(p.pb, 0, &s);
 		pconn_push(p.a, 0, 15000, WEIR_SLOT_BULK);
 		world_run(p.w, 1000);
 		assert_true(p.pb->violated);
 		assert_true(p.a->done);
-		pair_close(&p);
+		pair_leave(&p);
 	}
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_send_from),	     cmocka_unit_test(test_recv_into),
-	    cmocka_unit_test(test_beyond_the_arena), cmocka_unit_test(test_slow_consumer),
-	    cmocka_unit_test(test_disown_under_way), cmocka_unit_test(test_disown_posted),
-	    cmocka_unit_test(test_dies_under_post),  cmocka_unit_test(test_peer_leaves),
-	    cmocka_unit_test(test_too_many),	     cmocka_unit_test(test_disown_lent),
-	    cmocka_unit_test(test_bad_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_send_from), TEST(test_recv_into), TEST(test_beyond_the_arena),
+	     TEST(test_slow_consumer), TEST(test_disown_under_way), TEST(test_disown_posted),
+	     TEST(test_dies_under_post), TEST(test_peer_leaves), TEST(test_too_many),
+	     TEST(test_disown_lent), TEST(test_bad_places))

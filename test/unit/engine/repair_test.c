@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A link whose QPs fail goes on with new ones, and the programs on it don't notice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "worlds/engine_world.h"
 
@@ -14,39 +8,15 @@
 #include "engine/rndv.h"
 #include "engine/state.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define ROUNDS 256
 
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-	struct fake_qp (*qp)[2][2]; /* by round, node, index: packets may name old ones */
-	struct engine_link_command paused[2];
-	unsigned round;
-};
+/* QPs of a world by round, node, index: packets may name old ones. */
+static struct fake_qp made[ROUNDS][2][2];
+static unsigned rounds_made;
+static struct engine_link_command paused[2];
 
-static struct pair
-pair_open(const struct world_options *o)
-{
-	struct pair p = {.w = world_create(o)};
-
-	p.qp = calloc(ROUNDS, sizeof(*p.qp));
-	p.pa = program_open(p.w, 0, 2);
-	p.pb = program_open(p.w, 1, 2);
-	world_connect(p.pa, p.pb, &p.a, &p.b);
-	return p;
-}
-
-static void
-pair_close(struct pair *p)
-{
-	world_destroy(p->w);
-	free(p->qp);
-}
+/* Two programs with two channels. */
+#define REPAIRED(...) (rounds_made = 0, PAIR(2, __VA_ARGS__))
 
 static struct nic_qp *
 qp_of(struct pair *p, unsigned i, unsigned k)
@@ -62,29 +32,33 @@ pause_end(struct pair *p, unsigned i, uint32_t resumes)
 	for (unsigned q = resumes == WEIR_RESUME_BOTH ? 0 : 1; q < 2; q++)
 		((struct fake_qp *)qp_of(p, i, q))->dead = true;
 	k.link.resumes = resumes;
-	assert_true(engine_execute(p->w->node[i].engine, &k));
-	assert_int_equal(k.result, 0);
-	p->paused[i] = k.link;
+	assert_int_equal(node_command(&p->w->node[i], &k), 0);
+	paused[i] = k.link;
+}
+
+static void
+pause_both(struct pair *p, uint32_t resumes)
+{
+	pause_end(p, 0, resumes);
+	pause_end(p, 1, resumes);
 }
 
 /* New QPs, joined. */
 static void
 make_qps(struct pair *p, uint32_t resumes)
 {
-	assert_true(p->round < ROUNDS);
+	assert_true(rounds_made < ROUNDS);
 	for (unsigned k = resumes == WEIR_RESUME_BOTH ? 0 : 1; k < 2; k++) {
-		struct fake_qp *a = &p->qp[p->round][0][k], *b = &p->qp[p->round][1][k];
-
 		for (unsigned i = 0; i < 2; i++) {
 			struct node *n = &p->w->node[i];
-			struct fake_qp *q = &p->qp[p->round][i][k];
+			struct fake_qp *q = &made[rounds_made][i][k];
 
 			fake_qp_init(q, n->nic, engine_link_user(n->engine, 1, k));
 			n->link.qp[k] = (struct nic_qp *)q;
 		}
-		fake_qp_join(a, b);
+		fake_qp_join(&made[rounds_made][0][k], &made[rounds_made][1][k]);
 	}
-	p->round++;
+	rounds_made++;
 }
 
 static int
@@ -93,10 +67,38 @@ resume_end(struct pair *p, unsigned i, uint32_t resumes)
 	struct engine_command k = {.type = ENGINE_LINK_RESUME, .link = p->w->node[i].link};
 
 	k.link.resumes = resumes;
-	k.link.consumed = p->paused[!i].consumed;
-	k.link.received = p->paused[!i].received;
-	assert_true(engine_execute(p->w->node[i].engine, &k));
-	return k.result;
+	k.link.consumed = paused[!i].consumed;
+	k.link.received = paused[!i].received;
+	return node_command(&p->w->node[i], &k);
+}
+
+/* Both ends, with new QPs. */
+static void
+resume_both(struct pair *p, uint32_t resumes)
+{
+	make_qps(p, resumes);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(resume_end(p, i, resumes), 0);
+}
+
+/* Ten messages have left and not arrived. */
+static void
+pause_behind_ten(struct pair *p)
+{
+	pconn_sends(p->a, 48, 0, 10);
+	world_run(p->w, 1);
+	pause_both(p, WEIR_RESUME_BOTH);
+}
+
+/* A WRITE of a message of 500,000 bytes is under way. */
+static void
+pause_bulk_in_flight(struct pair *p)
+{
+	const struct peer_link *l = &p->w->node[0].engine->links[1];
+
+	assert_true(pconn_send(p->a, 500000, 0));
+	STEP_WHILE(p->w, l->flight_end == l->flight_first);
+	pause_both(p, WEIR_RESUME_BULK);
 }
 
 static void
@@ -104,8 +106,7 @@ go(struct pair *p, unsigned i)
 {
 	struct engine_command k = {.type = ENGINE_LINK_GO, .link = p->w->node[i].link};
 
-	assert_true(engine_execute(p->w->node[i].engine, &k));
-	assert_int_equal(k.result, 0);
+	assert_int_equal(node_command(&p->w->node[i], &k), 0);
 }
 
 static void
@@ -114,11 +115,9 @@ repair(struct pair *p, uint32_t resumes)
 	pause_end(p, 0, resumes);
 	world_run(p->w, 2);
 	pause_end(p, 1, resumes);
-	make_qps(p, resumes);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(resume_end(p, i, resumes), 0);
-	for (unsigned i = 0; i < 2; i++)
-		go(p, i);
+	resume_both(p, resumes);
+	go(p, 0);
+	go(p, 1);
 }
 
 static uint32_t
@@ -145,8 +144,7 @@ static void
 test_streams(void **state)
 {
 	for (uint32_t resumes = WEIR_RESUME_BULK; resumes <= WEIR_RESUME_BOTH; resumes++) {
-		struct pair p =
-		    pair_open(&(struct world_options){.delay_ns = 3000, .ring_lines = 256});
+		struct pair p = REPAIRED(.delay_ns = 3000, .ring_lines = 256);
 		unsigned sent[2] = {0};
 
 		for (unsigned step = 0; step < 4000; step++) {
@@ -154,18 +152,16 @@ test_streams(void **state)
 				if (sent[i] < 500 && send_any(i ? p.b : p.a, sent[i]))
 					sent[i]++;
 			world_step(p.w);
-			if (step % 37 == 36 && p.round < 50)
+			if (step % 37 == 36 && rounds_made < 50)
 				repair(&p, resumes);
 		}
-		world_run(p.w, 20000);
-		assert_int_equal(p.b->received, p.a->sent);
+		assert_receives(p.b, 20000, p.a->sent);
 		assert_int_equal(p.a->received, p.b->sent);
 		assert_int_equal(pconn_completed(p.a), p.a->sent);
 		assert_int_equal(pconn_completed(p.b), p.b->sent);
-		assert_true(p.a->sent > 100 && p.round == 50);
+		assert_true(p.a->sent > 100 && rounds_made == 50);
 		assert_true(node_counters(p.w, 0)->bulk_replayed > 0);
 		assert_true(node_counters(p.w, 0)->fetched > 10);
-		pair_close(&p);
 	}
 }
 
@@ -173,32 +169,20 @@ test_streams(void **state)
 static void
 test_bulk_alone(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
-	struct pconn *x, *y;
-	struct peer_link *l;
+	struct pair p = REPAIRED(.delay_ns = 2000);
 
-	world_connect(p.pa, p.pb, &x, &y);
-	assert_true(pconn_send(p.a, 500000, 0));
-	l = &((struct engine *)p.w->node[0].engine)->links[1];
-	while (l->flight_end == l->flight_first)
-		world_step(p.w);
-	for (unsigned i = 0; i < 2; i++)
-		pause_end(&p, i, WEIR_RESUME_BULK);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	pause_bulk_in_flight(&p);
 	for (unsigned i = 0; i < 200; i++) {
-		assert_true(pconn_send(x, 48, 0));
+		assert_true(pconn_send(p.x, 48, 0));
 		world_run(p.w, 30);
 	}
-	assert_int_equal(y->received, 200);
+	assert_int_equal(p.y->received, 200);
 	assert_int_equal(p.b->received, 0);
-	make_qps(&p, WEIR_RESUME_BULK);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(resume_end(&p, i, WEIR_RESUME_BULK), 0);
-	world_run(p.w, 200);
-	assert_int_equal(p.b->received, 0); /* held back */
+	resume_both(&p, WEIR_RESUME_BULK);
+	assert_receives(p.b, 200, 0); /* held back */
 	go(&p, 0);
-	world_run(p.w, 200);
-	assert_int_equal(p.b->received, 1);
-	pair_close(&p);
+	assert_receives(p.b, 200, 1);
 }
 
 /* An end that has resumed says nothing until it knows that the other one has. */
@@ -206,27 +190,18 @@ static void
 test_held_back(void **state)
 {
 	for (unsigned heard = 0; heard < 2; heard++) {
-		struct pair p =
-		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
+		struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
 		uint64_t writes;
 
-		for (unsigned i = 0; i < 10; i++)
-			assert_true(pconn_send(p.a, 48, 0));
-		world_run(p.w, 1);
-		for (unsigned i = 0; i < 2; i++)
-			pause_end(&p, i, WEIR_RESUME_BOTH);
-		make_qps(&p, WEIR_RESUME_BOTH);
-		for (unsigned i = 0; i < 2; i++)
-			assert_int_equal(resume_end(&p, i, WEIR_RESUME_BOTH), 0);
+		pause_behind_ten(&p);
+		resume_both(&p, WEIR_RESUME_BOTH);
 		writes = p.w->net.writes + p.w->net.write_imms;
 		world_run(p.w, 3000);
 		assert_int_equal(p.w->net.writes + p.w->net.write_imms, writes);
 		assert_int_equal(p.b->received, 0);
 		go(&p, heard); /* node 1 has nothing to say but its credit, and that is heard */
-		world_run(p.w, 200);
-		assert_int_equal(p.b->received, 10);
+		assert_receives(p.b, 200, 10);
 		assert_int_equal(pconn_completed(p.a), 10);
-		pair_close(&p);
 	}
 }
 
@@ -237,30 +212,22 @@ test_held_back(void **state)
 static void
 test_credit_of_lost_frames(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
+	struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
 	const struct peer_link *l;
 
-	for (unsigned i = 0; i < 10; i++)
-		assert_true(pconn_send(p.a, 48, 0));
-	world_run(p.w, 1);
-	l = &((struct engine *)p.w->node[0].engine)->links[1];
-	for (unsigned i = 0; i < 2; i++)
-		pause_end(&p, i, WEIR_RESUME_BOTH);
+	pause_behind_ten(&p);
+	l = &p.w->node[0].engine->links[1];
 	atomic_store(&p.w->node[0].credit[0].consumed, l->tx_posted);
 	atomic_store(&p.w->node[0].credit[0].wrs, l->wrs_used);
 	make_qps(&p, WEIR_RESUME_BOTH);
 	assert_int_equal(resume_end(&p, 0, WEIR_RESUME_BOTH), 0);
 	go(&p, 0);
-	for (unsigned i = 0; i < 50; i++) {
-		p.w->now += 500;
-		engine_turn(p.w->node[0].engine, p.w->now);
-	}
+	for (unsigned i = 0; i < 50; i++)
+		world_turn(p.w, 0);
 	assert_int_equal(pconn_completed(p.a), 0);
 	assert_int_equal(resume_end(&p, 1, WEIR_RESUME_BOTH), 0);
-	world_run(p.w, 200);
-	assert_int_equal(p.b->received, 10);
+	assert_receives(p.b, 200, 10);
 	assert_int_equal(pconn_completed(p.a), 10);
-	pair_close(&p);
 }
 
 /* Impossible positions of the peer are refused. */
@@ -268,15 +235,10 @@ static void
 test_liar(void **state)
 {
 	for (unsigned lie = 0; lie < 6; lie++) {
-		struct pair p =
-		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
-		struct engine_link_command *said = &p.paused[1];
+		struct pair p = REPAIRED(.delay_ns = 2000, .initial_grant = 4096);
+		struct engine_link_command *said = &paused[1];
 
-		for (unsigned i = 0; i < 10; i++)
-			assert_true(pconn_send(p.a, 48, 0));
-		world_run(p.w, 1);
-		for (unsigned i = 0; i < 2; i++)
-			pause_end(&p, i, WEIR_RESUME_BOTH);
+		pause_behind_ten(&p);
 		said->consumed += lie == 0 ? 1 : lie == 1 ? 1000 : 0;
 		said->consumed -= lie == 2 ? 1 : 0;
 		said->received += lie == 3 ? 1000 : lie == 4 ? UINT64_MAX / 2 : 0;
@@ -284,12 +246,10 @@ test_liar(void **state)
 		make_qps(&p, WEIR_RESUME_BOTH);
 		assert_int_equal(resume_end(&p, 0, WEIR_RESUME_BOTH), -EPROTO);
 		world_run(p.w, 10);
-		for (unsigned i = 0; i < 2; i++)
-			world_link_fail(p.w, i, ECONNRESET);
+		world_links_fail(p.w, ECONNRESET);
 		world_run(p.w, 10);
 		assert_true(p.a->done && p.b->done);
 		assert_int_equal(p.a->close_status, ECONNRESET);
-		pair_close(&p);
 	}
 }
 
@@ -299,22 +259,21 @@ test_refused(void **state)
 {
 	for (unsigned i = 0; i < 2; i++) { /* whose WR is refused */
 		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+		struct pair p = REPAIRED(.delay_ns = 2000);
 		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
-		struct pconn *x, *y;
 		struct peer_link *l;
 
-		world_connect(p.pa, p.pb, &x, &y);
+		world_connect(p.pa, p.pb, &p.x, &p.y);
 		assert_true(pconn_send(p.a, 500000, way));
 		world_run(p.w, 1);
-		assert_true(pconn_send(x, 500000, way));
-		l = &((struct engine *)p.w->node[i].engine)->links[1];
-		while (l->flight_end - l->flight_first < BULK_FLIGHT)
-			world_step(p.w);
+		assert_true(pconn_send(p.x, 500000, way));
+		l = &p.w->node[i].engine->links[1];
+		STEP_WHILE(p.w, l->flight_end - l->flight_first < BULK_FLIGHT);
 		wc.wr_id = l->sq_done[1] + 1; /* the oldest one */
 		wc.opcode = i ? NIC_READ : NIC_WRITE;
-		x = l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
-			? x
+		p.x =
+		    l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
+			? p.x
 			: p.a;
 		wc.qp_user = &l->user[1];
 		wc.qpn = nic_qpn(qp_of(&p, i, 1));
@@ -325,11 +284,10 @@ test_refused(void **state)
 		assert_int_equal(p.w->node[i].link_errors, 1);
 		repair(&p, WEIR_RESUME_BULK);
 		world_run(p.w, 500);
-		assert_false(x->done);
-		assert_int_equal(pconn_completed(x), 1);
-		assert_int_equal(p.a->done + p.b->done, x == p.a ? 0 : 2);
-		assert_int_equal(p.b->received + y->received, 1);
-		pair_close(&p);
+		assert_false(p.x->done);
+		assert_int_equal(pconn_completed(p.x), 1);
+		assert_int_equal(p.a->done + p.b->done, p.x == p.a ? 0 : 2);
+		assert_int_equal(p.b->received + p.y->received, 1);
 	}
 }
 
@@ -340,41 +298,23 @@ test_refused(void **state)
 static void
 test_reset_waits(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
-	struct peer_link *l;
+	struct pair p = REPAIRED(.delay_ns = 2000);
 
-	assert_true(pconn_send(p.a, 500000, 0));
-	l = &((struct engine *)p.w->node[0].engine)->links[1];
-	while (l->flight_end == l->flight_first)
-		world_step(p.w);
-	for (unsigned i = 0; i < 2; i++)
-		pause_end(&p, i, WEIR_RESUME_BULK);
+	pause_bulk_in_flight(&p);
 	program_die(p.pa);
 	p.w->step_ns = 1000000;
 	world_run(p.w, 1000);
 	p.w->step_ns = 500;
 	assert_false(p.b->done);
 	assert_false(p.pa->removed);
-	make_qps(&p, WEIR_RESUME_BULK);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(resume_end(&p, i, WEIR_RESUME_BULK), 0);
+	resume_both(&p, WEIR_RESUME_BULK);
 	world_run(p.w, 200);
 	assert_true(p.b->done);
 	pconn_close(p.b);
 	world_run(p.w, 200);
 	assert_true(p.pa->removed);
-	pair_close(&p);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_streams),	cmocka_unit_test(test_bulk_alone),
-	    cmocka_unit_test(test_held_back),	cmocka_unit_test(test_credit_of_lost_frames),
-	    cmocka_unit_test(test_liar),	cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_reset_waits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_streams), TEST(test_bulk_alone), TEST(test_held_back),
+	     TEST(test_credit_of_lost_frames), TEST(test_liar), TEST(test_refused),
+	     TEST(test_reset_waits))

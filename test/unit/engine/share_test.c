@@ -9,11 +9,6 @@
 #include "engine/session.h"
 #include "engine/state.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #define STEP_NS 500u
 
 /* A program that always has something to send, by some connections, and where it goes. */
@@ -26,14 +21,15 @@ struct load {
 };
 
 static struct load
-load_open(struct world *w, unsigned node, struct program *to, unsigned conns, unsigned channels,
-	  uint32_t length)
+load_open(struct world *w, unsigned node, unsigned conns, unsigned channels, uint32_t length)
 {
-	struct load l = {
-	    .p = program_open(w, node, channels), .to = to, .conns = conns, .length = length};
+	struct load l = {.p = program_open(w, node, channels),
+			 .to = program_open(w, !node, 1),
+			 .conns = conns,
+			 .length = length};
 
 	for (unsigned i = 0; i < conns; i++) {
-		world_connect(l.p, to, &l.from[i], &l.at[i]);
+		world_connect(l.p, l.to, &l.from[i], &l.at[i]);
 		l.from[i]->channel = i % channels;
 	}
 	return l;
@@ -71,38 +67,33 @@ arrived(const struct load *l)
 
 /* All push for warm + steps turns; arrivals count from turn `warm` on. */
 static void
-run(struct world *w, struct load **loads, unsigned n, unsigned warm, unsigned steps)
+run(struct world *w, unsigned warm, unsigned steps, struct load **loads)
 {
 	for (unsigned i = 0; i < warm + steps; i++) {
-		for (unsigned k = 0; k < n; k++)
-			push(loads[k]);
-		if (i == warm)
-			for (unsigned k = 0; k < n; k++) {
-				loads[k]->before = 0;
-				loads[k]->before = arrived(loads[k]);
-			}
+		for (struct load **l = loads; *l; l++)
+			push(*l);
+		for (struct load **l = loads; *l && i == warm; l++) {
+			(*l)->before = 0;
+			(*l)->before = arrived(*l);
+		}
 		world_step(w);
 	}
 }
+#define RUN(w, warm, steps, ...) run(w, warm, steps, (struct load *[]){__VA_ARGS__, NULL})
 
 /* Everything that was sent arrives. */
 static void
-drain(struct world *w, struct load **loads, unsigned n)
+drain(struct world *w, struct load **loads)
 {
-	for (unsigned k = 0; k < n; k++)
-		for (unsigned i = 0; i < loads[k]->conns; i++) {
-			struct pconn *from = loads[k]->from[i], *at = loads[k]->at[i];
-
-			for (unsigned s = 0; s < 400000 && at->received < from->sent; s++)
-				world_step(w);
-			assert_int_equal(at->received, from->sent);
-		}
+	for (struct load **l = loads; *l; l++)
+		for (unsigned i = 0; i < (*l)->conns; i++)
+			STEP_MOST(w, 400000, (*l)->at[i]->received < (*l)->from[i]->sent);
 	world_run(w, 50);
-	for (unsigned k = 0; k < n; k++)
-		for (unsigned i = 0; i < loads[k]->conns; i++)
-			assert_int_equal(pconn_completed(loads[k]->from[i]),
-					 loads[k]->from[i]->sent);
+	for (struct load **l = loads; *l; l++)
+		for (unsigned i = 0; i < (*l)->conns; i++)
+			assert_complete((*l)->from[i], (*l)->at[i]);
 }
+#define DRAIN(w, ...) drain(w, (struct load *[]){__VA_ARGS__, NULL})
 
 /* a has `a_part` where b has `b_part`, within `percent`. */
 static void
@@ -119,95 +110,70 @@ in_ratio(uint64_t a, uint64_t a_part, uint64_t b, uint64_t b_part, unsigned perc
 static void
 test_many_against_one(void **state)
 {
-	struct world *w = world_create(&(struct world_options){
-	    .ring_lines = 256, .delay_ns = 1500, .recv_blocks = 4096, .window = 2 << 20});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load many = load_open(w, 0, to, 60, 3, 400), one = load_open(w, 0, to2, 1, 1, 400);
-	struct load *all[] = {&many, &one};
+	struct world *w =
+	    WORLD(.ring_lines = 256, .delay_ns = 1500, .recv_blocks = 4096, .window = 2 << 20);
+	struct load many = load_open(w, 0, 60, 3, 400), one = load_open(w, 0, 1, 1, 400);
 
-	run(w, all, 2, 2000, 6000);
+	RUN(w, 2000, 6000, &many, &one);
 	in_ratio(arrived(&many), 1, arrived(&one), 1, 5);
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &many, &one);
 }
 
 /* By lines, not by messages. */
 static void
 test_large_against_small(void **state)
 {
-	struct world *w = world_create(
-	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load large = load_open(w, 0, to, 8, 1, 8192), small = load_open(w, 0, to2, 4, 1, 48);
-	struct load *all[] = {&large, &small};
+	struct world *w = WORLD(.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096);
+	struct load large = load_open(w, 0, 8, 1, 8192), small = load_open(w, 0, 4, 1, 48);
 
-	run(w, all, 2, 2000, 6000);
+	RUN(w, 2000, 6000, &large, &small);
 	in_ratio(arrived(&large) / 8192 * 129, 1, arrived(&small) / 48, 1, 10);
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &large, &small);
 }
 
 static void
 test_weights(void **state)
 {
-	struct world *w = world_create(
-	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
-	struct program *to[3];
-	struct load a, b, c;
-	struct load *all[] = {&a, &b, &c};
+	struct world *w = WORLD(.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096);
+	struct load a = load_open(w, 0, 9, 1, 400), b = load_open(w, 0, 3, 2, 400);
+	struct load c = load_open(w, 0, 5, 3, 400);
 
-	for (unsigned i = 0; i < 3; i++)
-		to[i] = program_open(w, 1, 1);
-	a = load_open(w, 0, to[0], 9, 1, 400);
-	b = load_open(w, 0, to[1], 3, 2, 400);
-	c = load_open(w, 0, to[2], 5, 3, 400);
 	program_share(b.p, 3 * ENGINE_WEIGHT, 0, 0);
 	program_share(c.p, 1, 0, 0); /* less a round than a message may have */
-	run(w, all, 3, 2000, 12000);
+	RUN(w, 2000, 12000, &a, &b, &c);
 	in_ratio(arrived(&b), 3, arrived(&a), 1, 5);
 	in_ratio(arrived(&a), 10, arrived(&c), 1, 10);
-	drain(w, all, 3);
-	world_destroy(w);
+	DRAIN(w, &a, &b, &c);
 }
 
 /* The ring has room for all, the frame of a pass hasn't: messages never wait in the engine. */
 static void
 test_frames_are_shared(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.ring_lines = 1 << 16,
-							       .ring_slots = 4096,
-							       .recv_blocks = 8192,
-							       .recv_wrs = 1024,
-							       .window = 2 << 20});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load many = load_open(w, 0, to, 45, 3, 48), one = load_open(w, 0, to2, 8, 1, 48);
-	struct load *all[] = {&many, &one};
+	struct world *w = WORLD(.ring_lines = 1 << 16, .ring_slots = 4096, .recv_blocks = 8192,
+				.recv_wrs = 1024, .window = 2 << 20);
+	struct load many = load_open(w, 0, 45, 3, 48), one = load_open(w, 0, 8, 1, 48);
 
-	run(w, all, 2, 600, 1500);
+	RUN(w, 600, 1500, &many, &one);
 	in_ratio(arrived(&many), 1, arrived(&one), 1, 10);
 	assert_true(arrived(&one) / 48 > 1500 * 200);
 	/* alone, neither is held back */
-	run(w, all, 1, 10, 500);
+	RUN(w, 10, 500, &many);
 	assert_true(arrived(&many) / 48 > 500 * 350);
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &many, &one);
 }
 
 static void
 test_bulk_is_shared(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 3000, .recv_blocks = 16384});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load many = load_open(w, 0, to, 6, 1, 300000);
-	struct load one = load_open(w, 0, to2, 1, 1, 300000);
-	struct load *all[] = {&many, &one};
+	struct world *w = WORLD(.delay_ns = 3000, .recv_blocks = 16384);
+	struct load many = load_open(w, 0, 6, 1, 300000);
+	struct load one = load_open(w, 0, 1, 1, 300000);
 
 	program_share(one.p, 2 * ENGINE_WEIGHT, 0, 0);
-	run(w, all, 2, 500, 3000);
+	RUN(w, 500, 3000, &many, &one);
 	in_ratio(arrived(&one), 2, arrived(&many), 1, 15);
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &many, &one);
 }
 
 /* A rate holds for every size; programs without one don't notice. */
@@ -217,24 +183,20 @@ test_rate(void **state)
 	static const uint32_t sizes[] = {64, 8192, 200000};
 
 	for (unsigned i = 0; i < 3; i++) {
-		struct world *w =
-		    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
-		struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-		struct load slow = load_open(w, 0, to, 4, 2, sizes[i]);
-		struct load free_one = load_open(w, 0, to2, 1, 1, 1000);
-		struct load *all[] = {&slow, &free_one};
+		struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 8192);
+		struct load slow = load_open(w, 0, 4, 2, sizes[i]);
+		struct load free_one = load_open(w, 0, 1, 1, 1000);
 		uint64_t want = 400000000ull * 20000 * STEP_NS / 1000000000, alone;
 
-		run(w, &all[1], 1, 500, 1000);
+		RUN(w, 500, 1000, &free_one);
 		alone = arrived(&free_one) * 20;
 		program_share(slow.p, ENGINE_WEIGHT, 400000000, 100000);
-		run(w, all, 2, 2000, 20000);
+		RUN(w, 2000, 20000, &slow, &free_one);
 		in_ratio(arrived(&slow), 100, want, 100, 5);
 		in_ratio(arrived(&free_one), 100, alone, 100, 5);
 		assert_true(atomic_load(&node_counters(w, 0)->rate_limited) > 0);
 		program_share(slow.p, ENGINE_WEIGHT, 0, 0);
-		drain(w, all, 2);
-		world_destroy(w);
+		DRAIN(w, &slow, &free_one);
 	}
 }
 
@@ -242,143 +204,120 @@ test_rate(void **state)
 static void
 test_rate_of_two_engines(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 4096});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 0, 1);
-	struct load a = load_open(w, 0, to, 4, 1, 1000), b = load_open(w, 1, to2, 4, 1, 3000);
-	struct load *all[] = {&a, &b};
+	struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 4096);
+	struct load a = load_open(w, 0, 4, 1, 1000), b = load_open(w, 1, 4, 1, 3000);
 
 	b.p->view.share = &a.p->share;
 	w->node[1].engine->sessions[b.p->id].share = &a.p->share;
 	program_share(a.p, ENGINE_WEIGHT, 400000000, 100000);
 	program_command(
 	    b.p, &(struct engine_command){.type = ENGINE_SESSION_SHARE, .session = &b.p->view});
-	run(w, all, 2, 2000, 20000);
+	RUN(w, 2000, 20000, &a, &b);
 	in_ratio(arrived(&a) + arrived(&b), 100, 400000000ull * 20000 * STEP_NS / 1000000000, 100,
 		 5);
 	assert_true(arrived(&a) && arrived(&b));
-	world_destroy(w);
 }
 
 /* The rate of a user holds for two programs together, and that of each program as well. */
 static void
 test_rate_of_a_user(void **state)
 {
-	struct world *w =
-	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load a = load_open(w, 0, to, 4, 2, 1000), b = load_open(w, 0, to2, 4, 1, 6000);
-	struct load *all[] = {&a, &b};
+	struct world *w = WORLD(.delay_ns = 1000, .recv_blocks = 8192);
+	struct load a = load_open(w, 0, 4, 2, 1000), b = load_open(w, 0, 4, 1, 6000);
 	struct engine_share user = {.rate = 400000000, .burst_ns = 100000};
 	uint64_t of_user = 400000000ull * 20000 * STEP_NS / 1000000000;
 
 	a.p->share.above = b.p->share.above = &user;
 	program_share(a.p, ENGINE_WEIGHT, 0, 0);
 	program_share(b.p, ENGINE_WEIGHT, 0, 0);
-	run(w, all, 2, 2000, 20000);
+	RUN(w, 2000, 20000, &a, &b);
 	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
 	/* neither starves the other */
 	assert_true(arrived(&a) > of_user / 5 && arrived(&b) > of_user / 5);
 	program_share(b.p, ENGINE_WEIGHT, 100000000, 100000);
-	run(w, all, 2, 2000, 20000);
+	RUN(w, 2000, 20000, &a, &b);
 	in_ratio(arrived(&b), 100, of_user / 4, 100, 5);
 	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
 	atomic_store(&user.rate, 0);
 	program_share(a.p, ENGINE_WEIGHT, 0, 0);
-	run(w, all, 2, 2000, 20000);
+	RUN(w, 2000, 20000, &a, &b);
 	assert_true(arrived(&a) > of_user);
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &a, &b);
 }
 
 /* Unused rate may be used later, up to the burst. */
 static void
 test_burst(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
-	struct program *to = program_open(w, 1, 1);
-	struct load l = load_open(w, 0, to, 4, 1, 1000);
-	struct load *all[] = {&l};
+	struct world *w = WORLD(.recv_blocks = 4096);
+	struct load l = load_open(w, 0, 4, 1, 1000);
 
-	run(w, all, 1, 0, 500); /* windows grow */
-	drain(w, all, 1);
+	RUN(w, 0, 500, &l); /* windows grow */
+	DRAIN(w, &l);
 	program_share(l.p, ENGINE_WEIGHT, 1000000, 500000000);
 	w->now += 10000000000;
-	run(w, all, 1, 0, 3000);
+	RUN(w, 0, 3000, &l);
 	assert_in_range(arrived(&l), 490000, 530000);
-	world_destroy(w);
 }
 
 /* An engine that sleeps wakes when something may leave. */
 static void
 test_rate_wakes(void **state)
 {
-	struct world *w = world_create(NULL);
-	struct program *to = program_open(w, 1, 1);
-	struct load l = load_open(w, 0, to, 1, 1, 400);
+	struct world *w = WORLD();
+	struct load l = load_open(w, 0, 1, 1, 400);
 	struct engine *e = w->node[0].engine;
 
 	program_share(l.p, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_send(l.from[0], 400, 0));
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 1);
+	assert_receives(l.at[0], 100, 1);
 	assert_true(pconn_send(l.from[0], 400, 0));
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 1);
+	assert_receives(l.at[0], 100, 1);
 	assert_true(engine_sleep_prepare(e, w->now) <= w->now + 45000000);
 	assert_false(engine_sleep_check(e));
 	engine_sleep_cancel(e);
 	w->now += 45000000;
-	world_run(w, 100);
-	assert_int_equal(l.at[0]->received, 2);
-	world_destroy(w);
+	assert_receives(l.at[0], 100, 2);
 }
 
 /* Messages wait for their rate while the link ends, or the program. */
 static void
 test_limited_ends(void **state)
 {
-	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
-	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
-	struct load a = load_open(w, 0, to, 4, 1, 4000), b = load_open(w, 0, to2, 2, 1, 100000);
-	struct load *all[] = {&a, &b};
+	struct world *w = WORLD(.recv_blocks = 4096);
+	struct load a = load_open(w, 0, 4, 1, 4000), b = load_open(w, 0, 2, 1, 100000);
 
 	program_share(a.p, ENGINE_WEIGHT, 1000, 1000);
 	program_share(b.p, ENGINE_WEIGHT, 1000, 1000);
-	run(w, all, 2, 0, 500);
+	RUN(w, 0, 500, &a, &b);
 	assert_false(list_empty(&w->node[0].engine->limited));
 	program_die(a.p);
-	w->now += 600000000;
-	world_run(w, 200);
+	world_later(w, 600000000, 200);
 	assert_true(a.p->removed);
 	world_link_fail(w, 0, EHOSTDOWN);
 	world_run(w, 10);
 	assert_true(list_empty(&w->node[0].engine->limited));
-	world_destroy(w);
 }
 
 /* One consumer of many doesn't receive, then one connection of a consumer isn't looked at. */
 static void
 test_stalled_consumer(void **state)
 {
-	struct world *w = world_create(&(struct world_options){
-	    .ring_lines = 1024, .delay_ns = 1500, .recv_blocks = 8192, .window = 64 << 10});
-	struct program *to = program_open(w, 1, 1), *stalled = program_open(w, 1, 1);
-	struct load others = load_open(w, 0, to, 50, 1, 200), one = {.p = others.p, .to = stalled};
-	struct load *all[] = {&others, &one};
+	struct world *w =
+	    WORLD(.ring_lines = 1024, .delay_ns = 1500, .recv_blocks = 8192, .window = 64 << 10);
+	struct load others = load_open(w, 0, 50, 1, 200);
+	struct program *stalled = program_open(w, 1, 1);
+	struct load one = {.p = others.p, .to = stalled, .conns = 1, .length = 8192};
 	uint64_t alone;
 
-	one.conns = 1;
-	one.length = 8192;
 	world_connect(others.p, stalled, &one.from[0], &one.at[0]);
-	run(w, all, 1, 2000, 3000);
+	RUN(w, 2000, 3000, &others);
 	alone = arrived(&others);
 	stalled->stopped = true;
-	run(w, all, 2, 2000, 3000);
+	RUN(w, 2000, 3000, &others, &one);
 	in_ratio(arrived(&others), 100, alone, 100, 5);
 	stalled->stopped = false;
-	drain(w, all, 2);
-	world_destroy(w);
+	DRAIN(w, &others, &one);
 }
 
 /* ---- the engine's time ---- */
@@ -456,27 +395,24 @@ static void
 test_junk_beside_a_stream(void **state)
 {
 	struct world *w = world_create(&roomy);
-	struct program *to = program_open(w, 1, 1);
-	struct load one = load_open(w, 0, to, 8, 1, 48);
-	struct junk junk = junk_open(w, to, 32);
-	struct load *all[] = {&one};
+	struct load one = load_open(w, 0, 8, 1, 48);
+	struct junk junk = junk_open(w, one.to, 32);
 	uint64_t alone, start, spent;
 
-	run(w, all, 1, 600, 500);
+	RUN(w, 600, 500, &one);
 	alone = arrived(&one);
 	start = one.before + alone;
 	spent = taken(w, junk.p);
 	for (unsigned i = 0; i < 500; i++) {
 		junk_fill(&junk);
-		run(w, all, 1, 0, 1);
+		RUN(w, 0, 1, &one);
 	}
 	one.before = start;
 	spent = taken(w, junk.p) - spent;
 	in_ratio(arrived(&one), 100, alone, 100, 5);
 	assert_in_range(spent, 500, 500 * (FRAME_LINES / DEAR + 8));
 	assert_false(junk.p->violated);
-	drain(w, all, 1);
-	world_destroy(w);
+	DRAIN(w, &one);
 }
 
 /* It is by weight, and among a program's channels in turns. */
@@ -507,7 +443,6 @@ test_junk_by_weight(void **state)
 	if (least * 2 < most)
 		fail_msg("one channel gave %lu, another %lu", (unsigned long)least,
 			 (unsigned long)most);
-	world_destroy(w);
 }
 
 /* A program alone, or beside a quiet one, gets the whole engine. */
@@ -515,9 +450,8 @@ static void
 test_nothing_is_wasted(void **state)
 {
 	struct world *w = world_create(&roomy);
-	struct program *to = program_open(w, 1, 1);
-	struct load one = load_open(w, 0, to, 1, 1, 48);
-	struct junk junk = junk_open(w, to, 32);
+	struct load one = load_open(w, 0, 1, 1, 48);
+	struct junk junk = junk_open(w, one.to, 32);
 	uint64_t before;
 
 	program_share(junk.p, 1, 0, 0); /* the least: in debt for a long time */
@@ -537,7 +471,6 @@ test_nothing_is_wasted(void **state)
 		assert_true(taken(w, junk.p) - before >= 32 * 8);
 	}
 	assert_int_equal(one.at[0]->received, one.from[0]->sent);
-	world_destroy(w);
 }
 
 /* A program that only receives is a rival as well. */
@@ -545,14 +478,13 @@ static void
 test_junk_beside_a_receiver(void **state)
 {
 	struct world *w = world_create(&roomy);
-	struct program *to = program_open(w, 0, 1);
-	struct load from_there = load_open(w, 1, to, 4, 1, 48);
+	struct load from_there = load_open(w, 1, 4, 1, 48);
+	struct program *to = from_there.to;
 	struct junk junk = junk_open(w, from_there.p, 32);
-	struct load *all[] = {&from_there};
 	uint64_t spent;
 
-	run(w, all, 1, 0, 500); /* windows grow */
-	drain(w, all, 1);
+	RUN(w, 0, 500, &from_there); /* windows grow */
+	DRAIN(w, &from_there);
 	to->stopped = true; /* it gives nothing back, either */
 	for (unsigned i = 0; i < 2 * RIVALS_NS / STEP_NS; i++) {
 		junk_fill(&junk);
@@ -568,32 +500,12 @@ test_junk_beside_a_receiver(void **state)
 	/* before the first message arrived it had all */
 	assert_in_range(spent, 300, 300 * (FRAME_LINES / DEAR + 8) + 10 * 32 * 40);
 	to->stopped = false;
-	world_run(w, 100);
-	assert_int_equal(from_there.at[0]->received, from_there.from[0]->sent);
-	world_destroy(w);
+	assert_receives(from_there.at[0], 100, from_there.from[0]->sent);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_many_against_one),
-	    cmocka_unit_test(test_large_against_small),
-	    cmocka_unit_test(test_weights),
-	    cmocka_unit_test(test_frames_are_shared),
-	    cmocka_unit_test(test_bulk_is_shared),
-	    cmocka_unit_test(test_rate),
-	    cmocka_unit_test(test_rate_of_two_engines),
-	    cmocka_unit_test(test_rate_of_a_user),
-	    cmocka_unit_test(test_burst),
-	    cmocka_unit_test(test_rate_wakes),
-	    cmocka_unit_test(test_limited_ends),
-	    cmocka_unit_test(test_stalled_consumer),
-	    cmocka_unit_test(test_junk_beside_a_stream),
-	    cmocka_unit_test(test_junk_by_weight),
-	    cmocka_unit_test(test_nothing_is_wasted),
-	    cmocka_unit_test(test_junk_beside_a_receiver),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_many_against_one), TEST(test_large_against_small), TEST(test_weights),
+	     TEST(test_frames_are_shared), TEST(test_bulk_is_shared), TEST(test_rate),
+	     TEST(test_rate_of_two_engines), TEST(test_rate_of_a_user), TEST(test_burst),
+	     TEST(test_rate_wakes), TEST(test_limited_ends), TEST(test_stalled_consumer),
+	     TEST(test_junk_beside_a_stream), TEST(test_junk_by_weight),
+	     TEST(test_nothing_is_wasted), TEST(test_junk_beside_a_receiver))

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way messages go between two engines: as they are told to, or as size, load and memory say.
  */
-#include "worlds/engine_pair.h"
+#include "worlds/engine_world.h"
 
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "engine/rndv.h"
 #include "engine/session.h"
-
-#include <errno.h>
-#include <string.h>
 
 #define READ (WEIR_SLOT_BULK | WEIR_SLOT_READ)
 #define WRITE (WEIR_SLOT_BULK | WEIR_SLOT_WRITE)
@@ -27,19 +24,7 @@ record(const struct pair *p, unsigned node)
 }
 
 /* One message from a to b; all it takes. */
-static void
-one(struct pair *p, uint32_t length, unsigned flags)
-{
-	uint64_t want = p->b->received + 1, end = p->a->sent + 1;
-
-	for (unsigned i = 0; i < 400 && !pconn_send(p->a, length, flags); i++)
-		world_step(p->w); /* until there is a window for it */
-	for (unsigned i = 0; i < 4000 && (p->b->received < want || pconn_completed(p->a) < end);
-	     i++)
-		world_step(p->w);
-	assert_int_equal(p->b->received, want);
-	assert_int_equal(pconn_completed(p->a), end);
-}
+#define one(p, length, flags) pconn_stream((p)->a, (p)->b, length, flags, 1)
 
 /* Both ends agree about what went how. */
 static void
@@ -73,7 +58,7 @@ static void
 test_told(void **state)
 {
 	static const uint32_t sizes[] = {0, 1, 48, 948, 949, 8192, 8193, 65536, 65537, 1 << 20};
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
+	struct pair p = PAIR(1, .delay_ns = 1500);
 	const unsigned n = sizeof(sizes) / sizeof(sizes[0]);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -95,60 +80,52 @@ test_told(void **state)
 		pconn_send(p.a, 100, WEIR_SLOT_RING);
 		world_step(p.w);
 	}
-	world_run(p.w, 4000);
-	assert_int_equal(p.b->received, p.a->sent);
+	assert_receives(p.b, 4000, p.a->sent);
 	assert_int_equal(p.a->received, p.b->sent);
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	assert_int_equal(pconn_completed(p.b), p.b->sent);
-	world_destroy(p.w);
 }
 
 /* Frames that are sent wrap the staging, wait for the window and take what else there is along. */
 static void
 test_sends(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1000, .ring_lines = 256}, 1);
-	struct pconn *x, *y;
+	struct pair p = PAIR(1, .delay_ns = 1000, .ring_lines = 256);
 	uint32_t r = 1;
 
-	world_connect(p.pa, p.pb, &x, &y);
+	world_connect(p.pa, p.pb, &p.x, &p.y);
 	for (unsigned i = 0; i < 4000; i++) {
 		r = r * 1103515245 + 12345;
 		pconn_send(p.a, (r >> 16) % (r & 64 ? 1921 : 100), WEIR_SLOT_SEND);
 		if (r & 128)
-			pconn_send(x, (r >> 18) % 8193, r & 256 ? 0 : WEIR_SLOT_RING);
+			pconn_send(p.x, (r >> 18) % 8193, r & 256 ? 0 : WEIR_SLOT_RING);
 		if (r & 512)
 			pconn_send(p.b, 1000, WEIR_SLOT_SEND);
 		world_step(p.w);
 	}
-	world_run(p.w, 4000);
-	assert_int_equal(p.b->received, p.a->sent);
+	assert_receives(p.b, 4000, p.a->sent);
 	assert_int_equal(p.a->received, p.b->sent);
-	assert_int_equal(y->received, x->sent);
+	assert_int_equal(p.y->received, p.x->sent);
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
-	assert_true(p.a->sent > 1000 && x->sent > 500);
+	assert_true(p.a->sent > 1000 && p.x->sent > 500);
 	assert_true(record(&p, 0).by_send >= p.a->sent / 2);
 	assert_true(p.w->net.sends > 200 && p.w->net.write_imms > 200);
-	world_destroy(p.w);
 }
 
 /* Several that arrive before the engine looks have a buffer each. */
 static void
 test_sends_at_once(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 
 	for (unsigned round = 0; round < 100; round++) {
 		for (unsigned i = 0; i < 4; i++) {
 			assert_true(pconn_send(p.a, 60 + i, WEIR_SLOT_SEND));
-			p.w->now += 500;
-			engine_turn(p.w->node[0].engine, p.w->now);
+			world_turn(p.w, 0);
 		}
-		world_run(p.w, 50);
-		assert_int_equal(p.b->received, 4 * (round + 1));
+		assert_receives(p.b, 50, 4 * (round + 1));
 	}
 	assert_int_equal(p.w->net.sends, 400);
-	world_destroy(p.w);
 }
 
 /* The next in order is delivered once it is there, and complete when the sender hears of it. */
@@ -156,29 +133,26 @@ static void
 test_read_is_early(void **state)
 {
 	for (unsigned read = 0; read < 2; read++) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 10000}, 1);
+		struct pair p = PAIR(1, .delay_ns = 10000);
 		uint64_t start = p.w->now, took;
 
 		assert_true(pconn_send(p.a, 20000, read ? READ : WRITE));
-		while (!p.b->received)
-			world_step(p.w);
+		STEP_WHILE(p.w, !p.b->received);
 		took = p.w->now - start;
 		/* RTS, READ and its answer; or RTS, CTS, WRITE, its acknowledgement, BULK */
 		assert_in_range(took, read ? 30000 : 50000, read ? 36000 : 56000);
 		assert_int_equal(pconn_completed(p.a), 0);
-		while (!pconn_completed(p.a))
-			world_step(p.w);
+		STEP_WHILE(p.w, !pconn_completed(p.a));
 		took = p.w->now - start;
 		assert_in_range(took, read ? 40000 : 60000, read ? 48000 : 90000);
 		assert_int_equal(p.w->node[1].engine->conns[0].rts_count, 0);
-		world_destroy(p.w);
 	}
 }
 
 static void
 test_size(void **state)
 {
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 
 	for (unsigned i = 0; i < 200; i++) /* the window grows */
 		one(&p, 8000, 0);
@@ -192,7 +166,6 @@ test_size(void **state)
 		assert_int_equal(after.by_ring - before.by_ring, length <= 8192);
 		assert_int_equal(after.by_write - before.by_write, length > 8192);
 	}
-	world_destroy(p.w);
 }
 
 /*
@@ -203,7 +176,7 @@ static void
 test_window_grows(void **state)
 {
 	for (unsigned limited = 0; limited < 2; limited++) {
-		struct pair p = pair_open(&(struct world_options){.initial_grant = 512}, 1);
+		struct pair p = PAIR(1, .initial_grant = 512);
 
 		if (limited)
 			program_share(p.pa, ENGINE_WEIGHT, 1000000000, 20000000);
@@ -213,7 +186,6 @@ test_window_grows(void **state)
 		assert_true(pconn_granted(p.a) - p.a->spent >= weir_cost(1000));
 		one(&p, 1000, 0);
 		assert_ways(&p, 1, 0, 1);
-		world_destroy(p.w);
 	}
 }
 
@@ -237,7 +209,7 @@ test_load(void **state)
 	    {1000, 999 - LOAD_READ, true},
 	    {0, 1000, false},
 	};
-	struct pair p = pair_open(NULL, 1);
+	struct pair p = PAIR(1);
 	uint64_t reads = 0, writes = 0;
 
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
@@ -252,7 +224,6 @@ test_load(void **state)
 	set_loads(&p, 1000, 0);
 	one(&p, 100000, WRITE);
 	assert_ways(&p, 0, reads + 1, writes + 1);
-	world_destroy(p.w);
 }
 
 /* No place for it at first: the sender's memory holds it, and it is read as soon as there is one.
@@ -260,35 +231,31 @@ test_load(void **state)
 static void
 test_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
+	struct pair p = PAIR(1, .recv_blocks = 64);
 
 	set_loads(&p, 0, 1000);
 	one(&p, 100000, 0);
 	assert_ways(&p, 0, 0, 1);
 	p.b->keep_blocks = true;
-	for (unsigned i = 0; i < 4; i++)
-		assert_true(pconn_send(p.a, 200000, 0));
+	pconn_sends(p.a, 200000, 0, 4);
 	world_run(p.w, 2000);
 	assert_in_range(p.b->received, 2, 4);
 	assert_int_equal(record(&p, 1).by_read, 0);
 	p.b->keep_blocks = false;
 	program_release_held(p.pb);
-	world_run(p.w, 2000);
-	assert_int_equal(p.b->received, 5);
+	assert_receives(p.b, 2000, 5);
 	assert_true(record(&p, 1).by_read > 0);
 	/* enough again */
 	one(&p, 100000, 0);
 	assert_int_equal(record(&p, 0).by_read, record(&p, 1).by_read);
 	assert_int_equal(record(&p, 0).by_read + record(&p, 0).by_write, 6);
-	world_destroy(p.w);
 }
 
 /* Memory is taken for what is being read, not for all that was announced. */
 static void
 test_places_in_turn(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 5000, .recv_blocks = 4096}, 1);
+	struct pair p = PAIR(1, .delay_ns = 5000, .recv_blocks = 4096);
 	struct session *s = &p.w->node[1].engine->sessions[p.pb->id];
 	struct pconn *a[16], *b[16];
 	uint32_t most = 0, before, got = 0;
@@ -297,8 +264,7 @@ test_places_in_turn(void **state)
 		world_connect(p.pa, p.pb, &a[i], &b[i]);
 	before = s->blocks.free;
 	for (unsigned i = 0; i < 16; i++)
-		for (unsigned k = 0; k < 4; k++)
-			assert_true(pconn_send(a[i], BULK_SEGMENT, READ));
+		pconn_sends(a[i], BULK_SEGMENT, READ, 4);
 	for (unsigned i = 0; i < 4000; i++) {
 		world_step(p.w);
 		if (before - s->blocks.free > most)
@@ -310,7 +276,6 @@ test_places_in_turn(void **state)
 	assert_int_equal(s->blocks.free, before);
 	assert_in_range(most, BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE,
 			2 * BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE);
-	world_destroy(p.w);
 }
 
 static void
@@ -318,18 +283,15 @@ send_until_flight(struct pair *p)
 {
 	const struct peer_link *l = &p->w->node[1].engine->links[1];
 
-	for (unsigned i = 0; i < 3; i++)
-		assert_true(pconn_send(p->a, 1 << 20, READ));
-	while (l->flight_end - l->flight_first < BULK_FLIGHT)
-		world_step(p->w);
+	pconn_sends(p->a, 1 << 20, READ, 3);
+	STEP_WHILE(p->w, l->flight_end - l->flight_first < BULK_FLIGHT);
 }
 
 /* DONE comes behind all before it, though the credit for them comes later than FETCHED. */
 static void
 test_done(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 10000, .initial_grant = 8192}, 1);
+	struct pair p = PAIR(1, .delay_ns = 10000, .initial_grant = 8192);
 
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t end = p.a->sent + 3;
@@ -345,15 +307,13 @@ test_done(void **state)
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	assert_int_equal(p.b->received, p.a->sent);
 	assert_int_equal(p.a->done_value, p.a->sent);
-	world_destroy(p.w);
 }
 
 /* Memory that the peer reads belongs to it until it answers. */
 static void
 test_owner_dies(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	struct pair p = PAIR(1, .delay_ns = 20000, .recv_blocks = 4096);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	p.w->net.delay_ns = 300000;
@@ -370,14 +330,12 @@ test_owner_dies(void **state)
 	world_run(p.w, 2000);
 	assert_true(p.b->done);
 	assert_in_range(p.b->received, pconn_completed(p.a), 3);
-	world_destroy(p.w);
 }
 
 static void
 test_reader_dies(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	struct pair p = PAIR(1, .delay_ns = 20000, .recv_blocks = 4096);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	send_until_flight(&p);
@@ -390,21 +348,18 @@ test_reader_dies(void **state)
 	world_run(p.w, 2000);
 	assert_true(p.a->done);
 	assert_true(pconn_completed(p.a) < 3);
-	world_destroy(p.w);
 }
 
 /* An end that closes reads on what is in flight, then says so. */
 static void
 test_reader_closes(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	struct pair p = PAIR(1, .delay_ns = 20000, .recv_blocks = 4096);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	send_until_flight(&p);
 	pconn_close(p.b);
-	while (!p.a->done)
-		world_step(p.w);
+	STEP_WHILE(p.w, !p.a->done);
 	assert_int_equal(l->flight_first, l->flight_end);
 	pconn_close(p.a);
 	world_run(p.w, 2000);
@@ -413,41 +368,26 @@ test_reader_closes(void **state)
 	world_connect(p.pa, p.pb, &p.a, &p.b);
 	p.w->net.delay_ns = 500;
 	one(&p, 1 << 20, READ);
-	world_destroy(p.w);
 }
 
 /* The reader's end breaks off: what it has delivered counts, though FETCHED has not left. */
 static void
 test_count_of_reset(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 1);
+	struct pair p = PAIR(1, .delay_ns = 20000);
 	struct weir_slot bad = {.op = WEIR_OP_PLACE, .vqpn = 1};
 
 	assert_true(pconn_send(p.a, 20000, READ));
-	while (!p.b->received)
-		world_step(p.w);
+	STEP_WHILE(p.w, !p.b->received);
 	bad.vqpn = p.b->vqpn;
 	bad.length = 100;
 	program_slot(p.pb, 0, &bad); /* breaks the rules: a place outside of its memory */
 	world_run(p.w, 400);
-	assert_true(p.a->done);
-	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_closed(p.a, ECONNRESET);
 	assert_int_equal(pconn_completed(p.a), 1);
-	world_destroy(p.w);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_told),	   cmocka_unit_test(test_sends),
-	    cmocka_unit_test(test_sends_at_once),  cmocka_unit_test(test_read_is_early),
-	    cmocka_unit_test(test_size),	   cmocka_unit_test(test_window_grows),
-	    cmocka_unit_test(test_places_in_turn), cmocka_unit_test(test_load),
-	    cmocka_unit_test(test_memory),	   cmocka_unit_test(test_done),
-	    cmocka_unit_test(test_owner_dies),	   cmocka_unit_test(test_reader_dies),
-	    cmocka_unit_test(test_reader_closes),  cmocka_unit_test(test_count_of_reset),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+ENGINE_TESTS(TEST(test_told), TEST(test_sends), TEST(test_sends_at_once), TEST(test_read_is_early),
+	     TEST(test_size), TEST(test_window_grows), TEST(test_places_in_turn), TEST(test_load),
+	     TEST(test_memory), TEST(test_done), TEST(test_owner_dies), TEST(test_reader_dies),
+	     TEST(test_reader_closes), TEST(test_count_of_reset))

@@ -278,6 +278,152 @@ test_parked_while_asleep(void **state)
 	pair_close(&p);
 }
 
+/*
+ * The same over the network: the window, receive blocks, and control slots that found no room in
+ * the ring of returns.
+ */
+static void
+test_consumed_by_another_thread(void **state)
+{
+	static const struct fake_options small = {.window = 1024, .first = 1024};
+	struct pair p = pair_open(FAKE_REMOTE, &small, false);
+	struct weir_thread *one = thread_of(p.b);
+	uint8_t in[512];
+	size_t n;
+
+	/* less than the receiver owes a report of, more than the next message has room for */
+	assert_int_equal(weir_send(p.c, in, 400, 0), 0);
+	assert_int_equal(weir_send(p.c, in, 300, 0), 0);
+	assert_int_equal(weir_send(p.c, in, 300, 0), -EAGAIN);
+	fake_settle(p.f);
+	sleep_now(p.a);
+	sleep_now(p.b);
+	become_another(p.b);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	fake_settle(p.f);
+	assert_int_equal(weir_arm(p.a), -EAGAIN);
+	assert_int_equal(weir_send(p.c, in, 300, 0), 0);
+	weir_thread_use(one);
+	drain(p.d);
+	pair_close(&p);
+}
+
+/* Blocks of the send heap that another worker frees wake a thread that waits at this worker. */
+static void
+test_blocks_of_another_worker(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct weir_thread *one = thread_of(p.a), *two = become_another(p.a), *three, *four;
+	struct weir_conn *c2 = pair_connect(&p, FAKE_REMOTE), *d2 = pair_accept(&p);
+	uint8_t *m = make_message(1, 8000);
+	uint64_t start;
+	struct weir_event e;
+	struct weir_wait wait;
+
+	while (weir_send_notify(c2, m, 8000, WEIR_WRITE, 0, 0) == 0)
+		;
+	three = become_another(p.a);
+	assert_int_equal(weir_send_notify(p.c, m, 8000, WEIR_WRITE, 0, 0), -EAGAIN);
+	weir_wait_init(&wait, one, 5000);
+	while (!wait.armed)
+		assert_int_equal(weir_wait_next(&wait), 0);
+	assert_int_equal(weir_send_notify(p.c, m, 8000, WEIR_WRITE, 0, 0), -EAGAIN);
+	/* nor does a thread sleep long that the connection reports to */
+	four = become_another(p.a);
+	assert_int_equal(weir_conn_bind(p.c), 0);
+	assert_int_equal(weir_poll(p.a, &e, 1), 0);
+	assert_int_equal(weir_arm(p.a), -EAGAIN);
+	weir_thread_use(two);
+	fake_settle(p.f);
+	while (weir_poll(p.a, &e, 1) > 0)
+		;
+	weir_thread_use(three);
+	start = weir_clock();
+	assert_int_equal(weir_wait_next(&wait), 0);
+	assert_true(weir_clock() - start < 1000000000u);
+	assert_int_equal(weir_send_notify(p.c, m, 8000, WEIR_WRITE, 0, 0), 0);
+	weir_wait_end(&wait);
+	free(m);
+	weir_thread_use(four);
+	sleep_now(p.a);
+	weir_thread_use(one);
+	drain(p.d);
+	drain(d2);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
+/* Control slots of another thread's calls that find no room in the ring wake a thread to retry. */
+static void
+test_control_slots_wait(void **state)
+{
+	static const struct fake_options small = {.ring_slots = 32, .window = 128, .first = 128};
+	struct pair p = pair_open(FAKE_REMOTE, &small, false);
+	struct weir_conn *c[12] = {p.c}, *d[12] = {p.d};
+	struct weir_thread *one = thread_of(p.a);
+	int fd;
+
+	for (unsigned i = 1; i < 12; i++) {
+		c[i] = pair_connect(&p, FAKE_REMOTE);
+		d[i] = pair_accept(&p);
+	}
+	fake_settle(p.f);
+	fd = sleep_now(p.a);
+	become_another(p.a);
+	fake_hold(p.f, true);
+	/* messages leave 8 slots; each of 12 connections asks for its window */
+	for (unsigned i = 0; i < 24; i++)
+		assert_int_equal(weir_send(c[i % 12], "x", 1, 0), 0);
+	for (unsigned i = 0; i < 12; i++)
+		assert_int_equal(weir_send(c[i], "x", 1, 0), -EAGAIN);
+	assert_true(is_woken(fd));
+	fake_hold(p.f, false);
+	weir_thread_use(one);
+	for (unsigned i = 0; i < 12; i++) {
+		fake_settle(p.f);
+		drain(d[i]);
+	}
+	for (unsigned i = 1; i < 12; i++) {
+		weir_close(c[i]);
+		weir_close(d[i]);
+	}
+	pair_close(&p);
+}
+
+/* Another thread's call finds that the peer broke the rules: the sleeping thread gets the ends. */
+static void
+test_spoilt_while_asleep(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct weir_thread *one = thread_of(p.a);
+	struct weir_segment_geometry g;
+	struct weir_event e[2];
+	uint8_t *base;
+	int fd;
+
+	weir_send(p.c, "x", 1, 0);
+	drain(p.d);
+	base = fake_segment(p.f, &g);
+	fd = sleep_now(p.a);
+	become_another(p.a);
+	for (uint32_t i = 0; i < 2; i++)
+		atomic_store(
+		    &((struct weir_segment_side *)(base + weir_segment_side_at(&g, i)))->tail,
+		    1ull << 40);
+	fill(p.c, 8);
+	assert_int_equal(weir_send(p.c, "x", 1, 0), -EPROTO);
+	assert_true(is_woken(fd));
+	weir_thread_use(one);
+	assert_int_equal(weir_poll(p.a, e, 2), 2);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e[1].type, WEIR_EVENT_CLOSED);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
 /* A thread finds no room while the one that the event goes to sleeps already. */
 static void
 test_blocked_while_asleep(void **state)
@@ -328,6 +474,10 @@ main(void)
 	    cmocka_unit_test(test_consumed_while_asleep),
 	    cmocka_unit_test(test_pieces_while_asleep),
 	    cmocka_unit_test(test_parked_while_asleep),
+	    cmocka_unit_test(test_consumed_by_another_thread),
+	    cmocka_unit_test(test_blocks_of_another_worker),
+	    cmocka_unit_test(test_control_slots_wait),
+	    cmocka_unit_test(test_spoilt_while_asleep),
 	    cmocka_unit_test(test_blocked_while_asleep),
 	    cmocka_unit_test(test_accepted_long_ago),
 	};

@@ -7,19 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
-static int fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
-static unsigned fake_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now,
-			  bool *busy);
-static void fake_flush(struct nic_context *c, uint64_t now);
-
-static const struct nic_ops fake_ops = {
-    .driver = "fake",
-    .post_send = fake_post_send,
-    .post_srq_recv = fake_post_recv,
-    .poll = fake_poll,
-    .flush = fake_flush,
-};
+static const struct nic_ops fake_ops;
 
 void
 fake_context_init(struct nic_context *c, struct fake_net *net)
@@ -247,52 +235,46 @@ post_datagram(struct fake_qp *q, const struct nic_send_wr *wr)
 		fake_ud_release(q);
 }
 
+static void
+post(struct fake_qp *q, const struct nic_send_wr *wr)
+{
+	struct fake_net *net = q->ctx->net;
+	uint32_t length = wr->sge[0].length + (wr->sge_count > 1 ? wr->sge[1].length : 0);
+	struct fake_packet *p = calloc(1, sizeof(*p) + length);
+
+	net->overruns += q->posted - q->freed >= ENGINE_SEND_WRS;
+	for (unsigned k = 0; k < wr->sge_count; k++) {
+		const struct nic_sge *s = &wr->sge[k];
+
+		net->bad_writes += !within(net, s->lkey, s->address, s->length, 0);
+		if (wr->opcode != NIC_READ)
+			memcpy(p->data + (k ? wr->sge[0].length : 0), (void *)(uintptr_t)s->address,
+			       s->length);
+	}
+	p->wr = *wr;
+	p->length = length;
+	p->signaled = wr->flags & NIC_SIGNALED;
+	p->wr.compare_add = ++q->posted;
+	net->bytes += length;
+	net->reads += wr->opcode == NIC_READ;
+	net->sends += wr->opcode == NIC_SEND_IMM;
+	net->writes += wr->opcode == NIC_WRITE;
+	net->write_imms += wr->opcode == NIC_WRITE_IMM;
+	send_packet(q->peer, p, q->ctx->now);
+}
+
 static int
 fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 {
 	struct fake_qp *q = (struct fake_qp *)qp;
-	struct fake_net *net = q->ctx->net;
-	unsigned i;
 
 	if (q->dead)
 		return -ENOTCONN;
 	if (q->ctx->post_most && n > q->ctx->post_most)
 		n = q->ctx->post_most;
-	for (i = 0; i < n && q->srq; i++)
-		post_datagram(q, &wr[i]);
-	for (; i < n; i++) {
-		uint32_t first = wr[i].sge[0].length;
-		uint32_t length = first + (wr[i].sge_count > 1 ? wr[i].sge[1].length : 0);
-		struct fake_packet *p = calloc(1, sizeof(*p) + length);
-
-		if (q->posted - q->freed >= ENGINE_SEND_WRS)
-			net->overruns++;
-		if (!within(net, wr[i].sge[0].lkey, wr[i].sge[0].address, first, 0) ||
-		    (length > first &&
-		     !within(net, wr[i].sge[1].lkey, wr[i].sge[1].address, length - first, 0)))
-			net->bad_writes++;
-		p->wr = wr[i];
-		p->length = length;
-		p->signaled = wr[i].flags & NIC_SIGNALED;
-		if (wr[i].opcode != NIC_READ)
-			memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, first);
-		if (length > first)
-			memcpy(p->data + first, (void *)(uintptr_t)wr[i].sge[1].address,
-			       length - first);
-		q->posted++;
-		p->wr.compare_add = q->posted;
-		net->bytes += length;
-		if (wr[i].opcode == NIC_READ)
-			net->reads++;
-		else if (wr[i].opcode == NIC_SEND_IMM)
-			net->sends++;
-		else if (wr[i].opcode == NIC_WRITE)
-			net->writes++;
-		else
-			net->write_imms++;
-		send_packet(q->peer, p, q->ctx->now);
-	}
-	return (int)i;
+	for (unsigned i = 0; i < n; i++)
+		(q->srq ? post_datagram : post)(q, &wr[i]);
+	return (int)n;
 }
 
 static int
@@ -354,20 +336,15 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 {
 	struct fake_qp *q = p->to;
 
-	if (p->datagram) {
-		arrive_datagram(q, p);
-		free(p);
-		return;
-	}
-	if (q->dead) {
-		free(p);
-		return;
-	}
-	if (p->ack) {
-		if (p->wr.opcode == NIC_READ)
-			memcpy((void *)(uintptr_t)p->wr.sge[0].address, p->data, p->length);
-		complete(q, (struct nic_wc){.wr_id = p->wr.wr_id, .opcode = p->wr.opcode});
-		q->freed = p->wr.compare_add;
+	if (p->datagram || p->ack || q->dead) {
+		if (p->datagram) {
+			arrive_datagram(q, p);
+		} else if (!q->dead) {
+			if (p->wr.opcode == NIC_READ)
+				memcpy((void *)(uintptr_t)p->wr.sge[0].address, p->data, p->length);
+			complete(q, (struct nic_wc){.wr_id = p->wr.wr_id, .opcode = p->wr.opcode});
+			q->freed = p->wr.compare_add;
+		}
 		free(p);
 		return;
 	}
@@ -409,3 +386,11 @@ fake_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now, bo
 		wc[i++] = c->cq[c->cq_first++ % FAKE_CQ];
 	return i;
 }
+
+static const struct nic_ops fake_ops = {
+    .driver = "fake",
+    .post_send = fake_post_send,
+    .post_srq_recv = fake_post_recv,
+    .poll = fake_poll,
+    .flush = fake_flush,
+};

@@ -72,7 +72,7 @@ struct fake_qp {
 	bool dead;
 	struct fake_srq *srq; /* of datagrams */
 	uint32_t qkey;
-	bool hold; /* completions of datagrams are kept ... */
+	bool hold; /* completions of datagrams are kept */
 	uint64_t held[1024];
 	uint32_t held_count;
 };
@@ -81,7 +81,7 @@ void fake_context_init(struct nic_context *c, struct fake_net *net);
 void fake_context_fini(struct nic_context *c);
 void fake_qp_init(struct fake_qp *q, struct nic_context *ctx, void *user);
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
-/* ... and come now. */
+/* The completions that were kept come now. */
 void fake_ud_release(struct fake_qp *q);
 void fake_ud_init(struct fake_qp *q, struct nic_context *ctx, void *user, struct fake_srq *srq,
 		  uint32_t qkey);

@@ -4,14 +4,6 @@
 
 #include "weir/memory.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CONTROL_SLOTS 2u /* that messages leave free, as the library has it */
 
 struct pconn *
@@ -35,8 +27,6 @@ program_free_conn(struct program *p)
 	return NULL;
 }
 
-/* Main's answer to a CONNECT. */
-
 void
 program_free(struct program *p)
 {
@@ -57,8 +47,7 @@ program_end_region(struct program *p, uint32_t region)
 int
 program_command(struct program *p, struct engine_command *c)
 {
-	assert_true(engine_execute(p->w->node[p->node].engine, c));
-	return c->result;
+	return node_command(&p->w->node[p->node], c);
 }
 
 static void
@@ -179,31 +168,30 @@ program_disown(struct program *p, uint32_t region)
 	free(k);
 }
 
-static const struct weir_conn_desc *
+static struct weir_conn_desc *
 desc_of(const struct pconn *c)
 {
-	return (const struct weir_conn_desc *)(const void *)(c->p->arena +
-							     weir_arena_descs(
-								 &c->p->view.geometry)) +
+	return (struct weir_conn_desc *)(void *)(c->p->arena +
+						 weir_arena_descs(&c->p->view.geometry)) +
 	       c->desc;
 }
 
 uint64_t
 pconn_completed(const struct pconn *c)
 {
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->completed);
+	return atomic_load(&desc_of(c)->completed);
 }
 
 uint64_t
 pconn_granted(const struct pconn *c)
 {
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->granted);
+	return atomic_load(&desc_of(c)->granted);
 }
 
 uint32_t
 pconn_status(const struct pconn *c)
 {
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->status);
+	return atomic_load(&desc_of(c)->status);
 }
 
 static uint8_t
@@ -221,23 +209,13 @@ fill(uint8_t *to, const struct pconn *c, uint32_t length)
 		memcpy(to, &c->sent, sizeof(c->sent));
 }
 
-static void
-verify(const uint8_t *at, uint32_t tag, uint64_t message, uint32_t length)
-{
-	for (uint32_t i = 0; i < length; i++)
-		if (at[i] != pattern(tag, message, i))
-			fail_msg("message %lu of length %u: byte %u is %u", (unsigned long)message,
-				 length, i, at[i]);
-}
-
 static struct pconn *
-open_conn(struct program *p, uint32_t window, bool datagram)
+open_conn(struct program *p, bool datagram)
 {
 	struct pconn *c = program_free_conn(p);
 	struct engine_command k = {
 	    .type = ENGINE_CONN_OPEN,
-	    .conn = {
-		.session = p->id, .desc = c->desc, .link = 1, .window = window, .service = "echo"}};
+	    .conn = {.session = p->id, .desc = c->desc, .link = 1, .service = "echo"}};
 
 	c->datagram = k.conn.datagram = datagram;
 	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
@@ -248,15 +226,15 @@ open_conn(struct program *p, uint32_t window, bool datagram)
 }
 
 struct pconn *
-pconn_connect(struct program *p, uint32_t window)
+pconn_connect(struct program *p)
 {
-	return open_conn(p, window, false);
+	return open_conn(p, false);
 }
 
 struct pconn *
 pconn_connect_datagram(struct program *p)
 {
-	return open_conn(p, 0, true);
+	return open_conn(p, true);
 }
 
 void
@@ -332,10 +310,59 @@ has_room(struct weir_ring *r)
 	return weir_ring_room(r) >= 2 || (weir_ring_refresh(r) && weir_ring_room(r) >= 2);
 }
 
+void
+pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n)
+{
+	while (n--)
+		assert_true(pconn_send(c, length, flags));
+}
+
+void
+pconn_stream(struct pconn *from, struct pconn *to, uint32_t length, unsigned flags, unsigned n)
+{
+	uint64_t want = to->received + n, end = from->sent + n;
+
+	for (unsigned i = 0;
+	     i < 400000 && (n || pconn_completed(from) < end || to->received < want); i++) {
+		while (n && pconn_send(from, length, flags))
+			n--;
+		world_step(from->p->w);
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(to->received, want);
+	assert_int_equal(pconn_completed(from), end);
+}
+
+void
+pconn_fill(struct pconn *c, uint32_t length)
+{
+	while (pconn_send(c, length, 0))
+		;
+}
+
+void
+pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps)
+{
+	while (n--) {
+		pconn_send(c, length, 0);
+		world_run(c->p->w, steps);
+	}
+}
+
+unsigned
+pconn_pushes(struct pconn *c, uint32_t channel, uint32_t length, unsigned n)
+{
+	unsigned pushed = 0;
+
+	while (n--)
+		pushed += pconn_push(c, channel, length, 0);
+	return pushed;
+}
+
 bool
 pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 {
-	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->window);
+	uint32_t window = atomic_load(&desc_of(c)->window);
 	bool bulk = flags & WEIR_SLOT_BULK;
 	uint64_t granted = pconn_granted(c);
 
@@ -438,9 +465,8 @@ settle(struct program *p, uint32_t channel)
 static void
 consume(struct pconn *c, uint32_t cost)
 {
-	const struct weir_conn_desc *desc = desc_of(c);
-	uint64_t due = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_due);
-	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_window);
+	uint64_t due = atomic_load(&desc_of(c)->recv_due);
+	uint32_t window = atomic_load(&desc_of(c)->recv_window);
 
 	if (due <= c->told || due > c->told + window / 2)
 		due = c->told + window / 2;
@@ -449,30 +475,27 @@ consume(struct pconn *c, uint32_t cost)
 		tell_consumed(c);
 }
 
-/* Of a datagram connection: whole, at most once, in any order. */
+/*
+ * The next message of a stream; on a datagram connection whole, at most once, in any order.
+ */
 static void
-verify_datagram(struct pconn *c, const uint8_t *at, uint32_t length)
+verify(struct pconn *c, const uint8_t *at, uint32_t length)
 {
-	uint64_t n;
+	uint64_t n = c->received;
+	uint32_t i = 0;
 
-	memcpy(&n, at, sizeof(n));
-	assert_true(length >= sizeof(n) && n < WORLD_DATAGRAMS);
-	if (c->seen[n / 64] >> n % 64 & 1)
-		fail_msg("datagram %lu came twice", (unsigned long)n);
-	c->seen[n / 64] |= 1ull << n % 64;
-	for (uint32_t i = sizeof(n); i < length; i++)
+	if (c->datagram) {
+		memcpy(&n, at, sizeof(n));
+		assert_true(length >= sizeof(n) && n < WORLD_DATAGRAMS);
+		if (c->seen[n / 64] >> n % 64 & 1)
+			fail_msg("datagram %lu came twice", (unsigned long)n);
+		c->seen[n / 64] |= 1ull << n % 64;
+		i = sizeof(n);
+	}
+	for (; i < length; i++)
 		if (at[i] != pattern(c->tag_in, n, i))
-			fail_msg("datagram %lu of length %u: byte %u is %u", (unsigned long)n,
+			fail_msg("message %lu of length %u: byte %u is %u", (unsigned long)n,
 				 length, i, at[i]);
-}
-
-static void
-verify_message(struct pconn *c, const uint8_t *at, uint32_t length)
-{
-	if (c->datagram)
-		verify_datagram(c, at, length);
-	else
-		verify(at, c->tag_in, c->received, length);
 }
 
 static void
@@ -492,16 +515,16 @@ take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
 	if (s->op == WEIR_OP_INLINE) {
 		assert_true(s->length <= WEIR_INLINE_MAX);
 		weir_ring_get_inline(&p->rx[channel], buf, s->length);
-		verify_message(c, buf, s->length);
+		verify(c, buf, s->length);
 	} else if (WEIR_PLACE_REGION(s->place[0])) {
 		assert_true(s->flags & WEIR_SLOT_BULK);
-		verify_message(c,
-			       p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
-				   WEIR_PLACE_OFFSET(s->place[0]),
-			       s->length);
+		verify(c,
+		       p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
+			   WEIR_PLACE_OFFSET(s->place[0]),
+		       s->length);
 		c->placed++;
 	} else {
-		verify_message(c, p->arena + WEIR_PLACE_OFFSET(s->place[0]), s->length);
+		verify(c, p->arena + WEIR_PLACE_OFFSET(s->place[0]), s->length);
 		if (c->keep_blocks)
 			p->held[p->held_count++] = (struct held){s->place[0], c};
 		else

@@ -3,13 +3,7 @@
 
 #include "weir/memory.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+static struct world *current;
 
 static struct world_options
 defaults(const struct world_options *o)
@@ -47,26 +41,20 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	struct engine_command k = {.type = ENGINE_CONN_ACCEPT, .conn = *asked};
 	struct pconn *c;
 
-	n->connects++;
 	if (n->refuse || !p) {
 		k.type = ENGINE_CONN_REJECT;
 		k.conn.status = ECONNREFUSED;
-		assert_true(engine_execute(n->engine, &k));
+		node_command(n, &k);
 		return;
 	}
 	c = program_free_conn(p);
-	c->channel = n->listen_channel;
 	k.conn.session = p->id;
-	k.conn.channel = n->listen_channel;
+	k.conn.channel = 0;
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
 	k.conn.ah = (struct nic_ah *)&n->ah;
 	k.conn.mtu = asked->datagram ? WORLD_MTU : 0;
-	assert_true(engine_execute(n->engine, &k));
-	if (k.result) {
-		c->used = false;
-		return;
-	}
+	c->used = !node_command(n, &k);
 	c->vqpn = k.conn.vqpn;
 	c->datagram = asked->datagram;
 }
@@ -101,7 +89,6 @@ handle(struct node *n, const struct engine_event *event)
 		answer(n, &event->conn);
 		break;
 	case ENGINE_EVENT_CONN_CLOSED:
-		n->conn_closed++;
 		p = n->program[event->conn.session];
 		c = p ? program_conn(p, event->conn.vqpn) : NULL;
 		if (c)
@@ -136,7 +123,7 @@ handle(struct node *n, const struct engine_event *event)
 static void
 make_link(struct world *w, unsigned i)
 {
-	struct node *n = &w->node[i], *m = &w->node[!i];
+	struct node *n = &w->node[i];
 	size_t bytes = w->options.ring_lines * 64;
 
 	memset(n->work, 0, engine_link_bytes(w->options.ring_lines));
@@ -158,7 +145,6 @@ make_link(struct world *w, unsigned i)
 	    .recv_wrs = w->options.recv_wrs,
 	    .work = n->work,
 	};
-	(void)m;
 }
 
 void
@@ -182,8 +168,7 @@ world_link_up(struct world *w)
 		n->link.peer_credit_address = m->link.credit_mr.address;
 		n->link.peer_credit_rkey = m->link.credit_mr.rkey;
 		k.link = n->link;
-		assert_true(engine_execute(n->engine, &k));
-		assert_int_equal(k.result, 0);
+		assert_int_equal(node_command(n, &k), 0);
 	}
 }
 
@@ -193,8 +178,14 @@ world_link_fail(struct world *w, unsigned node, uint32_t status)
 	struct engine_command k = {.type = ENGINE_LINK_FAIL, .link = {.link = 1, .status = status}};
 
 	w->node[node].qp[0].dead = w->node[node].qp[1].dead = true;
-	assert_true(engine_execute(w->node[node].engine, &k));
-	assert_int_equal(k.result, 0);
+	assert_int_equal(node_command(&w->node[node], &k), 0);
+}
+
+void
+world_links_fail(struct world *w, uint32_t status)
+{
+	for (unsigned i = 0; i < WORLD_NODES; i++)
+		world_link_fail(w, i, status);
 }
 
 void
@@ -215,8 +206,7 @@ world_datagrams(struct world *w, unsigned node)
 	n->datagrams.qp = (struct nic_qp *)&n->ud;
 	n->datagrams.srq = (struct nic_srq *)&n->ud_srq;
 	k.datagram = n->datagrams;
-	assert_true(engine_execute(n->engine, &k));
-	assert_int_equal(k.result, 0);
+	assert_int_equal(node_command(n, &k), 0);
 }
 
 struct world *
@@ -224,6 +214,8 @@ world_create(const struct world_options *o)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
+	world_end(NULL);
+	current = w;
 	w->options = defaults(o);
 	late_count = 0;
 	w->now = 1000000;
@@ -273,6 +265,7 @@ world_create(const struct world_options *o)
 void
 world_destroy(struct world *w)
 {
+	current = NULL;
 	assert_int_equal(w->net.bad_writes, 0);
 	assert_int_equal(w->net.no_recv, 0);
 	assert_int_equal(w->net.overruns, 0);
@@ -293,6 +286,14 @@ world_destroy(struct world *w)
 		free(n->datagrams.memory);
 	}
 	free(w);
+}
+
+int
+world_end(void **state)
+{
+	if (current)
+		world_destroy(current);
+	return 0;
 }
 
 static void
@@ -338,6 +339,29 @@ world_step(struct world *w)
 }
 
 void
+world_later(struct world *w, uint64_t ns, unsigned steps)
+{
+	w->now += ns;
+	world_run(w, steps);
+}
+
+uint64_t
+world_sleep(struct world *w, struct engine *e)
+{
+	uint64_t until = engine_sleep_prepare(e, w->now);
+
+	engine_sleep_cancel(e);
+	return until;
+}
+
+void
+world_turn(struct world *w, unsigned node)
+{
+	w->now += w->step_ns;
+	engine_turn(w->node[node].engine, w->now);
+}
+
+void
 world_run(struct world *w, unsigned steps)
 {
 	while (steps--)
@@ -352,7 +376,7 @@ connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn
 	struct world *w = pa->w;
 
 	w->node[pb->node].listener = pb->id;
-	*a = datagram ? pconn_connect_datagram(pa) : pconn_connect(pa, 0);
+	*a = datagram ? pconn_connect_datagram(pa) : pconn_connect(pa);
 	for (unsigned i = 0; i < 200 && !(*a)->opened; i++)
 		world_step(w);
 	assert_true((*a)->opened);
@@ -385,4 +409,38 @@ const struct engine_counters *
 node_counters(struct world *w, unsigned node)
 {
 	return engine_counters(w->node[node].engine);
+}
+
+int
+node_command(struct node *n, struct engine_command *c)
+{
+	assert_true(engine_execute(n->engine, c));
+	return c->result;
+}
+
+struct pair
+pair_with_honest(void)
+{
+	struct pair p = PAIR(2);
+
+	p.honest = program_open(p.w, 0, 1);
+	world_connect(p.honest, p.pb, &p.x, &p.y);
+	return p;
+}
+
+void
+honest_traffic(struct pair *p)
+{
+	pconn_stream(p->x, p->y, 400, 0, 20);
+	assert_int_equal(p->y->received, p->x->sent);
+	assert_false(p->honest->violated || p->pb->violated);
+}
+
+uint32_t
+next_random(uint32_t *r)
+{
+	*r ^= *r << 13;
+	*r ^= *r >> 17;
+	*r ^= *r << 5;
+	return *r;
 }

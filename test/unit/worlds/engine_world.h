@@ -10,6 +10,14 @@
 #include "engine/engine.h"
 #include "engine_nic.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define WORLD_NODES 2
 #define PROGRAMS 3	      /* of a node */
 #define CHANNELS 32	      /* of a program */
@@ -79,10 +87,9 @@ struct node {
 	uint32_t datagram_errors;
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
-	uint32_t listen_channel;
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
-	uint32_t connects, conn_closed, local_closed;
+	uint32_t local_closed;
 };
 
 struct world_options {
@@ -100,14 +107,34 @@ struct world {
 	uint32_t seed;
 };
 
+/* Ends the world before it, if any. */
 struct world *world_create(const struct world_options *options);
+#define WORLD(...) world_create(&(struct world_options){__VA_ARGS__})
+/* Checks what the NIC has counted. */
 void world_destroy(struct world *w);
 void world_step(struct world *w);
+/* Time passes in which nothing runs, then this number of steps. */
+void world_later(struct world *w, uint64_t ns, unsigned steps);
 void world_run(struct world *w, unsigned steps);
+/* When an engine that goes to sleep now would wake by itself. */
+uint64_t world_sleep(struct world *w, struct engine *e);
+/* A step in which only this node's engine runs. */
+void world_turn(struct world *w, unsigned node);
+#define STEP_WHILE(w, condition)                                                                   \
+	do {                                                                                       \
+		while (condition)                                                                  \
+			world_step(w);                                                             \
+	} while (0)
+#define STEP_MOST(w, steps, condition)                                                             \
+	do {                                                                                       \
+		for (unsigned step_ = 0; step_ < (steps) && (condition); step_++)                  \
+			world_step(w);                                                             \
+	} while (0)
 /* Main takes the events that engines have raised; part of a step. */
 void world_events(struct world *w);
 void world_link_up(struct world *w);
 void world_link_fail(struct world *w, unsigned node, uint32_t status);
+void world_links_fail(struct world *w, uint32_t status); /* at both nodes */
 /* The queue pair for datagrams, and a new one when that has failed. */
 void world_datagrams(struct world *w, unsigned node);
 
@@ -130,7 +157,7 @@ void program_disown(struct program *p, uint32_t region);
 
 /* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
-struct pconn *pconn_connect(struct program *p, uint32_t window);
+struct pconn *pconn_connect(struct program *p);
 struct pconn *pconn_connect_datagram(struct program *p);
 /* The same with a datagram connection. */
 void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
@@ -139,8 +166,19 @@ void world_connect_datagram(struct program *pa, struct program *pb, struct pconn
 /* Publishes a message of the connection's pattern; false: no room for it now (as the library says).
  */
 bool pconn_send(struct pconn *c, uint32_t length, unsigned flags);
+/* n messages, for which there is room. */
+void pconn_sends(struct pconn *c, uint32_t length, unsigned flags, unsigned n);
+/* The same, retrying as a program would, until all are complete and `to` has received them. */
+void pconn_stream(struct pconn *from, struct pconn *to, uint32_t length, unsigned flags,
+		  unsigned n);
+/* As many as there is room for. */
+void pconn_fill(struct pconn *c, uint32_t length);
+/* Tries to send n times, with this number of steps after each. */
+void pconn_tries(struct pconn *c, uint32_t length, unsigned n, unsigned steps);
 /* The same through any channel, without regard to grants. */
 bool pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags);
+/* n messages. Returns how many there was room for. */
+unsigned pconn_pushes(struct pconn *c, uint32_t channel, uint32_t length, unsigned n);
 /*
  * A bulk message of the pattern out of adopted memory, which must hold it; `way`: WEIR_SLOT_READ or
  * WRITE, 0.
@@ -160,5 +198,84 @@ uint32_t pconn_status(const struct pconn *c);
 void program_read(struct program *p);
 void program_release_held(struct program *p);
 const struct engine_counters *node_counters(struct world *w, unsigned node);
+/* Executes a command, which is done at once. Returns its result. */
+int node_command(struct node *n, struct engine_command *c);
+
+/* After this number of steps the connection has received this number of messages. */
+#define assert_receives(c, steps, messages)                                                        \
+	(world_run((c)->p->w, steps), assert_int_equal((c)->received, messages))
+#define assert_complete(from, to)                                                                  \
+	(assert_int_equal((to)->received, (from)->sent),                                           \
+	 assert_int_equal(pconn_completed(from), (from)->sent))
+/* Its session has gone after this number of steps; its connection, which is closed. */
+#define program_ends(p, steps) (program_die(p), world_run((p)->w, steps), assert_true((p)->removed))
+#define pconn_ends(c, steps) (pconn_close(c), world_run((c)->p->w, steps), assert_true((c)->freed))
+#define assert_closed(c, error) (assert_true((c)->done), assert_int_equal((c)->close_status, error))
+
+/* A program on each of two nodes, and a connection between them. */
+struct pair {
+	struct world *w;
+	struct program *pa, *pb, *honest;
+	struct pconn *a, *b, *x, *y; /* a, x on node 0; b, y their peers */
+};
+
+/* Not connected yet. */
+static inline struct pair
+pair_programs(const struct world_options *o, unsigned channels)
+{
+	struct pair p = {.w = world_create(o)};
+
+	p.pa = program_open(p.w, 0, channels);
+	p.pb = program_open(p.w, 1, channels);
+	return p;
+}
+
+static inline struct pair
+pair_open(const struct world_options *o, unsigned channels)
+{
+	struct pair p = pair_programs(o, channels);
+
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	return p;
+}
+#define PAIR(channels, ...) pair_open(&(struct world_options){__VA_ARGS__}, channels)
+
+/* Sends n messages, retrying as a program would. */
+static inline void
+pair_send(struct pair *p, struct pconn *c, uint32_t length, unsigned n)
+{
+	for (unsigned i = 0; n && i < 100000; i++) {
+		while (n && pconn_send(c, length, 0))
+			n--;
+		world_step(p->w);
+	}
+	assert_int_equal(n, 0);
+}
+
+/* Both ends close and are freed within this number of steps. */
+static inline void
+pair_close(struct pair *p, unsigned steps)
+{
+	pconn_close(p->a);
+	pconn_ends(p->b, steps);
+	assert_true(p->a->freed);
+}
+
+/* The same with a second connection, x to y, of an honest program on node 0. */
+struct pair pair_with_honest(void);
+/* Messages from x to y arrive whatever else happens. */
+void honest_traffic(struct pair *p);
+uint32_t next_random(uint32_t *r);
+
+/* Ends the test's last world. */
+int world_end(void **state);
+#define TEST(name) cmocka_unit_test_teardown(name, world_end)
+#define ENGINE_TESTS(...)                                                                          \
+	int main(void)                                                                             \
+	{                                                                                          \
+		const struct CMUnitTest tests[] = {__VA_ARGS__};                                   \
+                                                                                                   \
+		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
+	}
 
 #endif
