@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # cluster.sh N [OPTIONS] [-- COMMAND...]: N nodes on this machine, each a data plane and a control process,
 # joined by a fabric; runs COMMAND when all see each other, then stops everything. Instance n3 is node:3 (and
-# 10.88.0.4, but in a mesh, where each wire is a network). COMMAND gets WEIR_CLUSTER ("n0 n1 ..."), WEIR_RUN_DIR
+# 10.88.0.4, except in a mesh, where each wire is a network). COMMAND gets WEIR_CLUSTER ("n0 n1 ..."), WEIR_RUN_DIR
 # and a PATH with our programs; without one the nodes stay until Ctrl-C. Exit: COMMAND's, 1 a node failed,
 # 2 usage, 3 something is missing.
 set -u
@@ -15,15 +15,15 @@ usage()
 	cat <<END
 Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32
-  --fabric        switch: weir-switch with a memif port for each node (default)
-                  bridge: a veth for each node on a bridge of the kernel's, in namespaces (root)
-                  mesh: memif between each two nodes and nothing else; 2 to 8 nodes, an engine for each wire
-  --join          no peers file: n0 to n2 are whom the others ask, ids as without it
+  --fabric        switch: weir-switch with a memif port per node (default)
+                  bridge: a veth per node on a kernel bridge, in namespaces (root)
+                  mesh: memif between each two nodes; 2 to 8 nodes, an engine per wire
+  --join          no peers file: the others ask n0 to n2; ids as without it
   --etcd          no peers file: the list is in an etcd that is started for it
   --auto          the nodes find their ids themselves: instance n3 is any node, with --join or --etcd
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
-  --report FILE   what it was, as JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
+  --report FILE   writes JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
   --keep          nodes stay when COMMAND has ended, until Ctrl-C
 Variables: CLUSTER_OPTIONS, more options for every data plane; CLUSTER_NODE_TIMEOUT, seconds, for both daemons.
 END
@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
 	--join) join=1 ;;
 	--etcd) etcd=1 ;;
 	--auto) auto=1 ;;
-	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "'$memory' is no number of MiB"; shift ;;
+	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "invalid value '$memory' for --memory (expected MiB, 1 to 999999)"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
 	--keep) keep=1 ;;
@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
 	--) shift; command=("$@"); break ;;
 	-*) wrong "unknown option '$1'" ;;
 	*)
-		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "'$1' is no number of nodes"
+		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$1' (expected a number of nodes, 2 to 32)"
 		nodes=$1
 		;;
 	esac
@@ -149,7 +149,7 @@ choose_ports()
 	done
 }
 
-# What the peers file says of node I.
+# The line of node I in the peers file.
 addresses()
 {
 	local j list=""
@@ -216,7 +216,7 @@ opposite()
 {
 	local i=$1 c=$2 odd=$((nodes - 1 + nodes % 2)) j
 
-	if [ "$i" -eq "$odd" ]; then # the one who stands still in the middle of the circle
+	if [ "$i" -eq "$odd" ]; then # the node that stays in the middle of the circle
 		j=$((c % 2 ? (c + odd) / 2 : c / 2))
 	else
 		j=$(((c - i + odd) % odd))
@@ -283,7 +283,7 @@ none_ended()
 	done
 }
 
-# await_all WHAT COMMAND...: until it succeeds with the number of each node behind it.
+# await_all WHAT COMMAND...: repeats COMMAND NUMBER until it succeeds for each node.
 await_all()
 {
 	local what=$1 i now end
@@ -327,7 +327,7 @@ start_control()
 	fi
 }
 
-# Everything at once; who needs another waits for it.
+# Everything starts at once; a process that needs another one waits for it.
 start_all()
 {
 	local begin i

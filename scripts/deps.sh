@@ -30,7 +30,7 @@ packages_missing() # PACKAGE...
 	done
 }
 
-# No package starts a service (etcd would): where nobody else says what may start, nothing does meanwhile.
+# No package starts a service (etcd would), unless a policy of this host exists.
 apt_quietly() (
 	policy=/usr/sbin/policy-rc.d
 	if [ ! -e "$policy" ]; then
@@ -45,7 +45,7 @@ apt_quietly() (
 		-y -q "$@" </dev/null
 )
 
-# A mirror that is just being renewed and an apt of somebody else's that holds the lists pass.
+# Retry while a mirror is being renewed or another apt holds the lists.
 patiently()
 {
 	local pause

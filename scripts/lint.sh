@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# lint.sh [--build DIR] [CHECK ...]: rules that a compiler doesn't know. Prints what breaks one.
-# Exit: 0 clean, 1 something to mend, 2 usage, 3 a tool is missing.
+# lint.sh [--build DIR] [CHECK ...]: rules that a compiler doesn't know. Prints the places that break one.
+# Exit: 0 clean, 1 something to fix, 2 usage, 3 a tool is missing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

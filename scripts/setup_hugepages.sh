@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Reserves huge pages on every NUMA node and mounts hugetlbfs for them. Running it again changes
-# nothing. What it can't do whole, it doesn't do at all.
+# nothing. It reserves all pages or none.
 set -u
 
 usage()
 {
 	cat <<END
-Usage: setup_hugepages.sh [--2m PAGES] [--1g PAGES]   at least so many pages on each NUMA node
-       setup_hugepages.sh --status                     what is reserved, free and mounted
+Usage: setup_hugepages.sh [--2m PAGES] [--1g PAGES]   at least PAGES pages on each NUMA node
+       setup_hugepages.sh --status                     reserved, free and mounted pages
        setup_hugepages.sh --release                    gives free pages back, removes our mounts
        setup_hugepages.sh --save | --restore FILE      prints the counts; sets them again
 Without numbers: 512 pages of 2 MiB (1 GiB) on each node. Exit: 0 done, 1 failed, 2 usage, 3 root or memory missing.

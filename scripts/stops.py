@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""stops.py SECONDS PID...: for how long system calls have held main and the engines of data planes.
+"""stops.py SECONDS PID...: how long system calls have held main and the engines of data planes.
 
-Prints JSON: of each thread the longest stop in ms and the call. A stop is the time that a thread spends in a system
-call that is no wait of its own choice, or blocked outside of calls (in a page fault, or in what the kernel does behind a
-call, such as the close() of what it has received), less the time for which it was ready to run and
-others had its CPU. Traced by the kernel (tracefs, root); exit code 77 where that can't be.
+Prints JSON: per thread the longest stop in ms and its call. A stop is the time that a thread spends in a system call
+other than its own waits, or blocked outside of calls (page faults, and work of the kernel after a call such as closing
+received descriptors), minus the time for which it was ready to run while others had its CPU. Needs tracefs and root;
+exit code 77 without them.
 """
 import json, os, re, sys, time
 
@@ -20,7 +20,7 @@ LINE = re.compile(r"-(\d+)\s+(?:\(\s*\S+\)\s+)?\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+)
 
 
 def threads(pids):
-    """TID -> name, of main and the engines: who else there is may be held."""
+    """TID -> name, of main and the engines; other threads may be held."""
     found = {}
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Builds and runs the tests, in lanes side by side. A test is one meson test, one range of seeds, one fuzz target, one smoke
-# script or one lint check. Without a word of what, those of test/gate.txt: the gate, ten minutes on two CPUs. See
+# script or one lint check. Without a suite: the gate of test/gate.txt, ten minutes on two CPUs. See
 # docs/testing.md.
 set -u
 shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
@@ -21,7 +21,7 @@ usage()
 {
 	cat <<END
 Usage: scripts/test.sh [--full | SUITE ...] [--list] [--no-skip]
-Without a suite: the gate, the tests of test/gate.txt, a tenth of the faults, $GATE_SEEDS seeds; which, the commit decides.
+Without a suite: the gate, that is the tests of test/gate.txt, and a tenth of the faults and $GATE_SEEDS seeds, drawn by the commit.
 Suites: ${SUITES[*]}
   --full      all suites, every test
   --list      names the tests and runs nothing
@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ "${#suites[@]}" -gt 0 ] || { gate=1 suites=(lint unit protocol control sanitize model smoke rxe mutate); }
-# What a run draws by: each commit has other seeds, and tries other faults.
+# The commit id decides which seeds and faults a run draws.
 draw=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)))
 [ "$gate" = 0 ] || { SEEDS=$GATE_SEEDS SEED_RANGES=2; }
 SEEDS=${WEIR_SEEDS:-$SEEDS}
@@ -138,7 +138,7 @@ build()
 	}
 }
 
-# What the tests of some suites run.
+# Programs of some suites' tests.
 programs_of() # DIR SUITE...
 {
 	[ $# -gt 1 ] || return 0
@@ -162,7 +162,7 @@ meson_tests()
 		  + "\($before) bash -c \($command | @sh)"'
 }
 
-# What the sanitizers' runtimes need: no random addresses beyond what they know, and no second chance.
+# The sanitizers' runtimes know only some random addresses; the first finding ends a test.
 SANE="setarch -R env ASAN_OPTIONS=halt_on_error=1:detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
 setarch -R true 2>/dev/null || SANE=${SANE#setarch -R }
 
@@ -219,7 +219,7 @@ run_test()
 	child=$!
 	wait "$child"
 	code=$?
-	[ "$code" != 124 ] || echo "its time was over" >>"$work/$1.log"
+	[ "$code" != 124 ] || echo "timed out" >>"$work/$1.log"
 	echo "$1 $code" >&9
 }
 
@@ -269,7 +269,7 @@ suite_control()
 	meson_tests release control control
 }
 
-# What smoke tests of hostile programs run, beside what tests of control do.
+# Programs of the smoke tests of hostile programs, beside those of control.
 HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/hostile/hostile test/hostile/older_kernel"
 
 # All but the tests of control and smoke tests: they are in another lane.
@@ -558,7 +558,7 @@ progress()
 	done
 }
 
-# What the gate has left out, by suite.
+# Tests that the gate has left out, by suite.
 tell_left_out()
 {
 	[ -s "$top/left_out" ] || [ "$gate" = 1 ] || return
@@ -578,7 +578,7 @@ summary()
 		while read -r _ name _ reason; do
 			echo "  $name $reason"
 			[ "$no_skip" = 0 ] || grep -qs "^${name}[[:space:]]" test/skips.txt || {
-				echo "  ... which test/skips.txt doesn't permit"
+				echo "  (not permitted by test/skips.txt)"
 				bad+=("$name")
 			}
 		done < <(grep '^skip' "$top/results")

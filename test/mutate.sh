@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 work=$PWD/build/mutate
 jobs=$(nproc)
-limit=120 # seconds that one test may take, of a machine that others use too
+limit=120 # seconds per test, on a busy machine
 fixed='setarch -R' # ThreadSanitizer knows only some of the addresses that a program may get
 $fixed true 2>/dev/null || fixed=
 
@@ -33,7 +33,7 @@ field() # PATCH NAME
 	sed -n "s/^# $2: *//p" "$1" | head -n 1
 }
 
-# A copy of what git knows and of new files, and of the builds. All times are kept, and the builds lie
+# Copies the files of git, new files and the builds. All times are kept, and the builds lie
 # where they lie here, so that ninja builds only what changes (and what is compiled as one file, once).
 copy_tree() # TO BUILD...
 {
@@ -132,7 +132,7 @@ try() # DIR PATCH
 		fi
 		patch -s -R -p1 -d "$dir/tree" <"$patch" >/dev/null
 	fi
-	# in one piece: other workers write there too
+	# In one write: other workers write there too.
 	line=$(printf '%-26s %-11s %-34s %3d s  %s' "$(basename "$patch" .patch)" "$verdict" "$by" \
 		$((SECONDS - begin)) "$(field "$patch" fault)")
 	case $verdict in
@@ -143,7 +143,7 @@ try() # DIR PATCH
 	[ "$verdict" = killed ]
 }
 
-# What the tests run, of the sources as they are. What fails without a fault says nothing of faults: it is named
+# Runs the tests on the sources without a fault. A test that fails then says nothing of faults: it is named
 # in $work/unsound, and those that need it aren't tried.
 sound() # TEST...
 {
@@ -159,7 +159,7 @@ sound() # TEST...
 		pids+=($!)
 	done
 	wait "${pids[@]}"
-	# once more alone: what starved beside the others is no reason to try fewer faults
+	# Again alone: a test that starved beside the others is tried too.
 	mapfile -t again <"$work/unsound"
 	: >"$work/unsound"
 	for t in "${again[@]}"; do
@@ -169,9 +169,9 @@ sound() # TEST...
 	done
 }
 
-sound_share() # DIR NUMBER TEST...: every so manieth of them
+sound_share() # DIR NUMBER TEST...: every $jobs-th of them, from NUMBER on
 {
-	local dir=$1 i limit=600 # whatever else the machine does meanwhile
+	local dir=$1 i limit=600 # seconds; the machine may be busy
 
 	for ((i = 3 + $2; i <= $#; i += jobs)); do
 		run_test "$dir" "${!i}" && continue
@@ -287,7 +287,7 @@ status=0
 for pid in "${pids[@]}"; do
 	wait "$pid" || status=1
 done
-# a worker that a test has killed takes its patches with it
+# A worker that a test has killed leaves patches untried.
 for p in "${patches[@]}"; do
 	[ ! -s "$work/verdicts/$(basename "$p" .patch)" ] || continue
 	[ -d "$work/again" ] || copy_tree "$work/again/tree" "${builds[@]}"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What another control sends: a stream cut into messages; what is accepted survives a round trip.
- */
+/* The stream of another control, cut into messages; an accepted message survives a round trip. */
 #include "transport/message.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a peer sends on a lane of the message model: messages of two bytes of length and that many
+ * A lane of the message model as a peer may fill it: messages of two bytes of length and that many
  * bytes. Pieces that are taken make up the message that the first one announced, one after another.
  */
 #include "message/header.h"

@@ -7,17 +7,18 @@
  *   hostile INSTANCE MODE[:PROCESSES] SECONDS [SEED] [ADDRESS]
  *
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
- * out. Where a mode says nothing else it takes little CPU itself, so that what others lose they
- * lose to what it does. `compute` does nothing but compute: what the others are compared with.
- * $HOSTILE_UID: the user it becomes. SIGTERM: the time is over. The last line says what was done
- * and what was answered. Exit 0: the time is over and the data plane still answers. 1: it doesn't.
- * 2: usage. 77: what the mode needs isn't there.
+ * out. Most modes take little CPU themselves, so that others lose time only to the attack.
+ * `compute` only computes: measurements compare the other modes with it. $HOSTILE_UID: the user
+ * that the program becomes. SIGTERM: the time is over. The last line counts attacks and answers.
+ * Exit 0: the time is over and the data plane still answers. 1: it does not answer. 2: usage. 77:
+ * the host lacks what the mode needs.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -127,6 +128,19 @@ static void
 on_term(int signal)
 {
 	atomic_store(&books->stop, true);
+}
+
+void
+violated(const char *what)
+{
+	fprintf(stderr, "hostile: %s\n", what);
+	exit(1);
+}
+
+int
+punch(int fd, uint64_t at, uint64_t bytes)
+{
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
 /* ---- the session protocol ---- */
@@ -253,6 +267,15 @@ ended(const struct victim *v)
 	return poll(&pfd, 1, 0) == 1 && (pfd.revents & (POLLHUP | POLLRDHUP));
 }
 
+void
+hold_session(struct victim *v)
+{
+	while (left() > 0 && !ended(v))
+		usleep(20000);
+	if (ended(v))
+		tally(1, "sessions ended");
+}
+
 int
 add_channel(struct victim *v, uint32_t engine)
 {
@@ -367,6 +390,25 @@ start_tx(struct victim *v)
 		       WEIR_RETURN_SLOTS, &h->return_tail, true);
 }
 
+bool
+tx_room(struct victim *v)
+{
+	return weir_ring_room(&v->tx) || (weir_ring_refresh(&v->tx) && weir_ring_room(&v->tx));
+}
+
+struct weir_slot *
+next_slot(struct weir_ring *r, uint8_t op, uint16_t order, uint32_t vqpn, uint32_t length)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	s->op = op;
+	s->flags = 0;
+	s->order = order;
+	s->vqpn = vqpn;
+	s->length = length;
+	return s;
+}
+
 void
 close_unused(struct victim *v, uint32_t vqpn)
 {
@@ -442,7 +484,7 @@ usage(void)
 	return 2;
 }
 
-/* What one process does until the time is over. */
+/* The rounds of one process until the time is over. */
 static void
 attack(const struct mode *only)
 {
@@ -453,7 +495,7 @@ attack(const struct mode *only)
 		const struct mode *mode = only ? only : &modes[rounds % ALL];
 
 		if (!mode->alone && attach(&v, mode->arena) < 0) {
-			if (left() <= 0) /* others of us have it all */
+			if (left() <= 0) /* our other processes hold all sessions */
 				break;
 			failures++;
 			usleep(20000);
@@ -467,7 +509,7 @@ attack(const struct mode *only)
 	}
 }
 
-/* Whether it answers at all: it lets somebody in, or says that it doesn't. */
+/* Whether the data plane answers at all: it accepts a session or refuses one. */
 static bool
 answers(void)
 {
@@ -489,7 +531,7 @@ answers(void)
 	return yes;
 }
 
-/* Somebody who isn't allowed here can't see more. */
+/* A user who may not attach can only see that the data plane answers. */
 static bool
 lets_in(bool stranger)
 {
@@ -518,7 +560,7 @@ become(const char *user)
 		exit(2);
 	}
 	prctl(PR_SET_DUMPABLE, 1);
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* which the kernel has forgotten */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has cleared it */
 }
 
 static void
@@ -605,6 +647,6 @@ main(int argc, char **argv)
 		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n",
 			argv[2]);
 	fflush(NULL);
-	/* whoever has become another user can't write what it has run where that is counted */
+	/* another user cannot write coverage data: no exit handlers */
 	_exit(!answered || (!books->rounds && !getenv("HOSTILE_UID")));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the modes of the hostile program share. */
+/* Shared by the modes of the hostile program. */
 #ifndef TEST_HOSTILE_H
 #define TEST_HOSTILE_H
 
@@ -23,11 +23,11 @@ struct victim {
 };
 
 uint64_t rng(void);
-/* Of the clock. */
+/* CLOCK_MONOTONIC. */
 double seconds(void);
-/* Until the program ends. */
+/* Seconds until the program ends. */
 double left(void);
-/* Sleeps until then. */
+/* Sleeps until the program ends. */
 void hold(void);
 /* Counts for the last line; all processes together. */
 void tally(uint64_t n, const char *what, ...) __attribute__((format(printf, 2, 3)));
@@ -41,8 +41,8 @@ int attach(struct victim *v, uint64_t arena);
 /* Closes and unmaps all. */
 void drop(struct victim *v);
 /*
- * One packet out, one in within patience_ms, with its descriptors. Returns its length or -1. What
- * it handed out is closed by drop(), and until then listed.
+ * One packet out, one in within patience_ms, with its descriptors. Returns its length or -1.
+ * drop() closes the descriptors; handed() lists them until then.
  */
 #define PATIENCE_MS 5000
 extern int patience_ms;
@@ -64,6 +64,17 @@ int open_conn(struct victim *v);
 /* The same from another channel, without its segment. */
 int connect_from(struct victim *v, uint32_t channel, struct weir_session_msg *reply);
 void start_tx(struct victim *v);
+/* Whether tx takes a slot. */
+bool tx_room(struct victim *v);
+/* The next slot of a ring with these fields and no flags, to complete and publish. */
+struct weir_slot *next_slot(struct weir_ring *r, uint8_t op, uint16_t order, uint32_t vqpn,
+			    uint32_t length);
+/* Makes a hole in shared memory; as fallocate(). */
+int punch(int fd, uint64_t at, uint64_t bytes);
+/* Ends the program: the data plane has done what it must not. */
+void violated(const char *what) __attribute__((noreturn));
+/* Keeps the session until the program ends or the data plane closes it, and counts the latter. */
+void hold_session(struct victim *v);
 /* Of a connection on which nothing was sent. */
 void close_unused(struct victim *v, uint32_t vqpn);
 
@@ -90,16 +101,16 @@ void do_adopt(struct victim *v);
 int adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg *r);
 void disown(struct victim *v, uint32_t region);
 
-/* What we are handed, used otherwise; what takes long to close: hostile_descriptor.c. */
+/* Descriptors of a session, misused; descriptors that take long to close: hostile_descriptor.c. */
 void do_linger(struct victim *v);
 void do_linger_session(struct victim *v);
 void do_linger_memory(struct victim *v);
 void do_bells(struct victim *v);
 void do_inode(struct victim *v);
-/* While we may: it needs privileges. */
+/* Called before the change of user: it needs privileges. */
 void inode_prepare(void);
 
-/* More of it than others leave room for: hostile_flood.c. */
+/* Floods: hostile_flood.c. */
 void do_compute(struct victim *v);
 void do_attach(struct victim *v);
 void do_knock(struct victim *v);

@@ -29,7 +29,7 @@
 #define MQUEUE_FS 0x19800202
 #define LARGE (512u << 20)
 
-/* ---- what takes long to close ---- */
+/* ---- descriptors that take long to close ---- */
 
 /* A TCP socket with unsent data, whose peer takes none: close() waits for LINGER_S. */
 static int

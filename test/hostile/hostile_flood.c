@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More of everything than leaves room for others: attaching, holes, keys, segments, memory, slots.
- */
+/* Floods: attaching, holes, keys, segments, memory, slots, lines of the log. */
 #define _GNU_SOURCE
 #include "hostile.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +15,7 @@
 #define REGIONS 64u
 #define SMALL (2u << 20)
 
-/* For so long, or until the end if that is sooner. */
+/* The time in `more` seconds, or the end of the program if that is earlier. */
 static double
 until(double more)
 {
@@ -35,7 +32,7 @@ do_compute(struct victim *v)
 			rng();
 }
 
-/* In, and out again. */
+/* Attaches and detaches. */
 void
 do_attach(struct victim *v)
 {
@@ -48,7 +45,7 @@ do_attach(struct victim *v)
 	} while (seconds() < end);
 }
 
-/* Nothing is said. */
+/* Connects and closes without a message. */
 void
 do_knock(struct victim *v)
 {
@@ -79,8 +76,7 @@ punch_page(int fd, uint64_t at)
 
 	if (page < 4096)
 		page = 4096;
-	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(at / page * page),
-		      (off_t)page))
+	if (punch(fd, at / page * page, page))
 		tally(1, "holes refused (%s)", strerrorname_np(errno));
 	else
 		tally(1, "holes");
@@ -108,7 +104,7 @@ do_holes(struct victim *v)
 		tally(1, "sessions ended");
 }
 
-/* As many keys as a program gets, each for a page. */
+/* All keys that a program gets, each for one page. */
 void
 do_keys(struct victim *v)
 {
@@ -120,10 +116,7 @@ do_keys(struct victim *v)
 	tally(n, "regions of a page");
 	if (n < REGIONS)
 		tally(1, "programs refused more");
-	while (left() > 0 && !ended(v))
-		usleep(20000);
-	if (ended(v))
-		tally(1, "sessions ended");
+	hold_session(v);
 }
 
 static unsigned
@@ -206,7 +199,8 @@ segments_between(struct victim *v, struct victim *w)
 	}
 }
 
-/* All that a user gets: arenas, adopted memory, segments; kept until the end. ADDRESS: our node. */
+/* All memory that a user gets: arenas, adopted memory, segments; kept until the end. ADDRESS is on
+ * this node. */
 void
 do_memory(struct victim *v)
 {
@@ -238,13 +232,8 @@ fill(struct weir_ring *r, uint8_t op, uint32_t vqpn)
 	if (!weir_ring_refresh(r))
 		return;
 	while (weir_ring_room(r)) {
-		struct weir_slot *s = weir_ring_at(r, r->pos);
+		struct weir_slot *s = next_slot(r, op, 0, vqpn, 8);
 
-		s->op = op;
-		s->flags = 0;
-		s->order = 0;
-		s->vqpn = vqpn;
-		s->length = 8;
 		s->value = 0;
 		s->status = s->extra = 0;
 		weir_ring_publish(r, 1);

@@ -62,7 +62,7 @@ say(struct weir_conn *c, const struct message_header *h, const void *more, size_
 	return weir_send(c, buf, HEADER_LONG + length, WAIT_MS);
 }
 
-/* Receivers: 0 says that we are a client, which speaks for nobody. */
+/* Receivers: 0 for a client, which speaks for no node. */
 static int
 greet(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
 {
@@ -73,7 +73,7 @@ greet(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
 	return say(c, &h, &more, sizeof(more));
 }
 
-/* So that who gets it into the wrong hands sees that. */
+/* A piece whose bytes a wrong receiver recognizes. */
 static int
 piece(struct weir_conn *c, uint8_t kind, uint16_t type, uint64_t id, uint64_t total,
       uint64_t offset, uint32_t bytes)

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +29,10 @@ put_garbage(struct victim *v, unsigned which)
 				      WEIR_OP_CONSUMED,
 				      WEIR_OP_RELEASE,
 				      WEIR_OP_WANT,
-				      20,
 				      WEIR_OP_POST,
-				      0,
 				      WEIR_OP_DONE,
+				      0,
+				      20,
 				      64,
 				      76,
 				      255};
@@ -105,24 +104,20 @@ do_payload(struct victim *v)
 	for (unsigned i = 0; i < 1000; i++) {
 		struct weir_slot *s;
 
-		if (!weir_ring_room(&v->tx) &&
-		    (!weir_ring_refresh(&v->tx) || !weir_ring_room(&v->tx))) {
+		if (!tx_room(v)) {
 			usleep(50);
 			continue;
 		}
-		s = weir_ring_at(&v->tx, v->tx.pos);
-		s->op = WEIR_OP_PLACE;
-		s->flags = rng() % 4 ? 0 : WEIR_SLOT_BULK;
-		s->order = order++;
-		s->vqpn = v->vqpn;
-		s->length = 949 + (uint32_t)(rng() % 60000);
-		s->flags |= s->length > WEIR_BLOCK_SIZE ? WEIR_SLOT_BULK : 0;
+		s = next_slot(&v->tx, WEIR_OP_PLACE, order++, v->vqpn,
+			      949 + (uint32_t)(rng() % 60000));
+		if (rng() % 4 == 0 || s->length > WEIR_BLOCK_SIZE)
+			s->flags = WEIR_SLOT_BULK;
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		weir_ring_publish(&v->tx, 1);
 		ring(v);
 		for (unsigned k = 0; k < 64; k++)
 			((_Atomic uint64_t *)(v->arena + send_at))[rng() % (bytes / 64)] = rng();
-		usleep(300); /* a share of the engine that is fair is not what this is about */
+		usleep(300); /* leaves others a fair share of the engine */
 	}
 }
 
@@ -135,16 +130,14 @@ do_punch(struct victim *v)
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t at = rng() % (v->geometry.bytes >> 21) << 21;
 
-		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			  (off_t)(i ? at : 0), 2 << 20);
+		punch(v->arena_fd, i ? at : 0, 2 << 20);
 		put_garbage(v, i);
 		usleep(100);
 	}
-	fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-		  (off_t)v->geometry.bytes);
+	punch(v->arena_fd, 0, v->geometry.bytes);
 	usleep(1000);
 	if (ftruncate(v->arena_fd, 4096) == 0)
-		fprintf(stderr, "hostile: the arena could be shrunk; seal it\n"), exit(1);
+		violated("the arena could be shrunk; seal it");
 }
 
 /* Whether the data plane has ended the session, and said why. */
@@ -155,7 +148,7 @@ is_thrown_out(struct victim *v)
 	ssize_t n = recv(v->sock, &m, sizeof(m), MSG_DONTWAIT);
 
 	if (n > 0 && (m.type != WEIR_MSG_REFUSED || m.refused.code != ECONNABORTED))
-		fprintf(stderr, "hostile: not what a session hears that is ended\n"), exit(1);
+		violated("a session that was ended got another message than REFUSED");
 	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
@@ -172,20 +165,19 @@ do_refault(struct victim *v)
 
 	if (fstat(v->arena_fd, &st) < 0)
 		return;
-	page = (uint64_t)st.st_blksize; /* of a huge page nothing goes but all of it */
+	page = (uint64_t)st.st_blksize; /* a hole takes whole huge pages */
 	at = at / page * page;
 	while (!is_thrown_out(v)) {
 		if (seconds() > end)
-			fprintf(stderr, "hostile: holes are not noticed\n"), exit(1);
-		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
-			  (off_t)(last / page * page + page - at));
+			violated("holes are not noticed");
+		punch(v->arena_fd, at, last / page * page + page - at);
 		if (seconds() < filled)
 			((_Atomic uint8_t *)v->arena)[at] = ((_Atomic uint8_t *)v->arena)[last] = 0;
 		ring(v);
 	}
 }
 
-/* So many wait on the doorbell that who rings it takes milliseconds to walk through them. */
+/* Enough waiters on the doorbell that ringing it takes milliseconds. */
 void
 do_waiters(struct victim *v)
 {
@@ -202,7 +194,7 @@ do_waiters(struct victim *v)
 	}
 	while (!is_thrown_out(v)) {
 		if (seconds() > end)
-			fprintf(stderr, "hostile: rings that take long are not noticed\n"), exit(1);
+			violated("doorbells that take long to ring are not noticed");
 		atomic_store(&channel(v)->rx_sleeping, 1);
 		if (open_conn(v) < 0) /* and the engine tells of it, with a ring */
 			break;
@@ -262,7 +254,7 @@ do_junk(struct victim *v)
 			fill(&returns[i], &s);
 		}
 		ring(v);
-		usleep(100); /* it is the engine's time that is to be taken, not the CPU's */
+		usleep(100); /* takes the engine's time, not the CPU's */
 	}
 }
 
@@ -286,7 +278,7 @@ do_doorbell(struct victim *v)
 	}
 }
 
-/* Answers that arrived: taken, and their cost in *consumed. */
+/* Takes all answers, and adds their cost to *consumed. */
 static void
 take_answers(struct weir_ring *rx, uint64_t *consumed)
 {
@@ -307,13 +299,8 @@ static void
 put_plain(struct victim *v, uint8_t op, uint16_t order, uint64_t value)
 {
 	struct weir_ring *r = op == WEIR_OP_CONSUMED ? &v->returns : &v->tx;
-	struct weir_slot *s = weir_ring_at(r, r->pos);
+	struct weir_slot *s = next_slot(r, op, order, v->vqpn, 8);
 
-	s->op = op;
-	s->flags = 0;
-	s->order = order;
-	s->vqpn = v->vqpn;
-	s->length = 8;
 	s->value = value;
 	s->status = s->extra = 0;
 	weir_ring_publish(r, 1);
@@ -355,7 +342,7 @@ struct flipper {
 	_Atomic bool stop;
 };
 
-/* Rewrites the fields of what was published last, for as long as it may be looked at. */
+/* Rewrites the fields of the last slots while the engine may read them. */
 static void *
 flip(void *arg)
 {
@@ -382,7 +369,7 @@ flip(void *arg)
 		default:
 			__asm__ __volatile__("pause");
 		}
-		if (i % 1024 == 0) /* not the CPU is to be taken from others */
+		if (i % 1024 == 0) /* leaves others the CPU */
 			usleep(100);
 	}
 	return NULL;
@@ -404,18 +391,14 @@ do_descriptors(struct victim *v)
 	if (pthread_create(&thread, NULL, flip, &f))
 		return;
 	while (seconds() < end) {
-		struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+		struct weir_slot *s;
 
-		if (!weir_ring_room(&v->tx) &&
-		    (!weir_ring_refresh(&v->tx) || !weir_ring_room(&v->tx))) {
+		if (!tx_room(v)) {
 			usleep(20);
 			continue;
 		}
-		s->op = WEIR_OP_PLACE;
-		s->flags = 0;
-		s->order = order++;
-		s->vqpn = v->vqpn;
-		s->length = 949 + (uint32_t)(rng() % 7000);
+		s = next_slot(&v->tx, WEIR_OP_PLACE, order++, v->vqpn,
+			      949 + (uint32_t)(rng() % 7000));
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		atomic_store(&f.pos, v->tx.pos);
 		weir_ring_publish(&v->tx, 1);
@@ -426,7 +409,7 @@ do_descriptors(struct victim *v)
 	pthread_join(thread, NULL);
 }
 
-/* The payload in the slots of what was published last, and not a bit of the heads. */
+/* Rewrites the payload of the last slots, but not their heads. */
 static void *
 spoil(void *arg)
 {
@@ -470,13 +453,8 @@ do_rewrite(struct victim *v)
 			continue;
 		}
 		for (unsigned i = 0; i < 8 && weir_ring_room(&v->tx); i++) {
-			struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
-
-			s->op = WEIR_OP_INLINE;
-			s->flags = 0;
-			s->order = order++;
-			s->vqpn = v->vqpn;
-			s->length = 8 + (uint32_t)(rng() % 41);
+			next_slot(&v->tx, WEIR_OP_INLINE, order++, v->vqpn,
+				  8 + (uint32_t)(rng() % 41));
 			weir_ring_publish(&v->tx, 1);
 		}
 		atomic_store(&f.pos, v->tx.pos);

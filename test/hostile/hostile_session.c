@@ -3,14 +3,12 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Well-formed requests that come to nothing, as fast as they are answered. */
+/* Well-formed requests that fail, as fast as they are answered. */
 void
 do_requests(struct victim *v)
 {
@@ -98,8 +96,7 @@ do_segment(struct victim *v)
 		((_Atomic uint64_t *)v->segment)[rng() % 4 ? ring + rng() % 64 : rng() % words] =
 		    rng() % 2 ? rng() : rng() % 4;
 	}
-	fallocate(v->segment_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-		  (off_t)v->segment_geometry.bytes);
+	punch(v->segment_fd, 0, v->segment_geometry.bytes);
 	shutdown(v->segment_doorbell, SHUT_RDWR);
 	usleep(500);
 }
@@ -136,13 +133,11 @@ put_places(struct victim *v, uint64_t bytes, bool wrong)
 	for (unsigned i = 0; i < 24; i++) {
 		bool post = i % 3 == 2;
 		struct weir_ring *to = post ? &v->returns : &v->tx;
-		struct weir_slot *s = weir_ring_at(to, to->pos);
+		struct weir_slot *s = next_slot(to, post ? WEIR_OP_POST : WEIR_OP_PLACE,
+						post ? 0 : (uint16_t)(i - i / 3), v->vqpn,
+						9000 + (uint32_t)(rng() % (bytes / 2)));
 
-		s->op = post ? WEIR_OP_POST : WEIR_OP_PLACE;
 		s->flags = post ? 0 : WEIR_SLOT_BULK;
-		s->order = post ? 0 : (uint16_t)(i - i / 3);
-		s->vqpn = v->vqpn;
-		s->length = 9000 + (uint32_t)(rng() % (bytes / 2));
 		s->place[0] = WEIR_PLACE(post ? 2 : 1, rng() % (bytes / 2 - 9000));
 		s->place[1] = i;
 		if (wrong && rng() % 8 == 0)
@@ -172,12 +167,11 @@ do_adopt(struct victim *v)
 	usleep((useconds_t)(rng() % 300));
 	if (how == 3)
 		for (unsigned i = 0; i < 2; i++)
-			fallocate(fd[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				  (off_t)bytes);
+			punch(fd[i], 0, bytes);
 	for (uint32_t i = 0; i < 4; i++)
 		disown(v, (uint32_t)(rng() % 3));
 	for (unsigned i = 0; i < 2; i++) {
 		if (fd[i] >= 0 && ftruncate(fd[i], 4096) == 0)
-			fprintf(stderr, "hostile: a region could be shrunk; seal it\n"), exit(1);
+			violated("a region could be shrunk; seal it");
 	}
 }

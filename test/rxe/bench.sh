@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # bench.sh RUNS, inside the machine: the verbs driver beside perftest, two processes each, on the same
-# rxe, in turn. A line a pair of runs: "lat OURS THEIRS", half a round trip of 64-byte WRITEs in us,
-# median; "bw OURS THEIRS", bytes a second of 64 KiB WRITEs.
+# rxe, in turn. A line per pair of runs: "lat OURS THEIRS", half a round trip of 64-byte WRITEs in us,
+# median; "bw OURS THEIRS", bytes per second of 64 KiB WRITEs.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
@@ -11,7 +11,7 @@ client() {
 	taskset -c 0 "$@" 127.0.0.1 >"$weir_tmp/client.log"
 }
 
-# theirs FIELD TOOL ARGUMENT...: that field of the row that it prints.
+# theirs FIELD TOOL ARGUMENT...: FIELD of the printed row.
 theirs() {
 	local field=$1 port
 	port=$(free_port)

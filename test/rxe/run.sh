@@ -66,7 +66,7 @@ make_initrd()
 	rm -rf "$root"
 }
 
-# What guest.sh runs and needs to know.
+# The script that guest.sh runs, with its environment.
 make_guest()
 {
 	mkdir "$work/guest"

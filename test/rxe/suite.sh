@@ -3,7 +3,7 @@
 # suite.sh [NAME SECONDS WIRE SCRIPT]...: inside the machine, tests one after another in one boot; WIRE "-":
 # none. Before and behind each one's output a line: "weir-test begin NAME", "weir-test end NAME CODE SECONDS".
 
-# Whatever a test that failed has left behind.
+# Removes leftovers of a failed test.
 tidy()
 {
 	local device
@@ -16,7 +16,7 @@ tidy()
 	ip -all netns del
 } 2>/dev/null
 
-# EAL opens every driver that it finds, and there are a hundred: a second of emulated time for each process.
+# EAL opens every driver that it finds, and there are a hundred: one second of emulated time per process.
 few_drivers()
 {
 	local all few=/run/drivers name

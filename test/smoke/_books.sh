@@ -14,7 +14,7 @@ node_name=()
 last_life=0
 declare -A weir_life=() # WHO-NODE -> number of the program that runs
 
-# What a small node needs, for weir-dataplane; EAL's memory. From 300 pages on hugepages.
+# Options of a small weir-dataplane, and of EAL: hugepages if 300 are free.
 small_node=(--idle adaptive --links 8 --recv-wrs 64 --tx-frames 1024 --ring-slots 1024 --session-connections 256
 	--max-connections 4096 --max-sessions 16 --arena 8M --channels 4)
 small_eal=(--no-pci --no-telemetry -m 64)
@@ -52,7 +52,7 @@ start_programs()
 	done
 }
 
-# In order: what was accepted is waited for.
+# In order: accepted messages complete.
 stop_programs()
 {
 	local n who name
@@ -63,7 +63,7 @@ stop_programs()
 		for n in "${!node_name[@]}"; do
 			name=$who-${node_name[$n]}
 			gone "${weir_pid[$name]}"
-			stop "$name" || fail "$name: $(tail -n 1 "$weir_tmp/$name.log")"
+			stop "$name" || fail "$name: $(last_line "$name")"
 		done
 	done
 }
@@ -80,7 +80,7 @@ works()
 	await eval "chaos fresh $since ${of[*]} >'$weir_tmp/stale'" || fail "$1: $(cat "$weir_tmp/stale")"
 }
 
-# forget: what has been is none of what calm() looks at next.
+# forget: calm() looks only at later events.
 calm_since=0 calm_downs=0 calm_starved=0
 forget()
 {
@@ -114,7 +114,7 @@ calm()
 # node_downs NAME: how often that data plane was told that a node is lost.
 node_downs()
 {
-	weirctl --instance "$1" --json show counters | jq 'map(select(.name == "broker.nodes_down") | .value) | add // 0'
+	counter "$1" broker.nodes_down
 }
 
 # state_is NAME NODE STATE...: what that node knows of another.
@@ -147,7 +147,7 @@ nothing_left()
 	paste -d ' ' "$1" "$weir_tmp/left" | awk '$6 > $2 + 8 || $7 != $3 || $8 != $4 { bad = 1 } END { exit bad }'
 }
 
-# What nothing explains that a test does to a node.
+# Log lines that no action of a test explains.
 check_logs()
 {
 	local log never='crash:|closed: |by the engine|refused: |receiver not ready|remote access error|malformed|Sanitizer|runtime error'

@@ -1,35 +1,44 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2034 # variables of _init.sh, and for the tests
-# What tests of hostile programs share: two nodes and their users, an attack, and what goes on meanwhile. Sourced behind _init.sh.
+# Shared by tests of hostile programs: two nodes and their users, an attack, and traffic that goes on beside it. Sourced after _init.sh.
 
-[ "$(id -u)" = 0 ] || skip "other users are needed: run as root"
-# who attacks; who has one session and no more; who may not attach; who is honest; who has 64 MiB
+# User ids: the attacker; one with at most one session; one that may not attach; an honest one; one with 64 MiB.
 attacker=64001 limited=64003 stranger=64009 honest=64002 small=64004
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
 
+# victims: two pairs that send and check every byte, and an echo service on each node.
+victims() {
+	serve sink probe B sink s
+	serve local-sink probe A sink l
+	serve echo-a ${weir_under:+"$weir_under"} probe A echo victim
+	serve echo-b ${weir_under:+"$weir_under"} probe B echo victim
+	run send probe A send node:2:s 100000000 3 50
+	run local-send probe A send node:1:l 100000000 4 50
+	await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives: $(last_line sink)"
+}
+
+# go_on NAME...: these sinks still receive, and only correct messages.
+go_on() {
+	local who n
+	for who in "$@"; do
+		n=$(grep -c received "$weir_tmp/$who.log")
+		await received_more "$who" "$n" || fail "$who receives nothing any more beside ${attacking:-hostile programs}: $(last_line "$who")"
+		if grep -q wrong "$weir_tmp/$who.log"; then fail "$who: $(grep wrong "$weir_tmp/$who.log")"; fi
+	done
+}
+
 # hostile_nodes [DATAPLANE-OPTION...]: with programs on both that are attacked, and two pairs that send and check.
 hostile_nodes() {
-	local who
+	[ "$(id -u)" = 0 ] || skip "other users are needed: run as root"
 	two_nodes --allow "user:$attacker" --allow "user:$honest" --allow "user:$limited" --allow "user:$small" \
 		--max-sessions 96 --user-limit "$limited:sessions=1" --user-limit "$small:memory=64M" "$@"
 	chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR"/*
-	mkdir -p "$weir_tmp/program" "$weir_tmp/gcov"
+	mkdir -p "$weir_tmp/gcov"
 	chmod 1777 "$weir_tmp/gcov"
-	find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
-	cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
-	chmod -R a+rX "$weir_tmp/program"
-	run sink probe B sink s
-	run local-sink probe A sink l
-	run echo-a ${weir_under:+"$weir_under"} probe A echo victim
-	run echo-b ${weir_under:+"$weir_under"} probe B echo victim
-	for who in sink local-sink echo-a echo-b; do
-		await grep -q ready "$weir_tmp/$who.log" || die "$who doesn't serve"
-	done
-	run send probe A send node:2:s 100000000 3 50
-	run local-send probe A send node:1:l 100000000 4 50
-	await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives: $(log_of sink)"
+	copy_programs probe
+	victims
 }
 
 # honestly ARGUMENT...: probe, as another user than the attacker.
@@ -50,20 +59,17 @@ received_more() { # WHO COUNT
 	[ "$(grep -c received "$weir_tmp/$1.log")" -gt "$2" ]
 }
 
-# Beside the attack others attach, connect, send and receive, and daemons answer.
+# Beside the attack other users attach, connect, send and receive, and daemons answer.
 others_go_on() {
-	local who node n
-	for who in sink local-sink; do
-		n=$(grep -c received "$weir_tmp/$who.log")
-		await received_more $who "$n" || fail "$who receives nothing any more beside $attacking: $(tail -n 1 "$weir_tmp/$who.log")"
-	done
+	local node
+	go_on sink local-sink
 	for node in 1 2; do
 		await honestly A many node:$node:victim 2 3 || fail "node:$node:victim beside $attacking: $(log_of honest)"
 	done
 	await weirctl --instance A show sessions || fail "the data plane doesn't answer beside $attacking"
 }
 
-# Its last line is in hostile.log. With attacker_waits=yes it needn't be answered itself.
+# The last line of the attacker is in hostile.log. With attacker_waits=yes it may go without answers itself.
 attack_ends() {
 	local who code
 	stop hostile
@@ -72,7 +78,7 @@ attack_ends() {
 	[ "$code" != 77 ] || { echo "SKIP: $attacking: $(log_of hostile)"; return 1; }
 	[ "$code" = 0 ] || [ -n "${attacker_waits:-}" ] || fail "after $attacking, seed $seed: exit code $code: $(log_of hostile)"
 	for who in send local-send sink local-sink echo-a echo-b; do
-		has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(tail -n 1 "$weir_tmp/$who.log")"
+		has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line $who)"
 	done
 	if grep -h wrong "$weir_tmp"/{sink,local-sink}.log; then fail "wrong messages during $attacking"; fi
 	return 0
@@ -83,8 +89,8 @@ count() {
 	sed -n "s/^hostile: .*[:,] $1 \\([0-9]*\\).*/\\1/p" "$weir_tmp/hostile.log" | grep . || echo 0
 }
 
-# not_held NAME...: no thread of these data planes or programs was held by a system call for long. What takes long takes two
-# seconds; what the machine is slow for takes none of ours. Where nobody can tell, it isn't tested.
+# not_held NAME...: no thread of these data planes or programs was held by a system call for long: attacks
+# hold for two seconds. stops.py subtracts the time of other processes; without tracefs this is not tested.
 not_held() {
 	local -a pids=()
 	local name code

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# What smoke tests, quickstart and benchmarks share: nodes on this machine, started and stopped by the
-# process ids they were given, in a run directory of their own. Sourced, not run.
+# Shared by smoke tests, quickstart and benchmarks: nodes on this machine, started and stopped by process id, in a
+# run directory of their own. Sourced, not run.
 #
 #   WEIR_BUILD   build directory (default: build/release of this tree)
 #   INTERACTIVE  =1: stop before the cleanup, with a shell in the test's environment
@@ -16,8 +16,8 @@ export WEIR_RUN_DIR=${WEIR_SMOKE_RUN_DIR:-$weir_tmp/run}
 # where DPDK keeps its files: not shared with another test at the same time
 export XDG_RUNTIME_DIR=$weir_tmp RUNTIME_DIRECTORY=$weir_tmp
 mkdir -p "$WEIR_RUN_DIR"
-patience=60 # seconds, for the machine and not for Weir: what takes so long isn't to come
-# seconds after which a node that is silent counts as lost; empty: the usual one. A busy machine is no dead one.
+patience=60 # seconds until await() gives up: long, because a busy machine may take most of it
+# seconds after which a silent node counts as lost; empty: the default. Daemons on a busy machine may be silent for a second.
 weir_node_timeout=10
 PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$PATH
 
@@ -91,8 +91,8 @@ read_uptime() {
 	now=${now%.*}
 }
 
-# await COMMAND...: repeats a quiet command until it succeeds, as long as patience lasts. It is looked at once
-# more when time is over: a look that the machine held up for all that time says nothing of now.
+# await COMMAND...: repeats a quiet command until it succeeds, for $patience seconds; and once more after that, since
+# the machine may have held up the last try.
 await() {
 	local now end last=0
 	read_uptime
@@ -133,7 +133,7 @@ stop() {
 	wait "$pid" 2>/dev/null
 }
 
-# COMMAND | has PATTERN: `grep -q` ends at the first match, and with it, by SIGPIPE, who still writes.
+# COMMAND | has PATTERN: as `grep -q`, but reads all: `grep -q` would end the writer by SIGPIPE.
 has() {
 	grep "$@" | cat >/dev/null
 }
@@ -142,8 +142,61 @@ log_of() {
 	cat "$weir_tmp/$1.log"
 }
 
-# A hundred of the ports 20000 to 29999, that are this run's. Who runs at the same time has others: the lock is ours
-# and our daemons' until the last of us has ended, however.
+last_line() {
+	tail -n 1 "$weir_tmp/$1.log"
+}
+
+# serve NAME COMMAND...: as run(), with a new log, until that says "ready".
+serve() {
+	: >"$weir_tmp/$1.log"
+	run "$@"
+	await grep -q ready "$weir_tmp/$1.log" || die "$1 is not ready: $(last_line "$1")"
+}
+
+# shows INSTANCE WHAT JQ-CONDITION: whether the rows of `weirctl show WHAT` meet it.
+shows() {
+	weirctl --instance "$1" --json show "$2" | jq -e "$3" >/dev/null
+}
+
+# counter INSTANCE NAME: the sum of the counters whose names end with NAME.
+counter() {
+	weirctl --instance "$1" --json show counters | jq --arg name "$2" '[.[] | select(.name | endswith($name)) | .value] | add // 0'
+}
+
+# refused CODE PATTERN COMMAND...: it exits with CODE and prints one line, 'PROGRAM: cause; remedy' or '... (expected X)'.
+refused() {
+	local code=$1 pattern=$2 got
+	shift 2
+	timeout "$patience" "$@" >"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
+	got=$?
+	[ $got = "$code" ] || fail "exit $got instead of $code: $*: $(head -n 2 "$weir_tmp/err")"
+	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$(wc -l <"$weir_tmp/err") lines instead of one: $*: $(cat "$weir_tmp/err")"
+	grep -qE "^[a-z.-]+: .*(; |\(expected ).*" "$weir_tmp/err" || fail "no cause and remedy: $*: $(cat "$weir_tmp/err")"
+	grep -qiE "$pattern" "$weir_tmp/err" || fail "does not name the cause ($pattern): $(cat "$weir_tmp/err")"
+}
+
+# measured JQ-CONDITION ARGUMENT...: a run of weir-perf in which no result has an error and each meets the condition; its
+# JSON is in result.json.
+measured() {
+	local condition=$1
+	shift
+	weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
+		fail "weir-perf $*: exit $?, $(last_line perf)"
+		return
+	}
+	jq -e ".results | length > 0 and all(.errors == 0 and ($condition))" "$weir_tmp/result.json" >/dev/null ||
+		fail "weir-perf $*: $(jq -c .results "$weir_tmp/result.json")"
+}
+
+# copy_programs NAME...: programs of this folder, and the library, in $weir_tmp/program where every user can run them.
+copy_programs() {
+	mkdir -p "$weir_tmp/program"
+	find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
+	cp "${@/#/$WEIR_BUILD/test/smoke/}" "$weir_tmp/program"
+	chmod -R a+rX "$weir_tmp/program"
+}
+
+# A hundred of the ports 20000 to 29999 for this run alone. The lock lives until the test and its daemons have ended.
 hold_ports() {
 	local dir=/tmp/weir-ports-$UID fd
 	mkdir -p "$dir" || exit 1
@@ -157,7 +210,7 @@ hold_ports() {
 }
 hold_ports
 
-# A TCP port of 127.0.0.1 that nobody uses, another one each time.
+# An unused TCP port of 127.0.0.1, another one each time.
 free_port() {
 	local port n
 	for n in {1..100}; do
@@ -230,15 +283,19 @@ up() {
 # An abstract socket: a data plane that is killed leaves no file in its successor's way.
 weir_memif=weir-memif-$$
 
+# memif_plane NAME NUMBER [SPEC-OPTIONS [DATAPLANE-OPTION...]]: node 1 or 2 of a pair over memif; node 1 is the server.
+memif_plane() {
+	local role=client
+	[ "$2" != 1 ] || role=server
+	dataplane "$1" $(($2 - 1)) "net_memif0,role=$role,id=0,bsize=4224,socket=$weir_memif" \
+		"roce:net_memif0,ip=10.77.0.$2/24${3:-}" "${@:4}"
+}
+
 # two_nodes_memif [SPEC-OPTIONS [DATAPLANE-OPTION...]]: nodes A (1) and B (2), one CPU each.
 two_nodes_memif() {
-	local options=${1:-}
-	[ $# -gt 0 ] && shift
 	peers 1=10.77.0.1 2=10.77.0.2
-	dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" \
-		"roce:net_memif0,ip=10.77.0.1/24$options" "$@"
-	dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" \
-		"roce:net_memif0,ip=10.77.0.2/24$options" "$@"
+	memif_plane A 1 "$@"
+	memif_plane B 2 "$@"
 	control A 1
 	control B 2
 	up A B
@@ -269,6 +326,12 @@ veth_pair() {
 	ip netns exec "$weir_ns_b" sysctl -qw net.ipv6.conf.vethB.disable_ipv6=1
 }
 
+# veth_plane NAME NUMBER NAMESPACE [FRAME-SIZE [SPEC-OPTIONS [DATAPLANE-OPTION...]]]: a node at that end of veth_pair().
+veth_plane() {
+	weir_netns=$3 dataplane "$1" $(($2 - 1)) "net_af_packet0,iface=veth$1,qdisc_bypass=0,blocksz=65536,framesz=${4:-2048},framecnt=512" \
+		"roce:net_af_packet0,ip=10.78.0.$2/24${5:-}" "${@:6}"
+}
+
 # two_nodes_veth [MTU [SPEC-OPTIONS [DATAPLANE-OPTION...]]]
 two_nodes_veth() {
 	local mtu=${1:-1500} options=${2:-} frame=2048
@@ -276,10 +339,8 @@ two_nodes_veth() {
 	[ "$mtu" -gt 1500 ] && frame=16384
 	veth_pair "$mtu"
 	peers 1=10.78.0.1 2=10.78.0.2
-	weir_netns=$weir_ns_a dataplane A 0 "net_af_packet0,iface=vethA,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512" \
-		"roce:net_af_packet0,ip=10.78.0.1/24$options" "$@"
-	weir_netns=$weir_ns_b dataplane B 1 "net_af_packet0,iface=vethB,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512" \
-		"roce:net_af_packet0,ip=10.78.0.2/24$options" "$@"
+	veth_plane A 1 "$weir_ns_a" "$frame" "$options" "$@"
+	veth_plane B 2 "$weir_ns_b" "$frame" "$options" "$@"
 	control A 1
 	control B 2
 	up A B
@@ -397,7 +458,7 @@ starved() {
 	done 2>/dev/null | awk '{ ns += $2 } END { printf "%d\n", ns / 1e6 }'
 }
 
-# left_pages PATTERN: files of hugepages that nobody uses. Tests that run at the same time have such names too.
+# left_pages PATTERN: hugepage files that no process holds. Tests that run at the same time have such names too.
 left_pages() {
 	local file
 	for file in $(compgen -G "/dev/hugepages/$1"); do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# weir-control with an etcd that is full, that answers garbage, and that isn't there: the log says what to do,
-# who is a member stays one, who waits comes in when it is mended.
+# weir-control with an etcd that is full, that answers garbage, and that is gone: the log names the remedy, members
+# stay, and new nodes join when etcd works again.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

@@ -6,8 +6,7 @@
 . "$(dirname "$0")/_init.sh"
 
 two_nodes_veth 1500
-run sink probe A sink s
-await grep -q ready "$weir_tmp/sink.log"
+serve sink probe A sink s
 
 # Takes frames of the traffic as they leave vethB for node A and sends them again, spoilt, until it is killed.
 cat >"$weir_tmp/spoil.py" <<'P'
@@ -50,22 +49,21 @@ while True:
     if n % 50 == 0:
         time.sleep(0.005)
 P
-run spoil ip netns exec "$weir_ns_b" python3 "$weir_tmp/spoil.py" "${SEED:-1}"
-await grep -q ready "$weir_tmp/spoil.log" || die "spoil.py: $(log_of spoil)"
+serve spoil ip netns exec "$weir_ns_b" python3 "$weir_tmp/spoil.py" "${SEED:-1}"
 run send probe B send node:1:s 20000 6 50
 dropped() { # JQ-CONDITION on what the port of A has dropped
-	weirctl --instance A --json show ports | jq -e ".[0].drops | $1" >/dev/null
+	shows A ports ".[0].drops | $1"
 }
 for reason in too_short bad_ip bad_icrc duplicate; do
-	await dropped ".$reason > 0" || fail "no frame dropped as $reason: $(tail -n 1 "$weir_tmp/spoil.log")"
+	await dropped ".$reason > 0" || fail "no frame dropped as $reason: $(last_line spoil)"
 done
 await dropped '[to_entries[] | select(.key != "impaired") | .value] | add >= 1000' ||
 	fail "few frames dropped: $(weirctl --instance A --json show ports | jq -c '.[0].drops')"
 has_ended "${weir_pid[spoil]}" && fail "spoil.py: $(log_of spoil)"
 await grep -q 'end' "$weir_tmp/send.log" || fail "the sender did not end"
-grep -q 'end 0 after 20000' "$weir_tmp/send.log" || fail "sender: $(tail -n 1 "$weir_tmp/send.log")"
+grep -q 'end 0 after 20000' "$weir_tmp/send.log" || fail "sender: $(last_line send)"
 stop spoil KILL
-await grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "receiver: $(tail -n 1 "$weir_tmp/sink.log")"
-weirctl --instance A --json show nodes | jq -e 'all(.state == "up")' >/dev/null || fail "a node is down: $(weirctl --instance A show nodes)"
-weirctl --instance A --json show qps | jq -e 'all(.state == "RTS")' >/dev/null || fail "a QP has failed: $(weirctl --instance A show qps)"
-weirctl --instance A --json show counters | jq -e 'map(select(.name == "broker.links_failed"))[0].value == 0' >/dev/null || fail "a link failed"
+await grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "receiver: $(last_line sink)"
+shows A nodes 'all(.state == "up")' || fail "a node is down: $(weirctl --instance A show nodes)"
+shows A qps 'all(.state == "RTS")' || fail "a QP has failed: $(weirctl --instance A show qps)"
+shows A counters 'map(select(.name == "broker.links_failed"))[0].value == 0' || fail "a link failed"

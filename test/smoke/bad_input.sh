@@ -4,73 +4,62 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# expect CODE PATTERN COMMAND...: exit code, one line on stderr in the form 'PROGRAM: cause; remedy' or '... (expected X)'.
-expect() {
-	local code=$1 pattern=$2 got
-	shift 2
-	timeout "$patience" "$@" >"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
-	got=$?
-	[ $got = "$code" ] || fail "exit $got instead of $code: $*: $(head -n 2 "$weir_tmp/err")"
-	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$(wc -l <"$weir_tmp/err") lines instead of one: $*: $(cat "$weir_tmp/err")"
-	grep -qE "^[a-z-]+: .*(; |\(expected ).*" "$weir_tmp/err" || fail "no cause and remedy: $*: $(cat "$weir_tmp/err")"
-	grep -qiE "$pattern" "$weir_tmp/err" || fail "does not name the cause ($pattern): $(cat "$weir_tmp/err")"
-}
 eal=(--no-huge -m 128 --no-pci --lcores "0@0,1@1")
-expect 2 'bogus' weir-dataplane "${eal[@]}" -- --instance X --bogus
-expect 2 'idle' weir-dataplane "${eal[@]}" -- --instance X --idle sometimes
-expect 2 'max-connections' weir-dataplane "${eal[@]}" -- --instance X --max-connections 0
-expect 2 'session-connections' weir-dataplane "${eal[@]}" -- --instance X --session-connections 0
-expect 2 'window' weir-dataplane "${eal[@]}" -- --instance X --window 8K
-expect 2 'arena' weir-dataplane "${eal[@]}" -- --instance X --arena 1M
-expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
-expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
-expect 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red
-expect 3 'net_absent0' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_absent0,ip=10.0.0.1/24
-expect 3 'no such device' weir-dataplane "${eal[@]}" --vdev net_af_packet0,iface=nosuch -- --instance X --nic roce:net_af_packet0,ip=10.0.0.1/24
-expect 3 'unknown role' weir-dataplane "${eal[@]}" --vdev net_memif0,role=frog -- --instance X --nic roce:net_memif0,ip=10.0.0.1/24
-expect 3 'less memory' weir-dataplane --no-huge -m 99999999 --no-pci --lcores 0@0,1@1 -- --instance X
-expect 3 'run directory' weir-dataplane "${eal[@]}" -- --instance X --run-dir /proc/nothing
-expect 2 'among the EAL options' weir-dataplane --instance X
-expect 2 'stand before' weir-dataplane "${eal[@]}" -- --instance X --no-huge
-expect 2 'lower one' weir-dataplane "${eal[@]}" -- --instance X --links 4096 --recv-wrs 4096
-expect 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --instance X
-expect 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
-expect 2 'bogus' weir-control --bogus
-expect 2 'peers' weir-control --instance X --node 1 --listen 127.0.0.1:1
+refused 2 'bogus' weir-dataplane "${eal[@]}" -- --instance X --bogus
+refused 2 'idle' weir-dataplane "${eal[@]}" -- --instance X --idle sometimes
+refused 2 'max-connections' weir-dataplane "${eal[@]}" -- --instance X --max-connections 0
+refused 2 'session-connections' weir-dataplane "${eal[@]}" -- --instance X --session-connections 0
+refused 2 'window' weir-dataplane "${eal[@]}" -- --instance X --window 8K
+refused 2 'arena' weir-dataplane "${eal[@]}" -- --instance X --arena 1M
+refused 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
+refused 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
+refused 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red
+refused 3 'net_absent0' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_absent0,ip=10.0.0.1/24
+refused 3 'no such device' weir-dataplane "${eal[@]}" --vdev net_af_packet0,iface=nosuch -- --instance X --nic roce:net_af_packet0,ip=10.0.0.1/24
+refused 3 'unknown role' weir-dataplane "${eal[@]}" --vdev net_memif0,role=frog -- --instance X --nic roce:net_memif0,ip=10.0.0.1/24
+refused 3 'less memory' weir-dataplane --no-huge -m 99999999 --no-pci --lcores 0@0,1@1 -- --instance X
+refused 3 'run directory' weir-dataplane "${eal[@]}" -- --instance X --run-dir /proc/nothing
+refused 2 'among the EAL options' weir-dataplane --instance X
+refused 2 'stand before' weir-dataplane "${eal[@]}" -- --instance X --no-huge
+refused 2 'lower one' weir-dataplane "${eal[@]}" -- --instance X --links 4096 --recv-wrs 4096
+refused 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --instance X
+refused 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
+refused 2 'bogus' weir-control --bogus
+refused 2 'peers' weir-control --instance X --node 1 --listen 127.0.0.1:1
 echo '1 10.1.2.3:7000 10.0.0.1' >"$weir_tmp/remote"
-expect 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers "$weir_tmp/remote"
+refused 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers "$weir_tmp/remote"
 printf '1 127.0.0.1:7001 10.0.0.1\n2 127.0.0.1 10.0.0.2\n' >"$weir_tmp/broken"
-expect 2 'broken:2:|line 2' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/broken"
-expect 2 '65534' weir-control --instance X --node 65535 --listen 127.0.0.1:7001 --peers "$weir_tmp/remote"
+refused 2 'broken:2:|line 2' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/broken"
+refused 2 '65534' weir-control --instance X --node 65535 --listen 127.0.0.1:7001 --peers "$weir_tmp/remote"
 echo '65535 127.0.0.1:7001 10.0.0.1' >"$weir_tmp/many"
-expect 2 'many:1:.*65534' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/many"
-expect 2 'bogus' weir-perf --bogus
-expect 2 'bogus' weirctl --bogus
-expect 2 'elephants' weirctl --instance X show elephants
-expect 1 'data plane' weirctl --instance X show nodes
-expect 1 'data plane' weir-perf --instance X node:1 -t lat
+refused 2 'many:1:.*65534' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/many"
+refused 2 'bogus' weir-perf --bogus
+refused 2 'bogus' weirctl --bogus
+refused 2 'elephants' weirctl --instance X show elephants
+refused 1 'data plane' weirctl --instance X show nodes
+refused 1 'data plane' weir-perf --instance X node:1 -t lat
 
 two_nodes_memif
 server B
-expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
-expect 1 'node|reach|member' weir-perf --instance A node:77 -t lat
-expect 2 'address' weir-perf --instance A node:65535 -t lat
-expect 1 'reach|member' weir-perf --instance A lid:12 -t lat
-expect 2 'service name' weir-perf --instance A --service bad/name
-expect 1 'net_ring' weir-perf --instance A --loop -t lat
-expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
-expect 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
-expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
-expect 3 'runs|instance' weir-control --instance A --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
+refused 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
+refused 1 'node|reach|member' weir-perf --instance A node:77 -t lat
+refused 2 'address' weir-perf --instance A node:65535 -t lat
+refused 1 'reach|member' weir-perf --instance A lid:12 -t lat
+refused 2 'service name' weir-perf --instance A --service bad/name
+refused 1 'net_ring' weir-perf --instance A --loop -t lat
+refused 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
+refused 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
+refused 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
+refused 3 'runs|instance' weir-control --instance A --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
 if id nobody >/dev/null 2>&1; then
-	expect 3 '(permission denied; run as root, or add|hugepage)' setpriv --reuid nobody --regid nogroup --clear-groups \
+	refused 3 '(permission denied; run as root, or add|hugepage)' setpriv --reuid nobody --regid nogroup --clear-groups \
 		env XDG_RUNTIME_DIR=/tmp RUNTIME_DIRECTORY=/tmp "$(command -v weir-dataplane)" --file-prefix "weir-bad-$$" --no-pci --lcores 0@0,1@1 -- --instance X --run-dir /tmp/weir-bad-$$
 	rm -rf "/tmp/dpdk/weir-bad-$$" "/tmp/weir-bad-$$"
 	rmdir /tmp/dpdk 2>/dev/null
 	chmod 711 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 	chmod 600 "$weir_tmp/peers"
-	expect 3 'let this user read it' setpriv --reuid nobody --regid nogroup --clear-groups "$(command -v weir-control)" --instance X --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
-	expect 3 'permi' setpriv --reuid nobody --regid nogroup --clear-groups env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" weir-perf --instance A node:2 -t lat
+	refused 3 'let this user read it' setpriv --reuid nobody --regid nogroup --clear-groups "$(command -v weir-control)" --instance X --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
+	refused 3 'permi' setpriv --reuid nobody --regid nogroup --clear-groups env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" weir-perf --instance A node:2 -t lat
 fi
 # Nonsense on the control port, from many at once.
 for _ in $(seq 1 20); do

@@ -25,10 +25,10 @@ result() {
 	sed -n '/^{/,$p' "$weir_tmp/capture.log" | jq -r ".$1"
 }
 
-# decoded FILE: a line a frame: opcode (empty: none), protocols (payload may look like anything), direction, time.
+# decoded FILE: a line per frame: opcode (empty: none), protocols (payload may look like anything), direction, time.
 decoded() {
 	tshark -r "$1" -T fields -e infiniband.bth.opcode -e frame.protocols -e frame.packet_flags_direction \
-		-e frame.time_epoch 2>"$weir_tmp/tshark.log" || fail "tshark on $1: $(tail -n 1 "$weir_tmp/tshark.log")"
+		-e frame.time_epoch 2>"$weir_tmp/tshark.log" || fail "tshark on $1: $(last_line tshark)"
 }
 
 # check FILE OPCODE...: no frame that isn't RoCE or ARP, and each of these opcodes, in both directions.
@@ -53,9 +53,9 @@ check() {
 # 6 write first, 7 middle, 8 last, 10 write only, 11 write only with immediate, 17 acknowledge
 two_nodes_memif
 server B
-weir-perf --instance A node:2 -t lat -s 64 -n 10 >"$weir_tmp/perf.log" 2>&1 || fail "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
-# captured INSTANCE PORT FILE SIZE...: round trips of these sizes. Whose writer gets no CPU for long drops frames, and
-# says so: once more.
+weir-perf --instance A node:2 -t lat -s 64 -n 10 >"$weir_tmp/perf.log" 2>&1 || fail "no traffic: $(last_line perf)"
+# captured INSTANCE PORT FILE SIZE...: round trips of these sizes. A capture without CPU for long drops frames
+# and says so: it is tried again.
 captured() {
 	local try size file=$3
 	for ((try = 0; try < 5; try++)); do
@@ -64,7 +64,7 @@ captured() {
 		begin=$(port_frames "$1")
 		for size in "${@:4}"; do
 			weir-perf --instance "$1" node:2 -t lat -s "$size" -n 100 --verify >"$weir_tmp/perf.log" 2>&1 ||
-				fail "size $size: $(tail -n 1 "$weir_tmp/perf.log")"
+				fail "size $size: $(last_line perf)"
 		done
 		within=$(port_frames "$1")
 		stop capture INT || fail "capture: $(log_of capture)"
@@ -77,26 +77,25 @@ captured() {
 total=0
 captured A net_memif0 "$weir_tmp/memif.pcapng" 64 4000 20000
 check "$weir_tmp/memif.pcapng" 6 7 8 11 17
-# what the port counted while it was captured, and at most what it counted around that
+# at least the frames that the port counted during the capture, at most those around it
 frames=$(result frames)
 ((frames >= within - begin && frames <= after - before)) ||
 	fail "memif: $frames frames captured, the port counted $((within - begin)) to $((after - before))"
 [ "$(stat -c %a "$weir_tmp/memif.pcapng")" = 600 ] || fail "the file is readable by others"
-[ "$(weirctl --instance A --json show counters | jq '[.[] | select(.name | endswith("captured_frames"))][0].value')" = "$total" ] ||
-	fail "counters: $(weirctl --instance A --json show counters | jq -c '.[] | select(.name | contains("captured"))')"
+[ "$(counter A captured_frames)" = "$total" ] || fail "$(counter A captured_frames) frames captured, not $total"
 
-# as many as were asked for, however many come
+# --packets ends a capture
 capturing A net_memif0 "$weir_tmp/some.pcapng" --packets 100
-weir-perf --instance A node:2 -t rate -s 64 -n 100000 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(tail -n 1 "$weir_tmp/perf.log")"
+weir-perf --instance A node:2 -t rate -s 64 -n 100000 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(last_line perf)"
 gone "${weir_pid[capture]}" || fail "capture --packets 100 does not end"
 stop capture || fail "capture --packets: $(log_of capture)"
 check "$weir_tmp/some.pcapng" 11
 [ "$(result frames)" = 100 ] || fail "--packets 100: $(result frames) frames"
 
-# a flood: what is written and what is dropped is what passed
+# a flood: frames written and dropped are the frames that passed
 capturing A net_memif0 "$weir_tmp/flood.pcapng"
 before=$(port_frames A)
-weir-perf --instance A node:2 -t rate -s 64 -D 2 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(tail -n 1 "$weir_tmp/perf.log")"
+weir-perf --instance A node:2 -t rate -s 64 -D 2 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(last_line perf)"
 after=$(port_frames A)
 stop capture INT || fail "capture of a flood: $(log_of capture)"
 check "$weir_tmp/flood.pcapng" 11 17
@@ -107,7 +106,7 @@ sum=$(($(result frames) + $(result dropped)))
 weirctl --instance A capture net_memif0 - 2>"$weir_tmp/live.err" | tshark -r - -c 20 >"$weir_tmp/live.log" 2>&1 &
 live=$!
 beside() {
-	weir-perf --instance A node:2 -t lat -s 64 -n 1000 >"$weir_tmp/perf.log" 2>&1 || fail "traffic beside a pipe: $(tail -n 1 "$weir_tmp/perf.log")"
+	weir-perf --instance A node:2 -t lat -s 64 -n 1000 >"$weir_tmp/perf.log" 2>&1 || fail "traffic beside a pipe: $(last_line perf)"
 	has_ended "$live"
 }
 await beside || die "it goes on when nobody reads any more: $(cat "$weir_tmp/live.err")"
@@ -138,7 +137,7 @@ if mkdir "$weir_tmp/small" && mount -t tmpfs -o size=256k tmpfs "$weir_tmp/small
 	grep -q 'No space left on device' "$weir_tmp/capture.log" || fail "full disk: $(log_of capture)"
 	tshark -r "$weir_tmp/small/full.pcapng" >/dev/null 2>"$weir_tmp/err" || fail "a file cut short is broken: $(cat "$weir_tmp/err")"
 fi
-weir-perf --instance A node:2 -t lat -s 64 -n 100 --verify >"$weir_tmp/perf.log" 2>&1 || fail "after all that: $(tail -n 1 "$weir_tmp/perf.log")"
+weir-perf --instance A node:2 -t lat -s 64 -n 100 --verify >"$weir_tmp/perf.log" 2>&1 || fail "after all that: $(last_line perf)"
 for name in server-B control-A control-B dataplane-A dataplane-B; do
 	stop "$name" || fail "$name ended with an error"
 done

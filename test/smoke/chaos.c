@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that are killed, and keep books of every message (chaos.h).
+ * Programs that tests kill, and that keep books of every message (chaos.h).
  *
- *   chaos receive INSTANCE NODE LIFE LEDGER         listens on "chaos"; says its life to who
- * connects chaos send INSTANCE NODE LIFE LEDGER TO...      sends to the nodes TO, over connections
- * that it closes now and then, and makes anew when they end chaos fresh MS LEDGER... whether all
- * senders got a message to each of their nodes since chaos check LOG LEDGER... whether all books
- * agree
+ *   chaos receive INSTANCE NODE LIFE LEDGER     listens on "chaos"; sends its life to each peer
+ *   chaos send INSTANCE NODE LIFE LEDGER TO...  sends to the nodes TO; closes connections now and
+ *                                               then, and connects again when one ends
+ *   chaos fresh MS LEDGER...     whether every sender got a message to each of its nodes since MS
+ *   chaos unbroken MS LEDGER...  whether no connection has failed since MS
+ *   chaos check LOG LEDGER...    whether all books agree
  *
- * Receivers and senders end in order by SIGTERM. Both attach again when their data plane is back.
+ * SIGTERM ends receivers and senders in order. Both attach again when their data plane is back.
  */
 #include "chaos.h"
 #include "program.h"
@@ -29,7 +30,7 @@
 #define PACE_MS 5     /* between bursts */
 #define AGAIN_MS 50   /* before a connection is tried again */
 #define LAST_MS 5000  /* for the ends of connections whose data plane is gone */
-#define TURN_MS 1000u /* a turn counts as no more, however long the program stood still */
+#define TURN_MS 1000u /* a longer turn, of a program that stood still, counts as this */
 
 /* One end of a connection. */
 struct end {
@@ -44,17 +45,8 @@ struct end {
 static struct weir *w;
 static struct chaos_ledger *book;
 static _Atomic int stopping;
-static uint64_t turn_ms, waited_ms, longest_ms, turns, dice; /* since the end was asked for */
-static uint64_t message[LARGEST / 8 + 8], expected[LARGEST / 8 + 8];
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
+static uint64_t turn_ms, waited_ms, longest_ms, turns, dice; /* since SIGTERM */
+static uint64_t message[LARGEST / 8 + 8], want[LARGEST / 8 + 8];
 
 static uint64_t
 chance(uint64_t of)
@@ -63,7 +55,7 @@ chance(uint64_t of)
 	return dice % of;
 }
 
-/* What must not be: the first stays in the book, and the program goes on. */
+/* A broken rule: the book keeps the first, and the program goes on. */
 #define wrong(...)                                                                                 \
 	do {                                                                                       \
 		printf(__VA_ARGS__), putchar('\n'), fflush(stdout);                                \
@@ -86,7 +78,7 @@ chaos_open(const char *path, int flags)
 	if (fd >= 0)
 		close(fd);
 	if (l == MAP_FAILED) {
-		printf("%s is no ledger\n", path);
+		printf("invalid ledger '%s' (expected a file that chaos wrote)\n", path);
 		exit(2);
 	}
 	return l;
@@ -98,14 +90,14 @@ on_term(int signal)
 	stopping = 1;
 }
 
-/* Whether the end was asked for. After it, whoever doesn't come to an end is at fault ... */
+/* SIGTERM came. Connections that do not end after it are at fault. */
 static bool
 over(void)
 {
 	return stopping;
 }
 
-/* ... but not at once: once each turn, whether there is time left. */
+/* Called once per turn after SIGTERM: whether time is left for the ends. */
 static bool
 patient(void)
 {
@@ -115,7 +107,7 @@ patient(void)
 	turns++;
 	longest_ms = since > longest_ms ? since : longest_ms;
 	waited_ms += since < TURN_MS ? since : TURN_MS;
-	return waited_ms < PATIENCE_MS; /* of time in which it ran */
+	return waited_ms < PATIENCE_MS; /* the program ran for that time */
 }
 
 static struct chaos_stream *
@@ -147,7 +139,7 @@ stream_end(struct end *e, int status)
 	e->s = NULL;
 }
 
-/* Until there is a data plane, or the end. */
+/* Repeats until the data plane is there. False: SIGTERM came first. */
 static bool
 attach(const char *instance)
 {
@@ -187,14 +179,14 @@ check_message(struct chaos_stream *s, size_t length)
 {
 	uint64_t n = s->received, i;
 
-	if (length == contents(n, s->id, CHAOS_ONE_LARGE_OF, expected) &&
-	    !memcmp(expected, message, length)) {
+	if (length == contents(n, s->id, CHAOS_ONE_LARGE_OF, want) &&
+	    !memcmp(want, message, length)) {
 		s->received = n + 1;
 		return;
 	}
 	for (i = n > 64 ? n - 64 : 0; i < n + 64; i++)
-		if (length == contents(i, s->id, CHAOS_ONE_LARGE_OF, expected) && length >= 8 &&
-		    !memcmp(expected, message, length))
+		if (length == contents(i, s->id, CHAOS_ONE_LARGE_OF, want) && length >= 8 &&
+		    !memcmp(want, message, length))
 			break;
 	wrong("stream %#llx: instead of message %llu came %s %llu, %zu bytes",
 	      (unsigned long long)s->id, (unsigned long long)n,
@@ -202,7 +194,7 @@ check_message(struct chaos_stream *s, size_t length)
 	s->received = n + 1;
 }
 
-/* All that is there. Returns why there is no more. */
+/* Takes all messages that are there. Returns why there are no more. */
 static int
 take(struct end *e)
 {
@@ -221,7 +213,7 @@ take(struct end *e)
 }
 
 static void
-accept_all(struct weir_listener *l, struct end **ends)
+accept_ends(struct weir_listener *l, struct end **ends)
 {
 	struct weir_conn *c;
 	struct end *e;
@@ -262,14 +254,14 @@ on_received(const struct weir_event *ev, struct weir_listener *l, struct end **e
 	struct end *e = ev->user;
 
 	if (ev->type == WEIR_EVENT_ACCEPT)
-		accept_all(l, ends);
+		accept_ends(l, ends);
 	else if (ev->type == WEIR_EVENT_READABLE)
 		take(e);
 	else if (ev->type == WEIR_EVENT_CLOSED)
 		stream_end(e, ev->status);
 }
 
-/* Serves until the data plane is gone, or until the end. */
+/* Serves until the data plane is gone, or until SIGTERM. */
 static void
 receive_life(void)
 {
@@ -442,7 +434,7 @@ close_in_order(struct end *e)
 	stream_end(e, 0);
 }
 
-/* What it does next. False: there is nothing more to come, it was stopped. */
+/* The next step of one end. False: it has ended after SIGTERM. */
 static bool
 go_on(struct end *e, uint16_t to)
 {
@@ -523,7 +515,8 @@ number(const char *text)
 	unsigned long n = strtoul(text, &end, 10);
 
 	if (*end || end == text || n > UINT16_MAX) {
-		fprintf(stderr, "chaos: '%s' is no number; see the head of chaos.c\n", text);
+		fprintf(stderr, "chaos: invalid value '%s' (expected a number up to 65535)\n",
+			text);
 		exit(2);
 	}
 	return (uint32_t)n;

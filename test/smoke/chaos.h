@@ -37,11 +37,11 @@ struct chaos_ledger {
 	_Atomic uint32_t finished; /* it ended by itself */
 	_Atomic uint32_t streams;
 	_Atomic uint64_t fresh[CHAOS_NODES]; /* sender: when a message to that node completed */
-	char failure[256];		     /* what it saw and must not be */
+	char failure[256];		     /* the first broken rule that it saw */
 	struct chaos_stream stream[CHAOS_STREAMS];
 };
 
-/* 0, or 1 when something is wrong: told on standard output. */
+/* 0, or 1 with the faults on standard output. */
 int chaos_fresh(uint64_t since_ms, char **ledgers);
 int chaos_unbroken(uint64_t since_ms, char **ledgers);
 int chaos_check(const char *log, char **ledgers);

@@ -37,7 +37,7 @@ start_control()
 		--listen "127.0.0.1:${weir_port[$1]}" "${source[@]}"
 }
 
-# What the nodes' memifs are connected with: whoever loses it tries to reach it again.
+# Connects the memifs of the nodes, which connect again after it died.
 start_switch()
 {
 	local n
@@ -66,14 +66,14 @@ start()
 	note start "$@"
 }
 
-# Lines "WHO NODE": all at once. Who had ended by himself is told: nobody may.
+# Lines "WHO NODE": all at once. None may have ended by itself before.
 kill_all()
 {
 	local who node name
 	while read -r who node; do
 		name=$(name_of "$who" "$node")
 		note kill "$who" "$node"
-		has_ended "${weir_pid[$name]}" && fail "$name had ended before it was killed: $(tail -n 1 "$weir_tmp/$name.log")"
+		has_ended "${weir_pid[$name]}" && fail "$name had ended before it was killed: $(last_line "$name")"
 		kill -KILL "${weir_pid[$name]}" 2>/dev/null
 	done <<<"$1"
 	while read -r who node; do

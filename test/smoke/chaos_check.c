@@ -83,7 +83,7 @@ life(uint32_t number)
 	return NULL;
 }
 
-/* What the receiver wrote of it; NULL: nothing came. More than one is a fault. */
+/* The receiver's book of the stream; NULL: nothing came. More than one is a fault. */
 static const struct chaos_stream *
 other_end(uint64_t id, const struct chaos_ledger **of)
 {

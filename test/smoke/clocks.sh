@@ -24,20 +24,18 @@ seen() { # NAME TEXT HOW-OFTEN
 	[ "$(grep -c "$2" "$weir_tmp/control-$1.log")" -ge "$3" ]
 }
 message() { # WHEN
-	probe A many node:2:e 2 2 >"$weir_tmp/many.log" 2>&1 || fail "$1: $(tail -n 1 "$weir_tmp/many.log")"
+	probe A many node:2:e 2 2 >"$weir_tmp/many.log" 2>&1 || fail "$1: $(last_line many)"
 }
 node_b() {
-	dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" "roce:net_memif0,ip=10.77.0.2/24"
+	memif_plane B 2
 	control_with_tls B 2
 }
 echo_on_b() {
-	: >"$weir_tmp/echo.log"
-	run echo probe B echo e
-	await grep -q ready "$weir_tmp/echo.log" || die "nobody listens on B"
+	serve echo probe B echo e
 }
 
 peers 1=10.77.0.1 2=10.77.0.2
-dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" "roce:net_memif0,ip=10.77.0.1/24"
+memif_plane A 1
 control_with_tls A 1
 
 # fast: nobody minds

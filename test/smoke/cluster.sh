@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Clusters on each fabric: messages between all pairs of nodes; the switch has forwarded and dropped nothing.
 
-# What runs in the cluster: an echo on each node, and a program on each for every other one.
+# Runs in the cluster: an echo on each node, and a program on each for every other one.
 pairs()
 {
 	local n m work bad=0
@@ -50,7 +50,7 @@ for fabric in switch:3 mesh:3 bridge:3; do
 	"$cluster" "${fabric#*:}" --fabric "${fabric%:*}" --report "$weir_tmp/report" -- "$0" pairs >"$weir_tmp/$fabric.log" 2>&1
 	code=$?
 	if [ "$code" = 3 ] && [ "${fabric%:*}" = bridge ]; then
-		echo "no bridge here: $(tail -n 1 "$weir_tmp/$fabric.log")"
+		echo "no bridge here: $(last_line $fabric)"
 		continue
 	fi
 	[ "$code" = 0 ] || fail "$fabric: $(log_of "$fabric")"
@@ -67,21 +67,12 @@ done
 "$cluster" 3 --etcd --auto -- weirctl --instance n2 --json show nodes >"$weir_tmp/etcd.out" 2>"$weir_tmp/etcd.log" ||
 	fail "the list in etcd: $(log_of etcd)"
 jq -e 'length == 3 and all(.state == "up" and (.address | startswith("10.")))' "$weir_tmp/etcd.out" >/dev/null || fail "with etcd: $(cat "$weir_tmp/etcd.out")"
-# those of who runs at the same time are no concern of ours
+# not the namespaces of tests that run at the same time
 for ns in $(comm -13 "$weir_tmp/netns" <(ls /run/netns 2>/dev/null)); do
 	[[ $ns == weir-* && ! -d /proc/${ns##*-} ]] && fail "a namespace is left: $ns"
 done
 
-# bad input: exit code, one line
-refused()
-{
-	local code=$1 says=$2
-	shift 2
-	"$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
-	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
-	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: not one line: $(cat "$weir_tmp/err")"
-	grep -q "$says" "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
-}
+# Bad input.
 refused 2 'how many nodes' "$cluster"
 refused 2 'how many nodes' "$cluster" 33
 refused 2 'how many nodes' "$cluster" 1
@@ -90,7 +81,7 @@ refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
 refused 2 "unknown option '--fast'" "$cluster" 3 --fast
 refused 2 'goes with --join or --etcd' "$cluster" 3 --auto
 switch=$WEIR_BUILD/test/tools/weir-switch
-refused 2 "weir-switch: invalid value '0' for --queue (expected " "$switch" --no-huge -- --queue 0
+refused 2 "weir-switch: invalid value '0' for --queue \(expected " "$switch" --no-huge -- --queue 0
 refused 2 "weir-switch: unknown option '--fast'; " "$switch" -- --fast
 refused 3 'weir-switch: there is no port; ' "$switch" --no-pci --in-memory --no-huge -m 64 --
 refused 3 'weir-switch: no memory for .* frames' "$switch" --no-pci --in-memory --no-huge -m 64 --vdev=net_ring0 -- --queue 65536

@@ -6,16 +6,14 @@
 . "$(dirname "$0")/_init.sh"
 
 two_nodes
-run echo probe B echo e
-await grep -q ready "$weir_tmp/echo.log"
-probe A many node:2:e 100 50 >"$weir_tmp/many.log" 2>&1 || fail "many: $(tail -n 1 "$weir_tmp/many.log")"
-grep -q 'end 0 after 5000' "$weir_tmp/many.log" || fail "many: $(tail -n 1 "$weir_tmp/many.log")"
+serve echo probe B echo e
+probe A many node:2:e 100 50 >"$weir_tmp/many.log" 2>&1 || fail "many: $(last_line many)"
+grep -q 'end 0 after 5000' "$weir_tmp/many.log" || fail "many: $(last_line many)"
 await sh -c "[ \$(grep -c 'closed 0' $weir_tmp/echo.log) = 100 ]" || fail "the echo did not see 100 ends of stream"
 weirctl --instance A wait connections:0 --timeout "$patience" || fail "connections remain"
 probe A many node:1:e 1 1 >"$weir_tmp/self.log" 2>&1 && fail "a service of another node answered"
-grep -q 'onnection refused' "$weir_tmp/self.log" || fail "self: $(tail -n 1 "$weir_tmp/self.log")"
-probe A many 10.77.0.2:e 3 2 >"$weir_tmp/ip.log" 2>&1 || fail "IPv4 address: $(tail -n 1 "$weir_tmp/ip.log")"
-run sink probe B sink t
-await grep -q ready "$weir_tmp/sink.log"
-probe A threads node:2:t 4 20000 >"$weir_tmp/threads.log" 2>&1 || fail "threads: $(tail -n 1 "$weir_tmp/threads.log")"
-await grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "threads' order: $(tail -n 1 "$weir_tmp/sink.log")"
+grep -q 'onnection refused' "$weir_tmp/self.log" || fail "self: $(last_line self)"
+probe A many 10.77.0.2:e 3 2 >"$weir_tmp/ip.log" 2>&1 || fail "IPv4 address: $(last_line ip)"
+serve sink probe B sink t
+probe A threads node:2:t 4 20000 >"$weir_tmp/threads.log" 2>&1 || fail "threads: $(last_line threads)"
+await grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "threads' order: $(last_line sink)"

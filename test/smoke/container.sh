@@ -5,15 +5,13 @@
 . "$(dirname "$0")/_init.sh"
 
 one_node
-run echo probe A echo e
-await grep -q ready "$weir_tmp/echo.log"
+serve echo probe A echo e
 chmod 755 "$weir_tmp"
 chmod 755 "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 chmod 666 "$WEIR_RUN_DIR/A/session.sock"
 # The container's root: the host's libraries and programs read-only, and one bind-mounted socket.
-mkdir -p "$weir_tmp/root" "$weir_tmp/program"
-find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
-cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
+mkdir -p "$weir_tmp/root"
+copy_programs probe
 cat >"$weir_tmp/inside.sh" <<'IN'
 set -e
 root=$1 tmp=$2
@@ -30,4 +28,4 @@ exec chroot --userspec=65534:65534 "$root" /usr/bin/env -i WEIR_RUN_DIR=/weir LD
 IN
 unshare --mount --pid --ipc --net --uts --fork bash "$weir_tmp/inside.sh" "$weir_tmp/root" "$weir_tmp" >"$weir_tmp/inside.log" 2>&1 ||
 	fail "in the container: $(tail -n 3 "$weir_tmp/inside.log")"
-grep -q 'end 0 after 60' "$weir_tmp/inside.log" || fail "in the container: $(tail -n 1 "$weir_tmp/inside.log")"
+grep -q 'end 0 after 60' "$weir_tmp/inside.log" || fail "in the container: $(last_line inside)"

@@ -11,8 +11,7 @@ read -r stopped ended all <<<"60000 100000 150000"
 
 weir_node_timeout=3 # which they are stopped for
 two_nodes
-run sink probe B sink s
-await grep -q ready "$weir_tmp/sink.log"
+serve sink probe B sink s
 run send probe A send node:2:s "$all" 9 10
 await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
 kill -STOP "${weir_pid[control-A]}" "${weir_pid[control-B]}"
@@ -22,12 +21,11 @@ stop control-A KILL
 stop control-B KILL
 patience=200 await grep -q "received $ended" "$weir_tmp/sink.log" || fail "traffic died with control"
 # New connections over the existing link need no control.
-run echo probe B echo e
-await grep -q ready "$weir_tmp/echo.log"
-probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "connecting without control: $(tail -n 1 "$weir_tmp/many.log")"
+serve echo probe B echo e
+probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "connecting without control: $(last_line many)"
 control A 1
 control B 2
 up A B
 patience=200 await grep -q end "$weir_tmp/sink.log" || fail "the stream did not end"
-grep -q "end -108 after $all" "$weir_tmp/sink.log" || fail "sink: $(tail -n 1 "$weir_tmp/sink.log")"
-probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "after the restart: $(tail -n 1 "$weir_tmp/many.log")"
+grep -q "end -108 after $all" "$weir_tmp/sink.log" || fail "sink: $(last_line sink)"
+probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "after the restart: $(last_line many)"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small program on the message model that smoke tests steer.
+ * A small program on the message model for smoke tests.
  *
- *   courier INSTANCE serve [SERVICE]                   until killed; says what it sees
+ *   courier INSTANCE serve [SERVICE]                   until killed; prints what it sees
  *   courier INSTANCE note NODE THREADS COUNT SIZE      each sends COUNT; all are accounted for
  *   courier INSTANCE ask NODE THREADS COUNT SIZE       each thread makes COUNT requests
- *   courier INSTANCE large NODE BYTES                  a request and a response of so many bytes
- *   courier INSTANCE block NODE                        a request whose handler stays ...
- *   courier INSTANCE wake NODE                         ... until this one comes
+ *   courier INSTANCE large NODE BYTES                  a request and a response of BYTES
+ *   courier INSTANCE block NODE                        a request whose handler waits for `wake`
+ *   courier INSTANCE wake NODE                         ends the handler of `block`
  *   courier INSTANCE leave NODE                        connects, closes in order
  *   courier INSTANCE keep NODE                         asks four times a second until killed
  */
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NOTE WEIR_TYPE(1, 1)
@@ -42,24 +41,6 @@ static struct weir *w;
 static struct weir_messenger *m;
 static _Atomic uint64_t notes[SENDERS], wrong;
 
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-#define say(...) (printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
-
-static int
-failed(const char *what, int rc)
-{
-	say("%s: %s (%s)", what, strerror(-rc), weir_reason());
-	return 1;
-}
-
 /* ---- serving ---- */
 
 static void
@@ -68,12 +49,11 @@ on_note(struct weir_messenger *messenger, const struct weir_message *message, vo
 	const uint32_t *v = message->data;
 	uint64_t n;
 
-	(void)messenger, (void)user;
 	if (message->length < 8 || v[0] >= SENDERS) {
 		atomic_fetch_add(&wrong, 1);
 		return;
 	}
-	/* one thread's messages come one after another */
+	/* the messages of one thread keep their order */
 	n = atomic_load_explicit(&notes[v[0]], memory_order_relaxed);
 	if ((uint32_t)n != v[1])
 		atomic_fetch_add(&wrong, 1);
@@ -96,7 +76,7 @@ on_report(struct weir_messenger *messenger, const struct weir_message *message, 
 
 	for (unsigned i = 0; i < SENDERS; i++)
 		r.notes += atomic_load(&notes[i]);
-	if (message->length) /* begins anew */
+	if (message->length) /* starts again at 0 */
 		for (unsigned i = 0; i < SENDERS; i++)
 			atomic_store(&notes[i], 0);
 	weir_message_respond(messenger, &message->reply, &r, sizeof(r));
@@ -130,7 +110,6 @@ place(struct weir_messenger *messenger, const struct weir_message *message, void
 {
 	void *data = NULL;
 
-	(void)messenger, (void)user;
 	if (message->length <= WEIR_MESSAGE_WHOLE)
 		say("wrong: asked for a place for %zu bytes", message->length);
 	pthread_mutex_lock(&places.lock);
@@ -149,7 +128,6 @@ on_placed(struct weir_messenger *messenger, const struct weir_message *message, 
 {
 	bool known = message->length <= WEIR_MESSAGE_WHOLE && !message->flags;
 
-	(void)messenger, (void)user;
 	pthread_mutex_lock(&places.lock);
 	for (unsigned i = 0; i < PLACES && !known; i++) {
 		known = places.lent[i] && places.lent[i] == message->data;
@@ -208,7 +186,7 @@ note(void *arg)
 {
 	struct job *j = arg;
 	uint32_t *buf = calloc(1, j->size + 8);
-	double start = now();
+	double start = now_s();
 
 	buf[0] = j->index;
 	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
@@ -217,7 +195,7 @@ note(void *arg)
 	}
 	if (j->rc)
 		failed("send", j->rc);
-	j->seconds = now() - start;
+	j->seconds = now_s() - start;
 	free(buf);
 	return NULL;
 }
@@ -227,7 +205,7 @@ ask(void *arg)
 {
 	struct job *j = arg;
 	uint8_t *out = calloc(1, j->size + 8), *in = malloc(j->size + 8);
-	double start = now();
+	double start = now_s();
 	size_t n = 0;
 
 	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
@@ -239,7 +217,7 @@ ask(void *arg)
 	}
 	if (j->rc)
 		failed("request", j->rc);
-	j->seconds = now() - start;
+	j->seconds = now_s() - start;
 	free(in);
 	free(out);
 	return NULL;
@@ -249,7 +227,7 @@ static int
 run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count, size_t size)
 {
 	struct job *jobs = calloc(threads, sizeof(*jobs));
-	double slowest = 0, fastest = 1e9, start = now();
+	double slowest = 0, fastest = 1e9, start = now_s();
 	struct report r = {0};
 	size_t n;
 	int rc = 0;
@@ -270,7 +248,7 @@ run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count,
 	}
 	if (f == note)
 		for (r.notes = 0;
-		     !rc && r.notes < threads * count && now() - start < PATIENCE_MS / 1000;)
+		     !rc && r.notes < threads * count && now_s() - start < PATIENCE_MS / 1000;)
 			rc = weir_message_request(m, node, REPORT, NULL, 0, &r, sizeof(r), &n,
 						  PATIENCE_MS);
 	free(jobs);
@@ -282,7 +260,7 @@ run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count,
 		return 1;
 	}
 	say("end 0, %.0f/s, fastest thread %.3f s, slowest %.3f s",
-	    (double)threads * (double)count / (now() - start), fastest, slowest);
+	    (double)threads * (double)count / (now_s() - start), fastest, slowest);
 	return 0;
 }
 
@@ -290,7 +268,7 @@ static int
 large(uint16_t node, size_t bytes)
 {
 	uint8_t *out = malloc(bytes), *in = malloc(bytes);
-	double start = now();
+	double start = now_s();
 	size_t n = 0;
 	int rc;
 
@@ -301,7 +279,7 @@ large(uint16_t node, size_t bytes)
 		return failed("request", rc);
 	if (n != bytes || memcmp(in, out, n))
 		return failed("contents", -EBADMSG);
-	say("end 0, %.0f MB/s", (double)bytes * 2e-6 / (now() - start));
+	say("end 0, %.0f MB/s", (double)bytes * 2e-6 / (now_s() - start));
 	free(in);
 	free(out);
 	return 0;
@@ -327,14 +305,14 @@ static int
 run(int argc, char **argv)
 {
 	const char *what = argv[2];
-	uint16_t node = argc > 3 ? (uint16_t)strtoul(argv[3], NULL, 0) : 0;
-	unsigned long v[3] = {0};
+	uint16_t node = (uint16_t)number_at(argc, argv, 3);
+	unsigned long v[3];
 	char answer[4];
 	size_t n;
 	int rc;
 
-	for (int i = 4; i < argc && i < 7; i++)
-		v[i - 4] = strtoul(argv[i], NULL, 0);
+	for (int i = 0; i < 3; i++)
+		v[i] = number_at(argc, argv, 4 + i);
 	if (!strcmp(what, "serve"))
 		return serve();
 	if (!strcmp(what, "note"))

@@ -41,8 +41,7 @@ control_over() # veth|spare|nothing
 
 node()
 {
-	weir_netns=${ns[$1]} dataplane "$1" $(($2 - 1)) "net_af_packet0,iface=veth$1,qdisc_bypass=0,blocksz=65536,framesz=2048,framecnt=512" \
-		"roce:net_af_packet0,ip=10.78.0.$2/24" "${small_node[@]}"
+	veth_plane "$1" "$2" "${ns[$1]}" 2048 "" "${small_node[@]}"
 	run "control-$1" ip netns exec "${ns[$1]}" weir-control --instance "$1" --node "$2" --listen "${address[$1]}:7471" \
 		--peers "$weir_tmp/peers" --insecure --node-timeout "${weir_node_timeout}s"
 }

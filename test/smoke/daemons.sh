@@ -6,7 +6,7 @@
 . "$(dirname "$0")/_init.sh"
 
 ulimit -c 0
-# what is told on a NOTIFY_SOCKET, a line a datagram
+# the datagrams of a NOTIFY_SOCKET, a line each
 cat >"$weir_tmp/manager.py" <<'PY'
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -39,7 +39,7 @@ for daemon in dataplane control; do
 	# as if it hung
 	kill -STOP "${weir_pid[$daemon-A]}"
 	await grep -q '^State:[[:space:]]T' "/proc/${weir_pid[$daemon-A]}/status" || die "$daemon can't be stopped"
-	# who comes behind it in the queue of what it has said
+	# a mark in the queue behind its messages
 	python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"STOPPED", sys.argv[1])' "$weir_tmp/notify-$daemon"
 	await told "$daemon" STOPPED || die "the manager of $daemon hears nothing"
 	fed=$(fed "$daemon")

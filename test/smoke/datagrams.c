@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datagram connections between real data planes: what comes is whole, comes once, and is the
- * connection's own. One line on standard output for each connection that has ended.
+ * Datagram connections between real data planes: each datagram arrives whole, at most once, and on
+ * its own connection. Prints one line per connection that has ended.
  *
  *   datagrams INSTANCE sink SERVICE              until killed
  *   datagrams INSTANCE send ADDRESS COUNT PACE   COUNT messages, a pause of 1 ms after each PACE
@@ -26,15 +26,7 @@ struct from {
 
 static struct weir *w;
 
-static int
-failed(const char *what, int r)
-{
-	printf("%s: %s (%s)\n", what, strerror(-r), weir_reason());
-	fflush(stdout);
-	return 1;
-}
-
-/* A message: who sends it, its number, bytes that follow from both and the length. */
+/* A message: its sender, its number, bytes that follow from both and the length. */
 static void
 fill(uint64_t *m, uint64_t sender, uint64_t number, size_t length)
 {
@@ -46,7 +38,7 @@ fill(uint64_t *m, uint64_t sender, uint64_t number, size_t length)
 		m[i] = x = x * 6364136223846793005ull + 1442695040888963407ull;
 }
 
-/* What is wrong with a message, or NULL. */
+/* The fault of a message, or NULL. */
 static const char *
 check(struct from *f, const uint64_t *m, size_t length)
 {
@@ -79,9 +71,8 @@ take_all(struct weir_conn *c)
 		const char *wrong = check(weir_conn_user(c), m, length);
 
 		if (wrong)
-			printf("WRONG: %s (%zu bytes)\n", wrong, length);
+			say("WRONG: %s (%zu bytes)", wrong, length);
 	}
-	fflush(stdout);
 }
 
 static int
@@ -89,30 +80,25 @@ sink(const char *service)
 {
 	struct weir_event ev[32];
 	struct weir_listener *l;
-	struct weir_conn *c;
-	int r = weir_listen(w, service, 64, &l);
+	int r = serve_at(w, service, 64, &l);
 
 	if (r)
-		return failed("listen", r);
-	printf("ready\n");
-	fflush(stdout);
+		return 1;
 	while ((r = weir_wait(w, ev, 32, -1)) >= 0) {
 		for (int i = 0, n = r; i < n; i++) {
 			struct from *f;
 
 			if (ev[i].type == WEIR_EVENT_ACCEPT)
-				while (weir_accept(l, 0, &c) == 0)
-					weir_conn_set_user(c, calloc(1, sizeof(*f)));
+				accept_all(l, sizeof(*f));
 			if (ev[i].type == WEIR_EVENT_READABLE)
 				take_all(ev[i].conn);
 			if (ev[i].type != WEIR_EVENT_CLOSED)
 				continue;
 			take_all(ev[i].conn);
 			f = weir_conn_user(ev[i].conn);
-			printf("closed %d mtu %d got %llu longest %llu\n", ev[i].status,
-			       weir_conn_mtu(ev[i].conn), (unsigned long long)f->got,
-			       (unsigned long long)f->longest);
-			fflush(stdout);
+			say("closed %d mtu %d got %llu longest %llu", ev[i].status,
+			    weir_conn_mtu(ev[i].conn), (unsigned long long)f->got,
+			    (unsigned long long)f->longest);
 			free(f);
 			weir_close(ev[i].conn);
 		}
@@ -154,7 +140,7 @@ send_all(const char *address, uint64_t count, uint64_t pace)
 	if (!r)
 		r = weir_flush(c, PATIENCE_MS);
 	usleep(100000); /* the end may overtake the last ones */
-	printf("end %d sent %llu mtu %zu\n", r, (unsigned long long)count, mtu);
+	say("end %d sent %llu mtu %zu", r, (unsigned long long)count, mtu);
 	weir_close(c);
 	return r ? 1 : 0;
 }
@@ -169,12 +155,11 @@ stay(const char *address)
 
 	if (r)
 		return failed("connect", r);
-	printf("connected\n");
-	fflush(stdout);
+	say("connected");
 	do {
 		r = weir_recv(c, buf, sizeof(buf), &length, -1);
 	} while (!r);
-	printf("end %d\n", r);
+	say("end %d", r);
 	return 0;
 }
 

@@ -34,8 +34,8 @@ found_again() # WHEN
 
 start_etcd
 peers 1=10.77.0.1 2=10.77.0.2
-dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" roce:net_memif0,ip=10.77.0.1/24 "${small_node[@]}"
-dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" roce:net_memif0,ip=10.77.0.2/24 "${small_node[@]}"
+memif_plane A 1 "" "${small_node[@]}"
+memif_plane B 2 "" "${small_node[@]}"
 node_control 1
 node_control 2
 up A B

@@ -58,7 +58,7 @@ await connections 2 || fail "no connection again after its peer's end: $(tail -n
 stop dataplane-B KILL
 says nodes '^node 2: down'
 gone "${weir_pid[echo]}" || fail "example-echo goes on without a data plane"
-dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" "roce:net_memif0,ip=10.77.0.2/24"
+memif_plane B 2
 on B echo example-echo
 says nodes '^node 2:.* up'
 await connections 3 || fail "no connection again after its data plane's end: $(tail -n 3 "$weir_tmp/reconnect.log")"

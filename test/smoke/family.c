@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that forks and whose threads come and go, against an echo service; for what threads
- * leave behind, one that counts.
+ * A program that forks and whose threads start and end, against an echo service; a counting service
+ * accounts for the messages that threads leave unsent.
  *
- *   family INSTANCE count SERVICE    says how many messages came in order when asked, until killed
+ *   family INSTANCE count SERVICE    counts messages in order, and answers with their number
  *   family INSTANCE fork ADDRESS N     N children, in the middle of a conversation
  *   family INSTANCE orphan ADDRESS     forks a child that lives on, and dies
  *   family INSTANCE churn ADDRESS N    N threads, some at a time; some leave with messages unsent,
@@ -32,15 +32,7 @@ static struct weir *w;
 static struct weir_options options = {.name = "family"};
 static struct weir_address address, counts; /* counts: the same node's service "count" */
 
-static int
-failed(const char *what, int r)
-{
-	printf("%s: %s (%s)\n", what, strerror(-r), weir_reason());
-	fflush(stdout);
-	return 1;
-}
-
-/* Rounds on a connection of its own; sizes in slots, in blocks, and beyond. */
+/* Echoes on a connection of its own; sizes for ring slots, for blocks, and beyond. */
 static int
 talk(struct weir *on, unsigned rounds, uint64_t seed)
 {
@@ -84,7 +76,7 @@ converse(void *arg)
 	return (void *)(intptr_t)r;
 }
 
-/* What the parent has is not the child's. */
+/* The child can use nothing of the parent's. */
 static bool
 has_nothing(struct weir_conn *c)
 {
@@ -127,7 +119,7 @@ child(struct weir_conn *c, unsigned kind)
 	return 0;
 }
 
-/* One that is another program at once. */
+/* A child that executes another program at once. */
 static pid_t
 spawn(bool by_vfork)
 {
@@ -162,7 +154,7 @@ fork_children(unsigned n)
 		pid_t pid = i % 6 < 4 ? fork() : spawn(i % 6 == 5);
 
 		if (!pid) {
-			alarm(120); /* a lock that nobody gives back */
+			alarm(120); /* ends a child that waits for a lock of a dead thread */
 			r = child(c, i % 6);
 			if (i % 2)
 				exit(r);
@@ -189,7 +181,7 @@ fork_children(unsigned n)
 	return r;
 }
 
-/* Its child has copies of all its files: nobody may take that for life. */
+/* Its child has copies of all its files, which must not count as life of the parent. */
 static int
 orphan(void)
 {
@@ -206,8 +198,7 @@ orphan(void)
 		for (;;)
 			pause();
 	}
-	printf("child %d\n", (int)pid);
-	fflush(stdout);
+	say("child %d", (int)pid);
 	kill(getpid(), SIGKILL);
 	return 1;
 }
@@ -239,7 +230,7 @@ come_and_go(void *arg)
 	return NULL;
 }
 
-/* What it has left behind has arrived, says the other end. */
+/* Asks the other end whether the messages that the thread left behind have arrived. */
 static int
 collect(struct comer *t)
 {
@@ -262,20 +253,16 @@ count_messages(const char *service)
 	uint64_t m[40], *count;
 	struct weir_event e;
 	struct weir_listener *l;
-	struct weir_conn *c;
 	size_t length;
-	int r = weir_listen(w, service, 64, &l);
+	int r = serve_at(w, service, 64, &l);
 
 	if (r)
-		return failed("listen", r);
-	printf("ready\n");
-	fflush(stdout);
+		return 1;
 	while ((r = weir_wait(w, &e, 1, -1)) >= 0) {
 		if (!r)
 			continue;
 		if (e.type == WEIR_EVENT_ACCEPT)
-			while (weir_accept(l, 0, &c) == 0)
-				weir_conn_set_user(c, calloc(1, sizeof(*count)));
+			accept_all(l, sizeof(*count));
 		count = e.user;
 		while (e.type == WEIR_EVENT_READABLE &&
 		       weir_recv(e.conn, m, sizeof(m), &length, 0) == 0) {
@@ -321,7 +308,7 @@ int
 main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[2] : "";
-	unsigned n = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 0) : 0;
+	unsigned n = (unsigned)number_at(argc, argv, 4);
 	int r;
 
 	options.instance = argc > 1 ? argv[1] : NULL;
@@ -343,8 +330,7 @@ main(int argc, char **argv)
 		r = churn(n);
 	else
 		r = 2;
-	printf("end %d\n", r);
-	fflush(stdout);
+	say("end %d", r);
 	if (!strcmp(mode, "churn"))
 		pause(); /* weirctl shows what it has now */
 	weir_detach(w);

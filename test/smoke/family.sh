@@ -7,16 +7,14 @@
 
 two_nodes
 for node in A B; do
-	run echo-$node probe $node echo e
-	run count-$node family $node count count
-	await grep -q ready "$weir_tmp/echo-$node.log" || die "no echo service"
-	await grep -q ready "$weir_tmp/count-$node.log" || die "no counting service"
+	serve echo-$node probe $node echo e
+	serve count-$node family $node count count
 done
 for address in node:1:e node:2:e; do
-	family A fork $address 24 >"$weir_tmp/fork.log" 2>&1 || fail "fork, $address: $(tail -n 1 "$weir_tmp/fork.log")"
+	family A fork $address 24 >"$weir_tmp/fork.log" 2>&1 || fail "fork, $address: $(last_line fork)"
 	run churn family A churn $address 96
 	await grep -q '^end' "$weir_tmp/churn.log"
-	grep -q '^end 0' "$weir_tmp/churn.log" || fail "threads, $address: $(tail -n 1 "$weir_tmp/churn.log")"
+	grep -q '^end 0' "$weir_tmp/churn.log" || fail "threads, $address: $(last_line churn)"
 	weirctl --instance A --json show sessions >"$weir_tmp/sessions.json"
 	stop churn
 	mv "$weir_tmp/churn.log" "$weir_tmp/churn-before.log"
@@ -29,7 +27,7 @@ weirctl --instance A wait connections:0 --timeout "$patience" || fail "connectio
 before=$(grep -c 'closed -104' "$weir_tmp/echo-B.log")
 family A orphan node:2:e >"$weir_tmp/orphan.log" 2>&1
 child=$(awk '/^child/ {print $2}' "$weir_tmp/orphan.log")
-[ -n "$child" ] || die "no child is left behind: $(tail -n 1 "$weir_tmp/orphan.log")"
+[ -n "$child" ] || die "no child is left behind: $(last_line orphan)"
 await sh -c "[ \$(grep -c 'closed -104' $weir_tmp/echo-B.log) -gt $before ]" ||
 	fail "a program's death is not noticed while a child of it lives"
 kill "$child" || fail "the child has not lived on"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Streams to a messenger that lie as messengers can't: pieces that disagree, somebody else's name, messages that never end. What
-# handlers get is what they gave, connections of others stay, and the messenger answers.
+# Streams to a messenger that break its protocol: pieces that disagree, another's name, messages that never end.
+# Handlers get only whole messages, connections of others stay, and the messenger answers.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh
@@ -9,8 +9,7 @@
 
 hostile_nodes
 for node in A B; do
-	run "serve-$node" courier $node serve
-	await grep -q ready "$weir_tmp/serve-$node.log" || die "courier on $node doesn't serve"
+	serve "serve-$node" courier $node serve
 done
 for node in 1 2; do
 	run "keep-$node" courier A keep $node
@@ -29,7 +28,7 @@ for mode in pieces impostor begun; do
 		[ $mode != pieces ] || [ "$(count 'agreed: lane stays')" -gt 0 ] || fail "nothing of what it says is taken: $(log_of hostile)"
 		if grep -h wrong "$weir_tmp"/serve-?.log; then die "handlers were misled during $attacking"; fi
 		for who in serve-A serve-B keep-1 keep-2; do
-			has_ended "${weir_pid[$who]}" && die "$who ended during $attacking: $(tail -n 1 "$weir_tmp/$who.log")"
+			has_ended "${weir_pid[$who]}" && die "$who ended during $attacking: $(last_line $who)"
 		done
 		if grep -h lost "$weir_tmp"/keep-?.log; then die "others have lost their connections during $attacking"; fi
 	done

@@ -5,8 +5,7 @@
 . "$(dirname "$0")/_init.sh"
 
 two_nodes_veth 1500
-run sink probe B sink s
-await grep -q ready "$weir_tmp/sink.log" || die "no sink"
+serve sink probe B sink s
 run send probe A send node:2:s 60000 5 20
 await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
 ip -n "$weir_ns_a" link set vethA down
@@ -14,10 +13,10 @@ read -rt 1 <> <(:) || true
 before=$(grep -c received "$weir_tmp/sink.log")
 ip -n "$weir_ns_a" link set vethA up
 patience=200 await grep -q 'end' "$weir_tmp/sink.log" || die "did not resume; $before"
-grep -q 'end -108 after 60000' "$weir_tmp/sink.log" || fail "sink: $(tail -n 1 "$weir_tmp/sink.log")"
-await grep -q 'end 0 after 60000' "$weir_tmp/send.log" || fail "sender: $(tail -n 1 "$weir_tmp/send.log")"
+grep -q 'end -108 after 60000' "$weir_tmp/sink.log" || fail "sink: $(last_line sink)"
+await grep -q 'end 0 after 60000' "$weir_tmp/send.log" || fail "sender: $(last_line send)"
 
-# what the port says: state, number of changes, a line of the log each
+# the port reports state and number of changes, and logs each
 port_is() {
 	weirctl --instance A --json show ports | jq -e ".[0] | .link == \"$1\" and .link_changes % 2 == $2"
 }

@@ -7,7 +7,7 @@
 # ask NAME ARGUMENT...: courier on A says "end 0".
 ask() {
 	courier A "$@" >"$weir_tmp/$1.log" 2>&1
-	grep -q 'end 0' "$weir_tmp/$1.log" || fail "$*: $(tail -n 1 "$weir_tmp/$1.log")"
+	grep -q 'end 0' "$weir_tmp/$1.log" || fail "$*: $(last_line "$1")"
 }
 
 # alone NAME ARGUMENT...: the same, and until its link has ended over there: the next one's is another.
@@ -19,9 +19,8 @@ alone() {
 
 two_nodes
 courier A leave 2 >"$weir_tmp/nobody.log" 2>&1 && fail "connected to nobody"
-grep -q 'onnection refused' "$weir_tmp/nobody.log" || fail "nobody: $(tail -n 1 "$weir_tmp/nobody.log")"
-run serve courier B serve
-await grep -q ready "$weir_tmp/serve.log"
+grep -q 'onnection refused' "$weir_tmp/nobody.log" || fail "nobody: $(last_line nobody)"
+serve serve courier B serve
 alone leave 2
 alone note 2 1 50000 64
 alone note 2 4 20000 200
@@ -40,7 +39,7 @@ await sh -c "weirctl --instance B --json show sessions | jq -e '.[0].handling_ms
 await sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 7 ]" ||
 	fail "links did not end in order: $(cat "$weir_tmp/serve.log")"
 courier A leave 9 >"$weir_tmp/unknown.log" 2>&1 && fail "connected to a node that is not there"
-grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(tail -n 1 "$weir_tmp/unknown.log")"
+grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(last_line unknown)"
 # the examples
 PATH=$WEIR_BUILD/apps/examples:$PATH
 WEIR_INSTANCE=B run example example-message

@@ -59,7 +59,7 @@ grep -q '^weir_session_connections{session="0",name="weir-perf"} ' "$weir_tmp/te
 [ "$(value 'weir_port_rx_frames_total{port="net_ring0",engine="0"}')" -gt 0 ] || fail "no frames"
 grep -qF 'weir_info{cluster="test",node="1",version="' "$weir_tmp/text" || fail "weir_info"
 
-# what isn't asked for properly
+# invalid requests
 code() { # CURL-ARGUMENT...
 	curl -s -o /dev/null --max-time "$patience" -w '%{http_code}' "$@"
 }

@@ -100,8 +100,7 @@ await has_ended "${weir_pid[held]}" || fail "a program goes on without its sessi
 log_of held | has 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
 
 # one whose library attaches again by itself after a loss: that is none
-run kept survivor A sink kept
-await grep -q ready "$weir_tmp/kept.log" || die "no survivor: $(log_of kept)"
+serve kept survivor A sink kept
 id=$(weirctl --json show sessions | jq '.[] | select(.name == "survivor") | .session')
 weirctl evict "session.$id" --reason 'for good' || fail "evict session.$id"
 await has_ended "${weir_pid[kept]}" || fail "what an operator has ended is there again: $(weirctl show sessions)"
@@ -110,8 +109,7 @@ weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
 says 'there is no session 63; see'
 
 # and why a connection did
-run echo probe A echo echo
-await grep -q ready "$weir_tmp/echo.log" || die "nobody listens"
+serve echo probe A echo echo
 run blocked probe A block node:1:echo
 await eval 'weirctl --json show connections | jq -e "any(.[]; .transport == \"local\" and .state == \"local\")"' ||
 	die "no connection"

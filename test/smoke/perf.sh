@@ -5,16 +5,9 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# perf JQ ARGUMENT...: a run without errors of which JQ holds.
+# perf JQ ARGUMENT...: a run without errors, and without a calibration.
 perf() {
-	local expression=$1
-	shift
-	weir-perf "$@" --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
-		fail "weir-perf $*: $(tail -n 1 "$weir_tmp/perf.log")"
-		return
-	}
-	jq -e ".results[0] | .errors == 0 and ($expression)" "$weir_tmp/result.json" >/dev/null ||
-		fail "weir-perf $*: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+	measured "$@" --no-calibrate
 }
 
 two_nodes
@@ -39,21 +32,18 @@ await paced || fail "--rate 20k: $(jq -c '.results[0]' "$weir_tmp/result.json")"
 weir-perf --instance A node:2 -t rate --connections 10 -n 9 >"$weir_tmp/few.log" 2>&1 && fail "fewer messages than connections"
 rates() {
 	weir-perf --instance A node:2 -t rate -D 1 --stats-period 0.2 --no-calibrate >"$weir_tmp/rates.log" 2>&1 ||
-		fail "--stats-period: $(tail -n 1 "$weir_tmp/rates.log")"
+		fail "--stats-period: $(last_line rates)"
 	[ "$(grep -c 'M/s, received' "$weir_tmp/rates.log")" -ge 3 ]
 }
 await rates || fail "no rates: $(cat "$weir_tmp/rates.log")"
 
 # out of the server's memory, of which it gives no more than it was told; by RDMA READ of this node's engine
-fetched() {
-	weirctl --instance A --json show counters | jq '.[] | select(.name == "engine.fetched_bytes") | .value'
-}
-before=$(fetched)
+before=$(counter A engine.fetched_bytes)
 perf '.payload_bytes == 65536000 and .verified and .ports.rx_bytes >= 65536000 and .lat_us.p50 > 0' \
 	--instance A node:2 -t read -n 1000 --connections 20 --region 16m --verify
-[ $(($(fetched) - before)) = 65536000 ] || fail "READs brought $(($(fetched) - before)) bytes, not 65536000"
+[ $(($(counter A engine.fetched_bytes) - before)) = 65536000 ] || fail "READs brought $(($(counter A engine.fetched_bytes) - before)) bytes, not 65536000"
 weir-perf --instance A node:2 -t read -n 10 --region 32m >"$weir_tmp/region.log" 2>&1 && fail "a region beyond the server's"
-grep -q 'lower --region' "$weir_tmp/region.log" || fail "region: $(tail -n 1 "$weir_tmp/region.log")"
+grep -q 'lower --region' "$weir_tmp/region.log" || fail "region: $(last_line region)"
 
 # the same over sockets
 port=$(free_port)

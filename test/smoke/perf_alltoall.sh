@@ -8,7 +8,7 @@ cat >"$weir_tmp/all.sh" <<'END'
 perf() {
 	local expression=$1 try code
 	shift
-	# a request has a third of a second, which somebody may have got no CPU for: once more
+	# a request may time out (1/3 s) for want of a CPU: tried again
 	for try in 1 2 3 4 5; do
 		weir-perf --alltoall "$@" --no-calibrate --json >"$OUT/result.json" 2>"$OUT/perf.log"
 		code=$?

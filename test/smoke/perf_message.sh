@@ -5,8 +5,8 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# perf JQ ARGUMENT...: a run without errors of which JQ holds. A request has a third of a second, which somebody
-# may have got no CPU for: once more.
+# perf JQ ARGUMENT...: a run without errors of which JQ holds. A request may time out (1/3 s)
+# for want of a CPU: tried again.
 perf() {
 	local expression=$1 try code
 	shift
@@ -16,7 +16,7 @@ perf() {
 		jq -e '.results[0] | .timeouts > 0 and .errors == .timeouts' "$weir_tmp/result.json" >/dev/null 2>&1 || break
 	done
 	[ "$code" = 0 ] || {
-		fail "weir-perf $*: exit $code, $(tail -n 1 "$weir_tmp/perf.log") $(jq -c '.results[0]' "$weir_tmp/result.json")"
+		fail "weir-perf $*: exit $code, $(last_line perf) $(jq -c '.results[0]' "$weir_tmp/result.json")"
 		return
 	}
 	jq -e ".results[0] | .errors == 0 and ($expression)" "$weir_tmp/result.json" >/dev/null ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small program on the stream interface that smoke tests steer: it says on standard output what
- * it saw, one line an event, with CLOCK_BOOTTIME milliseconds in front.
+ * A small program on the stream interface for smoke tests. It prints one line per event on standard
+ * output, with CLOCK_BOOTTIME milliseconds in front.
  *
  *   probe INSTANCE echo SERVICE           echoes on every connection until killed
  *   probe INSTANCE sink SERVICE           receives one connection to its end, checking the contents
@@ -9,17 +9,17 @@
  *   probe INSTANCE block ADDRESS          connects and blocks in recv until it ends
  *   probe INSTANCE spin ADDRESS           the same, spinning
  *   probe INSTANCE many ADDRESS N ROUNDS  N connections, ROUNDS echoes on each, by weir_wait
- *   probe INSTANCE hold ADDRESS N [FIRST] N idle connections until killed; with FIRST so many, the
- *                                         others at SIGUSR1
+ *   probe INSTANCE hold ADDRESS N [FIRST] N idle connections until killed; with FIRST, the others
+ *                                         only at SIGUSR1
  *   probe INSTANCE first ADDRESS          connects, sends and receives one message: microseconds
- *   probe INSTANCE setups ADDRESS S N     N at once for S seconds: connections made and closed a s
+ *   probe INSTANCE setups ADDRESS S N     N at once for S seconds: connections per second
  *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
  *   probe INSTANCE attach [N [PACE_US]]   attaches and detaches, N times: microseconds of each
  *   probe INSTANCE drain SERVICE          receives on every connection until killed
- *   probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their memory
- *                                         until it is taken for others, and then
+ *   probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and goes on writing their
+ *                                         memory, also when it serves other messages
  *
- * $PROBE_ARENA: bytes of its arena. $PROBE_NAME: what it calls itself.
+ * $PROBE_ARENA: bytes of its arena. $PROBE_NAME: its name.
  */
 #include "program.h"
 
@@ -31,32 +31,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ONE_LARGE_OF 64
 
 static struct weir *w;
 
-static unsigned long long
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (unsigned long long)ts.tv_sec * 1000 + (unsigned long long)ts.tv_nsec / 1000000;
-}
-
-#define say(...) (printf("%llu ", now_ms()), printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
-
-static int
-failed(const char *what, int r)
-{
-	say("%s: %s (%s)", what, strerror(-r), weir_reason());
-	return 1;
-}
-
-/* Whatever comes on any connection; `back`: it goes back. */
+/* Receives on all connections; `back`: returns each message. */
 static int
 serve(const char *service, bool back)
 {
@@ -65,11 +46,10 @@ serve(const char *service, bool back)
 	struct weir_listener *l;
 	struct weir_conn *c;
 	size_t length;
-	int r = weir_listen(w, service, 1024, &l);
+	int r = serve_at(w, service, 1024, &l);
 
 	if (r)
-		return failed("listen", r);
-	say("ready");
+		return 1;
 	for (;;) {
 		r = weir_wait(w, ev, 32, -1);
 		if (r < 0)
@@ -96,30 +76,22 @@ serve(const char *service, bool back)
 static int
 sink(const char *service)
 {
-	static uint64_t want[LARGEST / 8 + 8], got[LARGEST / 8 + 8];
+	static uint64_t got[LARGEST / 8 + 8];
 	struct weir_listener *l;
 	struct weir_conn *c;
 	uint64_t count = 0, seed = 0;
 	size_t length;
-	int r = weir_listen(w, service, 8, &l);
+	int r = serve_at(w, service, 8, &l);
 
 	if (r)
-		return failed("listen", r);
-	say("ready");
+		return 1;
 	if ((r = weir_accept(l, -1, &c)))
 		return failed("accept", r);
 	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
-	while (!r && !(r = weir_recv(c, got, sizeof(got), &length, -1))) {
-		if (length != contents(count, seed, ONE_LARGE_OF, want) ||
-		    memcmp(want, got, length)) {
-			say("wrong message %llu, %zu bytes", (unsigned long long)count, length);
+	while (!r && !(r = weir_recv(c, got, sizeof(got), &length, -1)))
+		if (!expected(&count, seed, ONE_LARGE_OF, got, length, 10000))
 			return 1;
-		}
-		if (++count % 10000 == 0)
-			say("received %llu", (unsigned long long)count);
-	}
-	say("end %d after %llu", r, (unsigned long long)count);
-	weir_close(c);
+	end(c, r, count);
 	return 0;
 }
 
@@ -142,9 +114,7 @@ send_all(const char *address, uint64_t count, uint64_t seed, useconds_t pace)
 	}
 	if (!r)
 		r = weir_flush(c, PATIENCE_MS);
-	say("end %d after %llu", r, (unsigned long long)i);
-	weir_close(c);
-	return r ? 1 : 0;
+	return end(c, r, i);
 }
 
 static int
@@ -239,23 +209,20 @@ hold(const char *address, unsigned n, unsigned first)
 	return failed("wait", r);
 }
 
-/* What a program waits for that nobody has connected before. */
+/* The time of a first connection and its first round trip. */
 static int
 first(const char *address)
 {
 	struct weir_conn *c;
-	struct timespec from, to;
 	char buf[64] = "first";
 	size_t length;
+	double start = now_s();
 	int r;
 
-	clock_gettime(CLOCK_MONOTONIC, &from);
 	if ((r = dial(w, address, &c)) || (r = weir_send(c, buf, sizeof(buf), PATIENCE_MS)) ||
 	    (r = weir_recv(c, buf, sizeof(buf), &length, PATIENCE_MS)))
 		return failed("first", r);
-	clock_gettime(CLOCK_MONOTONIC, &to);
-	say("first %.1f us",
-	    1e6 * (double)(to.tv_sec - from.tv_sec) + 1e-3 * (double)(to.tv_nsec - from.tv_nsec));
+	say("first %.1f us", 1e6 * (now_s() - start));
 	weir_close(c);
 	return 0;
 }
@@ -263,15 +230,15 @@ first(const char *address)
 static int
 setups(const char *address, unsigned seconds, unsigned at_once)
 {
-	unsigned long long start = now_ms(), end = start + seconds * 1000ull, made = 0;
+	uint64_t start = now_ms(), until = start + seconds * 1000ull, made = 0;
 	struct weir_address a;
 	struct weir_event ev[64];
 	struct weir_conn *c;
 	unsigned open = 0;
 	int r = weir_address_parse(address, &a);
 
-	while (!r && (open || now_ms() < end)) {
-		for (; open < at_once && now_ms() < end && !r; open++)
+	while (!r && (open || now_ms() < until)) {
+		for (; open < at_once && now_ms() < until && !r; open++)
 			r = weir_connect(w, &a, 0, &c);
 		if (r || (r = weir_wait(w, ev, 64, PATIENCE_MS)) <= 0)
 			return failed("setups", r ? r : -ETIMEDOUT);
@@ -296,7 +263,7 @@ struct turn {
 	uint64_t next, count;
 };
 
-/* Threads take turns: whoever has the lock sends the next number; the order must survive. */
+/* The thread that has the lock sends the next number; the order must survive. */
 static void *
 take_turns(void *arg)
 {
@@ -339,9 +306,7 @@ threads(const char *address, unsigned n, uint64_t count)
 	}
 	if (!r)
 		r = weir_flush(t.c, PATIENCE_MS);
-	say("end %d after %llu", r, (unsigned long long)t.next);
-	weir_close(t.c);
-	return r ? 1 : 0;
+	return end(t.c, r, t.next);
 }
 
 #define REWRITTEN 64u
@@ -352,7 +317,7 @@ static struct {
 	_Atomic bool stop;
 } sent;
 
-/* Over the last messages, wherever they are by now; pauses leave others the processor. */
+/* Overwrites the memory of the last messages; pauses leave the CPU to other threads. */
 static void *
 scribble(void *arg)
 {
@@ -376,7 +341,7 @@ static int
 rewrite(const char *address, unsigned long seconds)
 {
 	static const size_t sizes[] = {1000, 64, 8000, 948, 60000, 3000, 250000, 8192};
-	unsigned long long end = now_ms() + seconds * 1000;
+	uint64_t until = now_ms() + seconds * 1000;
 	struct weir_conn *c;
 	uint64_t count = 0;
 	pthread_t thread;
@@ -385,7 +350,7 @@ rewrite(const char *address, unsigned long seconds)
 
 	if (r || (r = -pthread_create(&thread, NULL, scribble, NULL)))
 		return failed("connect", r);
-	while (!r && now_ms() < end) {
+	while (!r && now_ms() < until) {
 		size_t length = sizes[count % 8];
 
 		r = weir_send_reserve(c, length, PATIENCE_MS, &buf);
@@ -402,30 +367,27 @@ rewrite(const char *address, unsigned long seconds)
 		r = weir_flush(c, PATIENCE_MS);
 	atomic_store(&sent.stop, true);
 	pthread_join(thread, NULL);
-	say("end %d after %llu", r, (unsigned long long)count);
-	weir_close(c);
-	return r ? 1 : 0;
+	return end(c, r, count);
 }
 
-/* Beside the first time, which is over. */
+/* The first attach of the program is not counted. */
 static int
 attach_times(const struct weir_options *options, uint64_t n, useconds_t pace)
 {
 	int r = 0;
 
 	for (uint64_t i = 0; i < n && !r; i++) {
-		struct timespec a, b;
+		double start;
 
 		weir_detach(w);
 		w = NULL;
 		usleep(pace);
-		clock_gettime(CLOCK_MONOTONIC, &a);
+		start = now_s();
 		r = weir_attach(options, &w);
-		clock_gettime(CLOCK_MONOTONIC, &b);
+		start = now_s() - start;
 		if (r)
 			return failed("attach", r);
-		say("attached %.0f us",
-		    (double)(b.tv_sec - a.tv_sec) * 1e6 + (double)(b.tv_nsec - a.tv_nsec) / 1e3);
+		say("attached %.0f us", 1e6 * start);
 	}
 	return 0;
 }
@@ -435,15 +397,15 @@ main(int argc, char **argv)
 {
 	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "probe"};
 	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
-	unsigned long a = argc > 4 ? strtoul(argv[4], NULL, 0) : 0;
-	unsigned long b = argc > 5 ? strtoul(argv[5], NULL, 0) : 0;
-	unsigned long d = argc > 6 ? strtoul(argv[6], NULL, 0) : 0;
+	unsigned long a = number_at(argc, argv, 4), b = number_at(argc, argv, 5);
+	unsigned long d = number_at(argc, argv, 6);
 	int r, code = 2;
 
 	if (getenv("PROBE_ARENA"))
 		options.arena = strtoull(getenv("PROBE_ARENA"), NULL, 0);
 	if (getenv("PROBE_NAME"))
 		options.name = getenv("PROBE_NAME");
+	say_when = true;
 	r = weir_attach(&options, &w);
 	if (r)
 		return failed("attach", r);

@@ -5,10 +5,8 @@
 . "$(dirname "$0")/_init.sh"
 
 two_nodes
-run sink-a survivor A sink s
-run sink-b survivor B sink s
-await grep -q ready "$weir_tmp/sink-a.log"
-await grep -q ready "$weir_tmp/sink-b.log"
+serve sink-a survivor A sink s
+serve sink-b survivor B sink s
 run out survivor A send node:2:s 1
 run in survivor B send node:1:s 2
 run within survivor A send node:1:s 3
@@ -54,7 +52,7 @@ no_more_files() {
 await no_more_files || fail "descriptors: $files before, $(files) now"
 out=$(life out) in=$(life in) within=$(life within)
 for who in out in within; do
-	stop "$who" || fail "$who: $(tail -n 1 "$weir_tmp/$who.log")"
+	stop "$who" || fail "$who: $(last_line $who)"
 done
 final="who 1 life $out |who 2 life $in |who 3 life $within "
 ended() {

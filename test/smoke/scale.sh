@@ -6,10 +6,9 @@
 
 two_nodes_memif
 qps() { weirctl --instance A --json show qps | jq length; }
-run echo probe B echo e
-await grep -q ready "$weir_tmp/echo.log"
-probe A many node:2:e 10000 2 >"$weir_tmp/many.log" 2>&1 || die "10,000 connections: $(tail -n 1 "$weir_tmp/many.log")"
-grep -q 'end 0 after 20000' "$weir_tmp/many.log" || fail "many: $(tail -n 1 "$weir_tmp/many.log")"
+serve echo probe B echo e
+probe A many node:2:e 10000 2 >"$weir_tmp/many.log" 2>&1 || die "10,000 connections: $(last_line many)"
+grep -q 'end 0 after 20000' "$weir_tmp/many.log" || fail "many: $(last_line many)"
 await sh -c "[ \$(grep -c 'closed 0' $weir_tmp/echo.log) = 10000 ]" || fail "the echo did not see 10,000 ends of stream"
 [ "$(qps)" = 2 ] || fail "$(qps) queue pairs for one peer"
 
@@ -19,10 +18,10 @@ for ((i = 1; i < 64; i++)); do
 	run "hold$i" probe A hold node:2:e 3
 done
 for ((i = 1; i < 64; i++)); do
-	await grep -q holding "$weir_tmp/hold$i.log" || die "program $i: $(tail -n 1 "$weir_tmp/hold$i.log")"
+	await grep -q holding "$weir_tmp/hold$i.log" || die "program $i: $(last_line hold$i)"
 done
-probe A many node:2:e 50 20 >"$weir_tmp/many.log" 2>&1 || fail "the 64th program: $(tail -n 1 "$weir_tmp/many.log")"
-weirctl --instance A --json show sessions | jq -e 'length >= 63 and all(.arena_bytes == 2097152)' >/dev/null ||
+probe A many node:2:e 50 20 >"$weir_tmp/many.log" 2>&1 || fail "the 64th program: $(last_line many)"
+shows A sessions 'length >= 63 and all(.arena_bytes == 2097152)' ||
 	fail "sessions: $(weirctl --instance A --json show sessions | jq -c 'map(.arena_bytes) | unique'), $(weirctl --instance A --json show sessions | jq length) of them"
 weirctl --instance A wait connections:189 --timeout "$patience" || fail "not all connections are there"
 [ "$(qps)" = 2 ] || fail "$(qps) queue pairs for 64 programs"

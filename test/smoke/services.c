@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Public services, for test/smoke/services.sh:
- *   services INSTANCE offer NAME...   until it is killed; answers every connection with its node
- *   services INSTANCE find NAME       prints a line a node: id, port, "here"; fails if there is
- * none services INSTANCE ask NAME [N]    connects to service:NAME N times, prints who answered
+ *   services INSTANCE offer NAME...   until killed; answers every connection with its node
+ *   services INSTANCE find NAME       prints a line per node: id, port, "here"; fails if no node
+ *                                     offers it
+ *   services INSTANCE ask NAME [N]    connects to service:NAME N times, prints the node that
+ * answers
  */
 #include "program.h"
 
@@ -11,13 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int
-failed(const char *what, int rc)
-{
-	printf("%s: %s (%s)\n", what, strerror(-rc), weir_reason());
-	return 1;
-}
 
 static int
 offer(struct weir *w, int n, char **names)
@@ -33,8 +28,7 @@ offer(struct weir *w, int n, char **names)
 		rc = weir_listen_with(w, names[i], &options, &l);
 	if (rc)
 		return failed("listen", rc);
-	puts("ready");
-	fflush(stdout);
+	say("ready");
 	while ((rc = weir_wait(w, ev, 16, -1)) >= 0) {
 		for (int i = 0; i < rc; i++) {
 			if (ev[i].type == WEIR_EVENT_CLOSED)

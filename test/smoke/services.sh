@@ -25,8 +25,7 @@ within() {
 	[ $(($(now_ms) - begin)) -lt "$ms" ] || echo "$2 took $(($(now_ms) - begin)) ms on $1"
 }
 offer() {
-	run "$1" services "$2" offer "${@:3}"
-	await grep -q ready "$weir_tmp/$1.log" || die "$1 doesn't offer: $(log_of "$1")"
+	serve "$1" services "$2" offer "${@:3}"
 }
 
 # from nowhere to found, and connected to by name alone
@@ -38,10 +37,10 @@ within 1000 A kv "2 10.77.0.2:kv"
 expect A log "2 10.77.0.2:log"
 expect B kv "2 10.77.0.2:kv here"
 [ "$(services A ask kv)" = 2 ] || fail "A asked: $(services A ask kv)"
-weirctl --instance A --json show services | jq -e 'length == 2 and .[0].name == "kv" and .[0].node == 2
-	and .[0].port == "10.77.0.2" and .[0].self == false and (.[0].since | fromdate) > now - 60' >/dev/null ||
+shows A services 'length == 2 and .[0].name == "kv" and .[0].node == 2
+	and .[0].port == "10.77.0.2" and .[0].self == false and (.[0].since | fromdate) > now - 60' ||
 	fail "show services on A: $(weirctl --instance A --json show services)"
-weirctl --instance B --json show services | jq -e 'all(.self and .program == "services" and .session >= 0)' >/dev/null ||
+shows B services 'all(.self and .program == "services" and .session >= 0)' ||
 	fail "show services on B: $(weirctl --instance B --json show services)"
 weirctl --instance B show services | has "^kv  *2  *10.77.0.2  *services" || fail "$(weirctl --instance B show services)"
 services B offer kv >"$weir_tmp/out" && fail "a name was given twice"

@@ -13,7 +13,7 @@ measure() # NAME ARGUMENT...: bytes a second
 	local name=$1
 	shift
 	weir-perf --instance A node:2 -D 1.5 --no-calibrate --json "$@" >"$weir_tmp/$name.json" 2>"$weir_tmp/perf.log" ||
-		fail "$name: $(tail -n 1 "$weir_tmp/perf.log")"
+		fail "$name: $(last_line perf)"
 	jq '.results[0].bytes_per_s | floor' "$weir_tmp/$name.json"
 }
 weirctl --instance A set program.weir-perf.rate 100M >/dev/null || die "a rate can't be set"
@@ -25,7 +25,7 @@ for size in 64 8192 65536 1048576; do
 	done
 	echo "size $size: $got bytes/s"
 	((got < 95000000 || got > 105000000)) || continue
-	# what it does without a rate at the same time
+	# the throughput without a rate at the same time
 	weirctl --instance A set program.weir-perf.rate none >/dev/null
 	most=$(measure "free$size" -t bw -s "$size")
 	weirctl --instance A set program.weir-perf.rate 100M >/dev/null
@@ -38,7 +38,7 @@ done
 
 run limited weir-perf --instance A node:2 -t bw -s 65536 -D 600 --no-calibrate
 shown() { # JQ
-	weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"weir-perf\" and ($1))" >/dev/null
+	shows A sessions "any(.[]; .name == \"weir-perf\" and ($1))"
 }
 await shown '.rate == 100000000 and .burst == 2000000 and .weight == 10 and .limited > 0 and .tx_bytes > 10000000' ||
 	fail "show sessions: $(weirctl --instance A --json show sessions)"

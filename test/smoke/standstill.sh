@@ -48,8 +48,7 @@ briefly() # NAME...: half of the node timeout
 
 peers 1=10.77.0.1 2=10.77.0.2
 for n in 1 2; do
-	dataplane "${node_name[$n]}" $((n - 1)) "net_memif0,role=$([ "$n" = 1 ] && echo server || echo client),id=0,bsize=4224,socket=$weir_memif" \
-		"roce:net_memif0,ip=10.77.0.$n/24" "${small_node[@]}"
+	memif_plane "${node_name[$n]}" "$n" "" "${small_node[@]}"
 	control "${node_name[$n]}" "$n"
 done
 up A B

@@ -8,8 +8,8 @@
 
 [ "$(id -u)" = 0 ] || skip "forged addresses are needed: run as root"
 veth_pair 1500
-# The controls talk over the same wire as the data planes, with addresses of the kernel's. What is sent to
-# forged addresses gets lost at the other end.
+# The controls talk over the same wire as the data planes, with addresses of the kernel's. Packets to
+# forged addresses are lost at the other end.
 ip -n "$weir_ns_a" addr add 10.99.0.1/24 dev vethA
 ip -n "$weir_ns_b" addr add 10.99.0.2/24 dev vethB
 ip -n "$weir_ns_b" route add 10.66.0.0/16 via 10.99.0.1
@@ -21,9 +21,8 @@ start() { # INSTANCE NAMESPACE ID PORT OPTION...
 	run "control-$name" ip netns exec "$ns" weir-control --instance "$name" --node "$id" \
 		--listen "10.99.0.$id:$port" --insecure --log-format json --node-timeout "${weir_node_timeout}s" "$@"
 }
-rest=qdisc_bypass=0,blocksz=65536,framesz=2048,framecnt=512
-weir_netns=$weir_ns_a dataplane A 0 "net_af_packet0,iface=vethA,$rest" roce:net_af_packet0,ip=10.78.0.1/24
-weir_netns=$weir_ns_b dataplane B 1 "net_af_packet0,iface=vethB,$rest" roce:net_af_packet0,ip=10.78.0.2/24
+veth_plane A 1 "$weir_ns_a"
+veth_plane B 2 "$weir_ns_b"
 start A "$weir_ns_a" 1 7471 --peers "$weir_tmp/peers"
 start B "$weir_ns_b" 2 7471 --peers "$weir_tmp/peers"
 up A B

@@ -6,10 +6,9 @@
  *   survivor INSTANCE send ADDRESS WHO       sends as fast as it can until SIGTERM, on a connection
  *                                            that the library makes again
  *
- * At the end of each connection either end says which life of whose it was, and what became of its
- * messages.
+ * At the end of each connection either end prints sender, life and the fate of the messages.
  */
-#include "weir/stream.h"
+#include "program.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -31,15 +30,6 @@ struct message {
 static struct weir *w;
 static struct message message;
 static _Atomic bool stopped;
-
-#define say(...) (printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
-
-static int
-failed(const char *what, int rc)
-{
-	say("%s: %s (%s)", what, strerror(-rc), weir_reason());
-	return 1;
-}
 
 static size_t
 length_of(uint64_t number)
@@ -89,11 +79,10 @@ sink(const char *service)
 	struct weir_listener *l;
 	struct weir_event e[32];
 	struct weir_conn *c;
-	int n, rc = weir_listen(w, service, 0, &l);
+	int n, rc = serve_at(w, service, 0, &l);
 
 	if (rc)
-		return failed("listen", rc);
-	say("ready");
+		return 1;
 	while ((n = weir_wait(w, e, 32, -1)) >= 0) {
 		for (int i = 0; i < n; i++) {
 			if (e[i].type == WEIR_EVENT_ACCEPT)

@@ -9,10 +9,7 @@
 stranger=64001 one=64002 member=64003 club=64010
 one_node --allow "user:$one" --allow "group:$club" --user-limit "$one:sessions=1,memory=8M" --user-limit "*:sessions=8"
 chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
-mkdir "$weir_tmp/program"
-find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
-cp "$WEIR_BUILD/test/smoke/probe" "$WEIR_BUILD/test/smoke/services" "$weir_tmp/program"
-chmod -R a+rX "$weir_tmp/program"
+copy_programs probe services
 
 as() { # UID GROUPS ARENA ARGUMENT...
 	local uid=$1 groups=$2 arena=$3
@@ -34,27 +31,24 @@ done
 as $one $one 4194304 attach >/dev/null || fail "an allowed user can't attach"
 as $member $club 4194304 attach >/dev/null || fail "a member of an allowed group can't attach"
 says "its limit is 8192; ask for less" as $one $one 16777216 attach
-run mine as $one $one 4194304 echo e
-await grep -q ready "$weir_tmp/mine.log"
+serve mine as $one $one 4194304 echo e
 says "user $one has 1 sessions, its limit is 1; end a program" as $one $one 1048576 attach
 # It holds while nobody controls: sessions, memory, connections, rate.
 stop control-A
 says "user $one has 1 sessions" as $one $one 1048576 attach
-weirctl --instance A --json show settings | jq -e "any(.[]; .key == \"user.$one.memory\" and .value == \"8388608\")" >/dev/null ||
+shows A settings "any(.[]; .key == \"user.$one.memory\" and .value == \"8388608\")" ||
 	fail "limits aren't shown: $(weirctl --instance A --json show settings)"
 weirctl --instance A set "user.$one.sessions" none || fail "a limit can't be taken away"
 says "its limit is 8192; ask for less" as $one $one 5242880 attach
 weirctl --instance A set "user.$one.connections" 1 || fail "a limit of connections can't be set"
-run other probe A echo other
-await grep -q ready "$weir_tmp/other.log" || die "nobody listens"
+serve other probe A echo other
 says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
-as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
+await as $one $one 1048576 many node:1:other 1 1 || fail "one connection is too much"
 stop other
 offers=(setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program"
 	"$weir_tmp/program/services" A offer)
 weirctl --instance A set "user.*.services" 2 || fail "a limit of public services can't be set"
-run names "${offers[@]}" one two
-await grep -q ready "$weir_tmp/names.log" || die "nothing is offered: $(cat "$weir_tmp/names.log")"
+serve names "${offers[@]}" one two
 says "user $member has 2 public services, its limit is 2; close one" "${offers[@]}" three
 stop names
 weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
@@ -67,15 +61,14 @@ await limited || fail "user root sends $rate bytes/s and not 2 M"
 weirctl --instance A set user.root.rate none
 stop server-A
 weirctl --instance A set "user.*.sessions" 1 || fail "the limit of all others can't be set"
-run theirs as $member $club 1048576 echo theirs
-await grep -q ready "$weir_tmp/theirs.log" || die "a member of the group can't attach"
+serve theirs as $member $club 1048576 echo theirs
 says "user $member has 1 sessions, its limit is 1" as $member $club 1048576 attach
 weirctl --instance A set "user.$one.sessions" 2 || fail "a limit can't be set"
 as $one $one 1048576 attach >/dev/null || fail "it can't attach with a higher limit"
 weirctl --instance A set user.root.rate 10M >"$weir_tmp/set.log" || fail "a user can't be named: $(cat "$weir_tmp/set.log")"
 says "there is no user 'no-such-user' on this host" weirctl --instance A set user.no-such-user.rate 10M
 says "invalid value '0' for user.$one.sessions (expected sessions=N" weirctl --instance A set "user.$one.sessions" 0
-weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" >/dev/null ||
+shows A sessions "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" ||
 	fail "show sessions: $(weirctl --instance A --json show sessions)"
 
 # Without a list the socket's own permissions decide: group weir, where there is one.

@@ -11,7 +11,7 @@ free_pages() {
 # loop CPU: round trips through the port, by a program of its own; programs start on different engines.
 loop() {
 	weir-perf --instance A --loop -t lat -s 64,65536 -n 200 --verify --cpu "$1" --no-calibrate >"$weir_tmp/perf.log" 2>&1 ||
-		fail "loop, CPU $1: $(tail -n 1 "$weir_tmp/perf.log")"
+		fail "loop, CPU $1: $(last_line perf)"
 }
 
 peers 1=10.79.0.1
@@ -26,19 +26,18 @@ done
 for i in 0 1 2; do
 	loop 1
 done
-weirctl --instance A --json show engines | jq -e 'length == 3 and all(.rx_messages > 400)' >/dev/null ||
+shows A engines 'length == 3 and all(.rx_messages > 400)' ||
 	fail "not all of three engines did work: $(weirctl --instance A --json show engines | jq -c 'map(.rx_messages)')"
 # On the engines' CPU: who waits there must let them run.
 # A machine that is busy with others makes them wait too: that can't last.
 quick() {
 	weir-perf --instance A --loop -t lat -s 64 -D 0.3 --cpu 0 --no-calibrate --json >"$weir_tmp/shared.json" 2>"$weir_tmp/perf.log" ||
-		fail "loop on the engines' CPU: $(tail -n 1 "$weir_tmp/perf.log")"
+		fail "loop on the engines' CPU: $(last_line perf)"
 	jq -e '.results[0].lat_us.p50 < 1000' "$weir_tmp/shared.json"
 }
 await quick || fail "loop on the engines' CPU: p50 $(jq '.results[0].lat_us.p50' "$weir_tmp/shared.json") us"
-run echo probe A echo e
-await grep -q ready "$weir_tmp/echo.log"
-probe A many node:1:e 8 20 >"$weir_tmp/many.log" 2>&1 || fail "local: $(tail -n 1 "$weir_tmp/many.log")"
+serve echo probe A echo e
+probe A many node:1:e 8 20 >"$weir_tmp/many.log" 2>&1 || fail "local: $(last_line many)"
 
 # Telemetry: busy and idle cycles, rates, sessions, ports.
 ask() {
@@ -74,13 +73,12 @@ gone_without_trace TERM
 weir_lcores=0@0,1@1 dataplane A 0 net_ring0 roce:net_ring0,ip=10.79.0.1/24 --idle poll
 weirctl --instance A wait up --timeout "$patience" >/dev/null || fail "control does not take up the next data plane"
 loop 0
-run sink probe A sink s
-await grep -q ready "$weir_tmp/sink.log"
+serve sink probe A sink s
 run send probe A send node:1:s 100000000 1
 await grep -q 'received 10000' "$weir_tmp/sink.log" || fail "nothing arrives"
 gone_without_trace INT
 for who in sink send; do
-	await grep -q 'end -19' "$weir_tmp/$who.log" || fail "$who: $(tail -n 1 "$weir_tmp/$who.log")"
+	await grep -q 'end -19' "$weir_tmp/$who.log" || fail "$who: $(last_line $who)"
 done
 stop control-A || fail "control: exit status $?"
 [ ! -e "$WEIR_RUN_DIR" ] || fail "files left: $(find "$WEIR_RUN_DIR")"

@@ -479,7 +479,7 @@ refuse_memory(struct weir_session_msg *no, int rc, const char *what)
 }
 
 /*
- * The session to work on: of the first session of each user, the one that has cost least. So no
+ * The session to work on: the first session of the user whose sessions have cost least. So no
  * program waits for all sessions of another user, nor for a large arena.
  */
 static struct broker_session *
@@ -492,9 +492,11 @@ next_building(struct broker *b)
 		if (s->owner->look == b->building_look)
 			continue;
 		s->owner->look = b->building_look;
-		if (!next || s->cost_ns < next->cost_ns)
+		if (!next || s->owner->built_ns < next->owner->built_ns)
 			next = s;
 	}
+	if (next)
+		b->built_ns = next->owner->built_ns;
 	return next;
 }
 
@@ -519,6 +521,7 @@ sessions_build(struct broker *b, uint64_t now)
 	}
 	cost = pace_clock() - begin;
 	s->cost_ns += cost;
+	s->owner->built_ns += cost;
 	if (s->charged)
 		user_charge(s->owner, cost, false);
 	if (rc < 0) {
@@ -675,6 +678,8 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->pending = true;
 	if (TAILQ_EMPTY(&b->building))
 		b->told_to_wait = broker_now(b);
+	if (s->owner->built_ns < b->built_ns)
+		s->owner->built_ns = b->built_ns; /* it has none to catch up with */
 	TAILQ_INSERT_TAIL(&b->building, s, building);
 	return s;
 }

@@ -23,11 +23,7 @@ peer="10.77.0.2"
 for size in 0 1 1023 1024 1025 100003; do
 	for end in "A $peer" "B node:1"; do
 		# shellcheck disable=SC2086
-		timeout 300 weir-perf --instance $end -t lat -s "$size" -n 20 --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
-			fail "$WEIR_WIRE_NET: $end, $size bytes: $(tail -n 1 "$weir_tmp/perf.log")"
-		jq -e '.results[0] | .errors == 0 and .verified == true' "$weir_tmp/result.json" >/dev/null ||
-			fail "$WEIR_WIRE_NET: $end, $size bytes: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+		measured '.verified == true' --instance $end -t lat -s "$size" -n 20 --no-calibrate --verify
 	done
 done
-weirctl --instance A --json show ports | jq -e '.[0] | .rx_frames > 0 and .link == "up"' >/dev/null ||
-	fail "show ports: $(weirctl --instance A --json show ports)"
+shows A ports '.[0] | .rx_frames > 0 and .link == "up"' || fail "show ports: $(weirctl --instance A --json show ports)"

@@ -22,8 +22,7 @@ for node in 1 0; do
 done
 
 weir_lcores=0@0,1@0,2@1 dataplane A 0 "" ""
-run echo probe A echo e
-await grep -q ready "$weir_tmp/echo.log" || die "no session"
+serve echo probe A echo e
 cat >"$weir_tmp/nodes.py" <<'P'
 # Prints the runs of 2 MiB pages by node: "0x16 1x8 0x8"
 import ctypes, itertools, re, sys

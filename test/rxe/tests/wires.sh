@@ -15,10 +15,7 @@ mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
 
 # transfer INSTANCE ADDRESS COUNT SIZES TESTS [OPTION...]
 transfer() {
-	timeout 300 weir-perf --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
-		fail "weir-perf --instance $1 $2 -n $3 -s $4 -t ${*:5}: $(tail -n 1 "$weir_tmp/perf.log")"
-	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $3)" "$weir_tmp/result.json" >/dev/null ||
-		fail "$1 $2 -n $3 -s $4 -t ${*:5}: $(jq -c '.results' "$weir_tmp/result.json")"
+	measured ".verified == true and .count >= $3" --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify
 }
 
 both_ways() {
@@ -36,8 +33,7 @@ for way in SEND,64 READ,65536 WRITE,65536; do
 done
 for node in A B; do
 	for name in fetched frames_by_send bulk_messages; do
-		weirctl --instance "$node" --json show counters | jq -e --arg name "engine.$name" 'any(.name == $name and .value > 0)' >/dev/null ||
-			fail "$node: counter $name is 0"
+		[ "$(counter "$node" "engine.$name")" -gt 0 ] || fail "$node: counter $name is 0"
 	done
 done
 for end in A B; do
@@ -48,6 +44,6 @@ for end in A B; do
 	tc -s qdisc show dev "veth$end" | grep -q 'dropped [1-9]' || fail "nothing was lost at $end: the test tests nothing"
 	tc qdisc del dev "veth$end" root
 done
-weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up")' >/dev/null || fail "a node is not up"
-weirctl --instance A --json show ports | jq -e '.[0] | .rx_frames > 0 and .tx_frames > 0 and .tx_bytes > 0 and .link == "up"' >/dev/null ||
+shows A nodes 'length == 2 and all(.state == "up")' || fail "a node is not up"
+shows A ports '.[0] | .rx_frames > 0 and .tx_frames > 0 and .tx_bytes > 0 and .link == "up"' ||
 	fail "show ports: $(weirctl --instance A --json show ports)"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contents. What we send is a pattern, which the pingpongs send back, since they send from where
- * they receive. What perftest sends is random, but the same each time; what it must not touch is
- * known.
+ * Contents. We send a pattern, which the pingpongs send back, since they send from where they
+ * receive. Perftest sends random bytes, but the same ones each time; the bytes that it must not
+ * touch are known.
  */
 #include "roce_peer.h"
 
@@ -67,7 +67,7 @@ is_atomic(const struct peer *p)
 	return p->run.test->op >= PEER_FADD;
 }
 
-/* What the region holds before; READs are to bring something. */
+/* The initial contents of the region; READs are to bring something. */
 static uint8_t
 background(const struct peer *p, uint32_t i)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The operations of perftest. One end acts, the client unless they are reversed, or both do; in _bw
- * many operations at a time on each queue pair. Who only suffers receives messages, else it does
- * nothing but wait. In the ping-pongs send_lat and write_lat both act.
+ * many operations at a time on each queue pair. The other end receives messages, or only waits. In
+ * the ping-pongs send_lat and write_lat both act.
  */
 #include "roce_peer.h"
 
@@ -96,7 +96,7 @@ piece(const struct peer *p)
 	return p->run.size / 3 + 1;
 }
 
-/* What READs and atomics of a queue pair are compared with. */
+/* The bytes with which READs and atomics of a queue pair are compared. */
 static uint8_t *
 known(const struct peer *p, const struct peer_qp *q)
 {

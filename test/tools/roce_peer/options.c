@@ -83,8 +83,8 @@ small_number(const char *text, uint32_t max, uint32_t *value)
 }
 
 /*
- * What stands behind a '+'. NULL, or why not: "cause; remedy", or without a semicolon the values
- * that are expected.
+ * Takes an option behind a '+'. Returns NULL, or the error: "cause; remedy", or without a semicolon
+ * the expected values.
  */
 static const char *
 take_run_option(struct peer_run *run, const char *text)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What perftest's programs (4.5, which call themselves 6.06) say over TCP: version, two sizes that
- * both must know, path MTU; then each the address of each queue pair; of all or of the first again,
- * as the other one waits for it; after the operations results, addresses and a farewell. Numbers
- * are big endian. Options that change the order of it are not said: both ends must be told.
+ * The words of perftest's programs (4.5, which call themselves 6.06) over TCP: version, two sizes
+ * that both must know, path MTU; then each the address of each queue pair; of all or of the first
+ * again, as the other one waits for it; after the operations results, addresses and a farewell.
+ * Numbers are big endian. Options that change the order of it are not said: both ends must be told.
  */
 #include "roce_peer.h"
 
@@ -207,7 +207,7 @@ shake_hands(struct peer *p)
 	return rc;
 }
 
-/* What the other one may do to the region. */
+/* The other end's rights in the region. */
 static unsigned
 access_of(const struct peer_test *test)
 {
@@ -252,7 +252,7 @@ begin(struct peer *p)
 	return rc;
 }
 
-/* Size, count, and rates, which nobody here cares for. What does nothing says anything. */
+/* Size, count, and rates, which are ignored. An end that does nothing says anything. */
 static int
 swap_results(struct peer *p)
 {

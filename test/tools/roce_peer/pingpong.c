@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ibv_rc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong. Each says where it is in a line of text, then
- * TCP is over. The client sends first; who has got a message and sent its own sends the next one,
- * until so many have been sent and received on all queue pairs together.
+ * TCP is over. The client sends first; an end that has got a message and sent its own sends the
+ * next one, until the count has been sent and received on all queue pairs together.
  */
 #include "roce_peer.h"
 

@@ -105,12 +105,12 @@ int peer_turn(struct peer *p, struct nic_wc *wc);
 int peer_turn_aside(struct peer *p);
 /* A turn while nobody has called yet. first: the first run is waited for. */
 int peer_turn_before(struct peer *p, bool first);
-/* What was received has been looked at: the slot is posted again. */
+/* Posts the slot of a received message again. */
 int peer_reuse(struct peer *p, const struct nic_wc *wc);
 int peer_post(struct peer *p, struct peer_qp *q, const struct nic_send_wr *wr);
 /* Whether another operation, beside `begun` ones of a queue pair, is to be done. */
 bool peer_more(const struct peer *p, uint64_t begun);
-/* What is at p->out, as a message. */
+/* Sends the bytes at p->out as a message. */
 int peer_send(struct peer *p, struct peer_qp *q);
 /* Keeps answering until the other end has been quiet for a while. */
 int peer_linger(struct peer *p);

@@ -39,8 +39,8 @@ poll_nic(struct peer *p, struct nic_wc *wc, uint64_t now, bool *busy)
 }
 
 /*
- * What belongs to a queue pair of an earlier run is nobody's: it ended with messages under way, as
- * the ping-pongs on many queue pairs do. How many are left.
+ * Drops completions of the queue pairs of an earlier run, which ended with messages under way, as
+ * the ping-pongs on many queue pairs do. Returns the number of those left.
  */
 static unsigned
 sift(struct peer *p, struct nic_wc *wc, unsigned n)
@@ -75,8 +75,8 @@ failed(struct peer *p, uint8_t status)
 #define ROSE(p, now, name) ((now).drop_##name != (p)->before.drop_##name)
 
 /*
- * What the NIC counts says that the other end goes on, where nothing completes here, and by frames
- * that our queue pairs can't take what it was started with. 0, or the end of the run.
+ * The counters of the NIC tell whether the other end goes on where nothing completes here, and by
+ * frames that our queue pairs can't take how it was started. Returns 0, or the end of the run.
  */
 static int
 look_at_counters(struct peer *p, uint64_t time)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes over TCP, whatever it means: the NIC is polled meanwhile. */
+/* Bytes over TCP, whatever they mean; the NIC is polled meanwhile. */
 #define _GNU_SOURCE
 #include "roce_peer.h"
 

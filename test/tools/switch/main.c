@@ -28,7 +28,7 @@
 #define FRAME_MIN 1518u	    /* any port carries these */
 #define ROOM_MIN 2048u	    /* what drivers want of a buffer */
 #define LINK_NS 10000000u   /* looks for ports that came or went so often */
-#define SPIN_NS 100000u	    /* without frames for so long: sleep */
+#define SPIN_NS 100000u	    /* ns without frames before it sleeps */
 #define YIELD_NS 30000u	    /* others on the CPU run so often */
 #define SLEEP_MIN_NS 50000u /* first sleep; doubles */
 #define SLEEP_MAX_NS 2000000u
@@ -70,7 +70,7 @@ frame_max(const struct rte_eth_dev_info *info)
 
 /*
  * One size for all. A byte less than memif's own buffers: with equal ones its driver allocates 32
- * for each burst, however short. What is longer comes in pieces, and is dropped.
+ * for each burst, however short. Longer frames come in pieces, and are dropped.
  */
 static int
 make_pool(struct ether_switch *sw, char *error, size_t size)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames that wait for a port of a switch, first in first out, so many and no more. One thread. No
- * DPDK.
+ * Frames that wait for a port of a switch, first in first out, up to a limit. One thread. No DPDK.
  */
 #ifndef WEIR_SWITCH_QUEUE_H
 #define WEIR_SWITCH_QUEUE_H

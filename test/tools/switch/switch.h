@@ -29,7 +29,7 @@ struct switch_port {
 	uint64_t full; /* frames for which its queue had no room */
 };
 
-/* What frames were dropped for, beside full queues. */
+/* Reasons to drop frames, beside full queues. */
 struct switch_drops {
 	uint64_t runt, bad_source, stayed, too_long, no_link;
 };

@@ -13,7 +13,7 @@
 #define SWITCH_WAYS 4u
 #define SWITCH_NOWHERE UINT32_MAX
 
-/* What becomes of a frame, if not the number of the port that it leaves by. */
+/* The fate of a frame, if not the number of the port that it leaves by. */
 #define SWITCH_FLOOD UINT32_MAX	     /* to all other ports */
 #define SWITCH_STAY (UINT32_MAX - 1) /* its station is where it comes from */
 #define SWITCH_BAD (UINT32_MAX - 2)  /* no station has this source address */

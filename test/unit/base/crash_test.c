@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a crash leaves on stderr, and how the process ends. */
+/* Words of a crash on stderr, and the end of the process. */
+#include "worlds/test.h"
 #include "base/crash.h"
 
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static void
 say_state(void)
@@ -28,7 +21,7 @@ say_state(void)
 	crash_write(&l);
 }
 
-/* What it looks at is what has been overwritten. */
+/* The state to report has been overwritten: looking at it is a crash of its own. */
 static void
 state_is_ruined(void)
 {
@@ -79,8 +72,7 @@ crash(void (*state)(void), int number, char *text, size_t size)
 	return WTERMSIG(status);
 }
 
-static void
-test_tells(void **state)
+TEST(test_tells)
 {
 	char text[16384];
 
@@ -90,8 +82,7 @@ test_tells(void **state)
 	assert_non_null(strstr(text, "[0x")); /* where */
 }
 
-static void
-test_state_is_ruined(void **state)
+TEST(test_state_is_ruined)
 {
 	char text[16384];
 
@@ -100,8 +91,7 @@ test_state_is_ruined(void **state)
 	assert_non_null(strstr(text, "[0x"));
 }
 
-static void
-test_two_signals(void **state)
+TEST(test_two_signals)
 {
 	char text[16384];
 	int number = crash(another_comes, SIGABRT, text, sizeof(text));
@@ -109,16 +99,4 @@ test_two_signals(void **state)
 	assert_true(number == SIGABRT || number == SIGILL);
 	assert_non_null(strstr(text, "crash: SIGABRT sent by process "));
 	assert_null(strstr(text, "crash: SIGILL"));
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_tells),
-	    cmocka_unit_test(test_state_is_ruined),
-	    cmocka_unit_test(test_two_signals),
-	};
-
-	return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
 }

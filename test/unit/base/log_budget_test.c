@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lines that others cause: nobody's push out another's, and what is left out is told. */
 #define _GNU_SOURCE
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "worlds/test.h"
 
-#include <cmocka.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 
 #include "base/log.h"
 
@@ -26,7 +19,7 @@ setup(void **state)
 	return 0;
 }
 
-/* What log_budget_tell() says; static. */
+/* The text of log_budget_tell(); static. */
 static const char *
 told(void)
 {
@@ -55,8 +48,7 @@ takes(const char *kind, const char *who, unsigned lines)
 }
 
 /* One user's violations leave those of others, and his other kinds, as they are. */
-static void
-each_has_its_own(void **state)
+TEST_IN(setup, NULL, each_has_its_own)
 {
 	assert_int_equal(takes("sessions closed", "user 1", 1000), LOG_BURST);
 	assert_int_equal(takes("sessions closed", "user 2", 1), 1);
@@ -66,8 +58,7 @@ each_has_its_own(void **state)
 }
 
 /* How many is told when it is over, and each minute while it isn't. */
-static void
-what_was_left_out_is_told(void **state)
+TEST_IN(setup, NULL, what_was_left_out_is_told)
 {
 	takes("sessions closed", "user 1", LOG_BURST + 7);
 	assert_string_equal(told(), "");
@@ -84,8 +75,7 @@ what_was_left_out_is_told(void **state)
 	assert_non_null(strstr(told(), "121 lines left out (sessions closed, user 1)\n"));
 }
 
-static void
-the_same_line_again(void **state)
+TEST_IN(setup, NULL, the_same_line_again)
 {
 	assert_true(log_budget_take(&budget, "refused", "10.0.0.1", "why", now));
 	for (int i = 0; i < 9; i++)
@@ -99,8 +89,7 @@ the_same_line_again(void **state)
 }
 
 /* A thousand causers cost no more than there is room for; those who are quiet make room. */
-static void
-many_causers(void **state)
+TEST_IN(setup, NULL, many_causers)
 {
 	unsigned lines = 0;
 	char who[64];
@@ -119,18 +108,4 @@ many_causers(void **state)
 	/* a name that has no room whole is still one causer */
 	memset(who, 'x', sizeof(who) - 1);
 	assert_int_equal(takes("sessions closed", who, 100), LOG_BURST);
-}
-
-int
-main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-	const struct CMUnitTest tests[] = {
-	    TEST(each_has_its_own),
-	    TEST(what_was_left_out_is_told),
-	    TEST(the_same_line_again),
-	    TEST(many_causers),
-	};
-
-	return cmocka_run_group_tests_name("log_budget", tests, NULL, NULL);
 }

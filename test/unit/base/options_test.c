@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every option of every program: bounds, duplicates, unknown names, missing values, --help. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "base/options.h"
 #include "cluster/options.h"
@@ -129,8 +120,7 @@ check_declaration(const struct option_table *table, const struct option_spec *sp
 	}
 }
 
-static void
-test_declarations(void **state)
+TEST(test_declarations)
 {
 	each(check_declaration);
 }
@@ -235,8 +225,7 @@ check_others(const struct option_table *table, const struct option_spec *spec)
 	}
 }
 
-static void
-test_values(void **state)
+TEST(test_values)
 {
 	each(check_bounds);
 	each(check_real);
@@ -261,8 +250,7 @@ check_missing(const struct option_table *table, const struct option_spec *spec)
 		fail_msg("%s", error);
 }
 
-static void
-test_missing(void **state)
+TEST(test_missing)
 {
 	each(check_missing);
 }
@@ -290,8 +278,7 @@ check_unknown(const struct option_table *table, const struct option_spec *spec)
 	}
 }
 
-static void
-test_unknown(void **state)
+TEST(test_unknown)
 {
 	each(check_unknown);
 }
@@ -310,8 +297,7 @@ check_duplicates(const struct option_table *table, const struct option_spec *spe
 	assert_true(stored(spec) == spec->min);
 }
 
-static void
-test_duplicates(void **state)
+TEST(test_duplicates)
 {
 	each(check_duplicates);
 }
@@ -343,14 +329,12 @@ check_environment(const struct option_table *table, const struct option_spec *sp
 	unsetenv(spec->env);
 }
 
-static void
-test_environment(void **state)
+TEST(test_environment)
 {
 	each(check_environment);
 }
 
-static void
-test_help(void **state)
+TEST(test_help)
 {
 	for (size_t t = 0; t < TABLES; t++) {
 		char *text, *line, *rest;
@@ -381,8 +365,7 @@ test_help(void **state)
 	}
 }
 
-static void
-test_spelling(void **state)
+TEST(test_spelling)
 {
 	const struct perf_options *o = (struct perf_options *)into;
 	char *argv[] = {(char *)"-bn5",	  (char *)"node:2", (char *)"--win=7",
@@ -413,16 +396,9 @@ test_spelling(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_declarations), cmocka_unit_test(test_values),
-	    cmocka_unit_test(test_missing),	 cmocka_unit_test(test_unknown),
-	    cmocka_unit_test(test_duplicates),	 cmocka_unit_test(test_environment),
-	    cmocka_unit_test(test_help),	 cmocka_unit_test(test_spelling),
-	};
-
 	for (size_t t = 0; t < TABLES; t++)
 		for (size_t i = 0; i < tables[t]->count; i++)
 			if (tables[t]->specs[i].env)
 				unsetenv(tables[t]->specs[i].env);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run();
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "worlds/test.h"
 
-#include <cmocka.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "ipc/path_check.h"
 #include "base/run_dir.h"
@@ -33,28 +24,43 @@ no_parent(void **state)
 	return access(parent, F_OK) ? 0 : -1;
 }
 
-static void
-one_holder_of_a_name(void **state)
+/* A test in a directory of its own, `parent`. */
+#define TEST_HERE(name) TEST_IN(make_parent, no_parent, name)
+
+static int
+take(struct run_dir *a, const char *instance, const char *daemon)
+{
+	return run_dir_take(a, parent, instance, daemon, error, sizeof(error));
+}
+
+static mode_t
+mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+TEST_HERE(one_holder_of_a_name)
 {
 	struct run_dir a, b, c;
 	char expected[64];
 
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
-	assert_int_equal(run_dir_take(&b, parent, "x", "dataplane", error, sizeof(error)), -EBUSY);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
+	assert_int_equal(take(&b, "x", "dataplane"), -EBUSY);
 	snprintf(expected, sizeof(expected), "runs already as pid %d;", getpid());
 	assert_non_null(strstr(error, expected));
-	assert_int_equal(run_dir_take(&b, parent, "y", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(take(&b, "y", "dataplane"), 0);
 	run_dir_release(&a);
-	assert_int_equal(run_dir_take(&c, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(take(&c, "x", "dataplane"), 0);
 	run_dir_release(&b);
 	run_dir_release(&c);
 }
 
-static void
-what_a_crash_left_is_taken_over(void **state)
+TEST_HERE(what_a_crash_left_is_taken_over)
 {
 	char path[128];
-	struct stat st;
 	struct run_dir a;
 	int fd;
 
@@ -66,25 +72,22 @@ what_a_crash_left_is_taken_over(void **state)
 	assert_int_equal(write(fd, "1234567\n", 8), 8);
 	close(fd);
 	assert_int_equal(chmod(path, 0644), 0);
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
 	/* and nobody else may open it: who may, may lock it */
-	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(mode_of(path), 0600);
 	run_dir_release(&a);
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
-	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
+	assert_int_equal(mode_of(path), 0600);
 	run_dir_release(&a);
 }
 
-static void
-what_others_keep_there_stays(void **state)
+TEST_HERE(what_others_keep_there_stays)
 {
 	char path[128];
 	struct run_dir a;
 	int fd;
 
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
 	snprintf(path, sizeof(path), "%s/x/control.pid", parent);
 	fd = open(path, O_CREAT | O_WRONLY, 0644);
 	assert_true(fd >= 0);
@@ -98,59 +101,51 @@ what_others_keep_there_stays(void **state)
 }
 
 /* The two daemons of an instance share its directory; whoever goes last removes it. */
-static void
-two_daemons(void **state)
+TEST_HERE(two_daemons)
 {
 	struct run_dir a, b;
 
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
-	assert_int_equal(run_dir_take(&b, parent, "x", "control", error, sizeof(error)), 0);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
+	assert_int_equal(take(&b, "x", "control"), 0);
 	run_dir_release(&a);
-	assert_int_equal(run_dir_take(&a, parent, "x", "control", error, sizeof(error)), -EBUSY);
+	assert_int_equal(take(&a, "x", "control"), -EBUSY);
 	assert_non_null(strstr(error, "weir-control of instance 'x' runs already"));
 	run_dir_release(&b);
 }
 
-/* Who may attach is the socket's to say, not the umask of whoever starts the daemon. */
-static void
-umask_of_the_operator(void **state)
+/* The mode of the socket says which users may attach, not the umask of the operator. */
+TEST_HERE(umask_of_the_operator)
 {
 	mode_t before = umask(077);
 	char path[128];
 	struct run_dir a;
-	struct stat st;
 
 	assert_int_equal(rmdir(parent), 0);
-	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
 	umask(before);
-	assert_int_equal(stat(parent, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0755);
+	assert_int_equal(mode_of(parent), 0755);
 	snprintf(path, sizeof(path), "%s/x", parent);
-	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0755);
+	assert_int_equal(mode_of(path), 0755);
 	run_dir_release(&a);
 }
 
 /* The longest one leaves room for the sockets' names. */
-static void
-too_long(void **state)
+TEST_HERE(too_long)
 {
 	char name[96], path[200];
 	struct run_dir a;
 
 	memset(name, 'x', sizeof(name));
 	name[RUN_DIR_MAX - 1 - strlen(parent)] = 0;
-	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)),
-			 -ENAMETOOLONG);
+	assert_int_equal(take(&a, name, "control"), -ENAMETOOLONG);
 	assert_non_null(strstr(error, "WEIR_RUN_DIR"));
 	name[RUN_DIR_MAX - 2 - strlen(parent)] = 0;
-	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)), 0);
+	assert_int_equal(take(&a, name, "control"), 0);
 	assert_true(snprintf(path, sizeof(path), "%s/session.sock", a.path) < RUN_DIR_SOCKET_MAX);
 	run_dir_release(&a);
 }
 
-static void
-no_such_place(void **state)
+TEST(no_such_place)
 {
 	struct run_dir a;
 
@@ -179,11 +174,9 @@ expect(const char *dir, const char *why)
 }
 
 /* Nobody else may have made it, or any directory above it. */
-static void
-of_another_user(void **state)
+TEST_HERE(of_another_user)
 {
 	char dir[64], below[96];
-	struct stat st;
 
 	if (geteuid())
 		skip();
@@ -199,8 +192,7 @@ of_another_user(void **state)
 	/* what is there already is left as it is */
 	assert_int_equal(mkdir(below, 0700), 0);
 	expect(dir, "belongs to user 12345");
-	assert_int_equal(stat(below, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_int_equal(mode_of(below), 0700);
 	assert_int_equal(chown(dir, 0, 0), 0);
 	assert_int_equal(chown(below, ANOTHER_USER, ANOTHER_USER), 0);
 	expect(dir, "belongs to user 12345");
@@ -209,8 +201,7 @@ of_another_user(void **state)
 	assert_int_equal(rmdir(parent), 0);
 }
 
-static void
-others_may_write_to_it(void **state)
+TEST_HERE(others_may_write_to_it)
 {
 	char dir[64], below[96];
 
@@ -238,8 +229,7 @@ others_may_write_to_it(void **state)
 }
 
 /* A link is followed where nobody else could change it, and what holds here must hold there. */
-static void
-symbolic_links(void **state)
+TEST_HERE(symbolic_links)
 {
 	char link[64], to[64], name[96];
 
@@ -268,9 +258,8 @@ symbolic_links(void **state)
 	assert_int_equal(rmdir(parent), 0);
 }
 
-/* What a program believes: where others may write, root's and its own alone. */
-static void
-as_given(void **state)
+/* A program trusts any path, and below a directory for all users only root and itself. */
+TEST_HERE(as_given)
 {
 	char dir[64], name[96];
 
@@ -288,25 +277,4 @@ as_given(void **state)
 	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), 0);
 	assert_int_equal(rmdir(dir), 0);
 	assert_int_equal(rmdir(parent), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(one_holder_of_a_name, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(what_a_crash_left_is_taken_over, make_parent,
-					    no_parent),
-	    cmocka_unit_test_setup_teardown(what_others_keep_there_stays, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(two_daemons, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(umask_of_the_operator, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(too_long, make_parent, no_parent),
-	    cmocka_unit_test(no_such_place),
-	    cmocka_unit_test_setup_teardown(of_another_user, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(others_may_write_to_it, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(symbolic_links, make_parent, no_parent),
-	    cmocka_unit_test_setup_teardown(as_given, make_parent, no_parent),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A growing array: what is in it stays, and sizes that overflow are refused. */
+#include "worlds/test.h"
 #include "base/vec.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static void
-test_grows(void **state)
+TEST(test_grows)
 {
 	uint64_t *items = NULL;
 	uint32_t room = 0, moves = 0;
@@ -29,8 +23,7 @@ test_grows(void **state)
 	free(items);
 }
 
-static void
-test_refuses(void **state)
+TEST(test_refuses)
 {
 	uint8_t small_room = 0;
 	size_t room = 0;
@@ -50,15 +43,4 @@ test_refuses(void **state)
 	assert_int_equal(small_room, 255);
 	assert_int_equal(VEC_RESERVE(bytes, small_room, 256), -ENOMEM);
 	free(bytes);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_grows),
-	    cmocka_unit_test(test_refuses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,21 +3,12 @@
  * Which node an address names, of each kind: by what membership says, by our own ports, by what
  * peers have offered; and what is said when it names none.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_net.h"
 
 #include "broker/node.h"
 #include "broker/rows.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
 
 enum { OWN = 7, FIRST = 2, SECOND = 3 };
 
@@ -38,8 +29,7 @@ tell(struct fake *f, uint32_t id, const char *const addresses[4], const uint16_t
 				 1);
 	memcpy(m.node.lid, lids, 4 * sizeof(lids[0]));
 	assert_int_equal(weir_ctl_check(&m, m.length), 0);
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 }
 
 static struct fake *
@@ -75,8 +65,7 @@ names(struct fake *f, const char *text)
 	return n ? (int)n->is.id : OWN;
 }
 
-static void
-test_kinds(void **state)
+TEST_FAKE_FROM(test_kinds, open_cluster())
 {
 	static const struct {
 		const char *text;
@@ -116,7 +105,6 @@ test_kinds(void **state)
 	    {"gid:[fe80::4]:s", -EHOSTUNREACH},
 	    {"lid:13:s", -EHOSTUNREACH},
 	};
-	struct fake *f = open_cluster();
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		int node = names(f, known[i].text);
@@ -124,15 +112,12 @@ test_kinds(void **state)
 		if (node != known[i].node)
 			fail_msg("%s names %d, not %d", known[i].text, node, known[i].node);
 	}
-	fake_close(f);
 }
 
 /* Rubbish from a program that doesn't use weir_address_parse(). */
-static void
-test_malformed(void **state)
+TEST_FAKE_FROM(test_malformed, open_cluster())
 {
 	struct weir_address a = {.service = "s"};
-	struct fake *f = open_cluster();
 	struct broker_node *n;
 
 	for (a.kind = 0; a.kind < 3; a.kind++) {
@@ -150,7 +135,6 @@ test_malformed(void **state)
 	assert_int_equal(node_resolve(f->b, &a, &n), -EHOSTUNREACH);
 	a.id = UINT32_MAX;
 	assert_int_equal(node_resolve(f->b, &a, &n), -EHOSTUNREACH);
-	fake_close(f);
 }
 
 static void
@@ -160,24 +144,18 @@ refused(struct fake *f, const char *text, int32_t code, const char *reason)
 	struct fake_session s;
 
 	assert_int_equal(weir_address_parse(text, &m.connect.address), 0);
-	fake_attach(f, &s);
-	fake_channels(f, &s);
-	assert_int_equal(fake_request(f, &s, &m), 0);
-	assert_int_equal(s.reply.type, WEIR_MSG_REFUSED);
+	fake_program(f, &s);
+	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_REFUSED);
 	assert_int_equal(s.reply.refused.code, code);
 	assert_non_null(strstr(s.reply.refused.reason, reason));
-	broker_session_close(s.s);
-	fake_run(f);
+	fake_leave(f, &s);
 }
 
 /* Ids are 0 to 65534: the 65,536th node has none, whoever speaks of it. */
-static void
-test_most_nodes(void **state)
+TEST_FAKE(test_most_nodes, ((const struct fake_config){.engines = 1, .node = OWN}))
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
-	struct fake_config c = {.engines = 1, .node = OWN};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .service = "s"};
-	struct fake *f = fake_open(&c);
 	struct broker_node *n;
 	char text[32];
 
@@ -202,7 +180,6 @@ test_most_nodes(void **state)
 	assert_int_equal(weir_address_parse("node:65535:s", &a), -EINVAL);
 	a.id = 65535;
 	assert_int_equal(node_resolve(f->b, &a, &n), -EHOSTUNREACH);
-	fake_close(f);
 }
 
 static uint32_t
@@ -221,11 +198,9 @@ nodes_shown(struct fake *f)
 
 /* A host comes back with another id: its address names the one that lives; the other is forgotten.
  */
-static void
-test_gone(void **state)
+TEST_FAKE_FROM(test_gone, open_cluster())
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
-	struct fake *f = open_cluster();
 	uint32_t shown = nodes_shown(f);
 
 	fake_node(f, FIRST, WEIR_NODE_DOWN, 1, 1);
@@ -235,50 +210,41 @@ test_gone(void **state)
 	m.node.id = FIRST;
 	m.node.state = WEIR_NODE_GONE;
 	assert_int_equal(weir_ctl_check(&m, m.length), 0);
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 	assert_int_equal(nodes_shown(f), shown);
 	refused(f, "node:2:s", EHOSTDOWN, "down");
 	tell(f, FIRST, (const char *const[4]){"::ffff:10.0.0.9"}, (uint16_t[4]){0});
 	assert_int_equal(names(f, "10.0.0.9:s"), FIRST);
 	assert_int_equal(nodes_shown(f), shown + 1);
-	fake_close(f);
 }
 
 /* A control that was started again without a list has heard of nobody yet. */
-static void
-test_control_restarted(void **state)
+TEST_FAKE_FROM(test_control_restarted, open_cluster())
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
-	struct fake *f = open_cluster();
 
 	m.node.id = FIRST;
 	m.node.state = WEIR_NODE_JOINING;
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 	assert_int_equal(names(f, "10.0.0.2:s"), FIRST);
 	assert_int_equal(names(f, "lid:12:s"), FIRST);
 	/* what it knows from a list goes for it */
 	tell(f, SECOND, (const char *const[4]){"::ffff:10.0.0.30"}, (uint16_t[4]){0});
 	assert_int_equal(names(f, "10.0.0.30:s"), SECOND);
 	assert_int_equal(names(f, "10.0.0.3:s"), -EHOSTUNREACH);
-	fake_close(f);
 }
 
 /* A control with another list, or another id for us, leaves nothing of the former one behind. */
-static void
-test_other_control(void **state)
+TEST_FAKE_FROM(test_other_control, open_cluster())
 {
 	const struct weir_ctl_msg hello = {
 	    .type = WEIR_CTL_HELLO, .length = weir_ctl_length(WEIR_CTL_HELLO), .hello.node = OWN};
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
-	struct fake *f = open_cluster();
 	uint32_t shown = nodes_shown(f);
 
 	m.node.id = 50;
 	m.node.state = WEIR_NODE_JOINING; /* of a list, and never heard */
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 	assert_int_equal(nodes_shown(f), shown + 1);
 	broker_control_input(f->b, &hello);
 	fake_node(f, SECOND, WEIR_NODE_DOWN, 1, 1);
@@ -296,8 +262,7 @@ test_other_control(void **state)
 	m.node.self = 1;
 	m.node.state = WEIR_NODE_UP;
 	m.node.incarnation = 9;
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 	assert_int_equal(f->b->node, OWN + 1);
 	assert_int_equal(nodes_shown(f), shown - 1);
 	refused(f, "node:7:s", EHOSTDOWN, "down");
@@ -306,12 +271,10 @@ test_other_control(void **state)
 	assert_true(node_find(f->b, OWN)->is.incarnation == 5);
 	assert_int_equal(names(f, "node:7:s"), OWN);
 	assert_int_equal(nodes_shown(f), shown);
-	fake_close(f);
 }
 
 /* The reason says what is to be done. */
-static void
-test_reasons(void **state)
+TEST(test_reasons)
 {
 	struct fake_config c = {.engines = 1, .node = UINT32_MAX};
 	struct fake *f = open_cluster();
@@ -331,37 +294,14 @@ test_reasons(void **state)
 }
 
 /* A LID that no peers file lists is known once the peer's port has told it with its offer. */
-static void
-test_lid_of_offer(void **state)
+TEST_NET(test_lid_of_offer, open_net_of_two)
 {
-	struct net n;
-
-	net_open(&n, 1, 1);
-	n.f[0]->b->attr[0].lid = 101;
-	n.f[1]->b->attr[0].lid = 102;
-	assert_int_equal(names(n.f[0], "lid:102:s"), -EHOSTUNREACH);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(names(n.f[0], "lid:102:s"), 2);
-	assert_int_equal(names(n.f[1], "lid:101:s"), 1);
-	assert_int_equal(names(n.f[0], "lid:103:s"), -EHOSTUNREACH);
-	net_close(&n);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_kinds),
-	    cmocka_unit_test(test_malformed),
-	    cmocka_unit_test(test_most_nodes),
-	    cmocka_unit_test(test_gone),
-	    cmocka_unit_test(test_control_restarted),
-	    cmocka_unit_test(test_other_control),
-	    cmocka_unit_test(test_reasons),
-	    cmocka_unit_test(test_lid_of_offer),
-	};
-
-	return cmocka_run_group_tests_name("broker_address", tests, NULL, NULL);
+	n->f[0]->b->attr[0].lid = 101;
+	n->f[1]->b->attr[0].lid = 102;
+	assert_int_equal(names(n->f[0], "lid:102:s"), -EHOSTUNREACH);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	exchange_and_join(n);
+	assert_int_equal(names(n->f[0], "lid:102:s"), 2);
+	assert_int_equal(names(n->f[1], "lid:101:s"), 1);
+	assert_int_equal(names(n->f[0], "lid:103:s"), -EHOSTUNREACH);
 }

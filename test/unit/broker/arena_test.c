@@ -2,22 +2,14 @@
 /* Geometry of arenas: whatever the limits and wishes, everything lies inside and nothing overlaps.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "broker/arena.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static void
 check_geometry(const struct weir_geometry *g)
@@ -40,8 +32,7 @@ check_geometry(const struct weir_geometry *g)
 	assert_int_equal(g->bytes % MEMFD_HUGE_PAGE, 0);
 }
 
-static void
-test_default(void **state)
+TEST(test_default)
 {
 	struct arena_limits limits = {10240, 64, 1024, 2, 64ull << 20};
 	struct weir_geometry g;
@@ -52,8 +43,7 @@ test_default(void **state)
 	assert_int_equal(g.recv_blocks, (32 << 20) / WEIR_BLOCK_SIZE);
 }
 
-static void
-test_wishes(void **state)
+TEST(test_wishes)
 {
 	static const uint32_t engines[] = {1, 2, 3, 7, 32}, slots[] = {16, 64, 1024, 8192};
 	static const uint64_t wishes[] = {0,	   1,	     4096,	 1 << 20,
@@ -77,8 +67,7 @@ test_wishes(void **state)
 	assert_true(made > 600);
 }
 
-static void
-test_too_small(void **state)
+TEST(test_too_small)
 {
 	struct arena_limits limits = {1024, 64, 4096, 1, 16ull << 20}; /* channels alone: 32 MiB */
 	struct weir_geometry g;
@@ -86,8 +75,7 @@ test_too_small(void **state)
 	assert_int_equal(arena_geometry(&limits, 0, &g), -EINVAL);
 }
 
-static void
-test_open(void **state)
+TEST(test_open)
 {
 	struct arena_limits limits = {64, 2, 64, 2, 8ull << 20};
 	int numa[2] = {0, -1};
@@ -146,8 +134,7 @@ blocks(int fd)
 }
 
 /* Released in pieces, and only when no program can write to it any more. */
-static void
-test_release(void **state)
+TEST(test_release)
 {
 	size_t bytes = 16 * MEMFD_PIECE;
 	struct memfd m;
@@ -181,16 +168,4 @@ test_release(void **state)
 	assert_int_equal(blocks(fd), 0);
 	close(fd);
 	close(path);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_default),   cmocka_unit_test(test_wishes),
-	    cmocka_unit_test(test_too_small), cmocka_unit_test(test_open),
-	    cmocka_unit_test(test_release),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

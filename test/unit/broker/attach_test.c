@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of those that attach: made in pieces, in turn, and main is there for others meanwhile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 
 #include "broker/quota.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #define PIECES 4u /* of an arena; the first comes with HELLO */
 
-static const struct fake_config config = {.engines = 2, .node = 7};
+/* ---- main's CPU time: linked with --wrap=clock_gettime, so that each piece costs the same ---- */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	static long calls;
+
+	if (clock != CLOCK_THREAD_CPUTIME_ID)
+		return __real_clock_gettime(clock, t);
+	*t = (struct timespec){calls / 1000, calls % 1000 * 1000000}; /* 1 ms per call */
+	calls++;
+	return 0;
+}
+
+/* ---- programs that attach ---- */
 
 struct guest {
 	struct broker_session *s;
@@ -69,10 +75,8 @@ leave(struct fake *f, struct guest *g)
 }
 
 /* No engine sees a session before all of its memory is there; who waits is told so. */
-static void
-test_in_turn(void **state)
+TEST_FAKE(test_in_turn, two_engines)
 {
-	struct fake *f = fake_open(&config);
 	struct guest g[3];
 	unsigned pieces;
 
@@ -99,14 +103,11 @@ test_in_turn(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		leave(f, &g[i]);
 	assert_int_equal(fake_mappings("weir-arena"), 0);
-	fake_close(f);
 }
 
 /* A user waits for one session of another user at most, however many that one has begun. */
-static void
-test_turns_of_users(void **state)
+TEST_FAKE(test_turns_of_users, two_engines)
 {
-	struct fake *f = fake_open(&config);
 	struct guest many[4], one;
 	unsigned turns = 0;
 
@@ -122,15 +123,13 @@ test_turns_of_users(void **state)
 	fake_run(f);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(many[i].welcomes, 1);
-	fake_close(f);
 }
 
 /* First, in the middle, last; the others get theirs. */
-static void
-test_gone_before(void **state)
+TEST(test_gone_before)
 {
 	for (unsigned who = 0; who < 3; who++) {
-		struct fake *f = fake_open(&config);
+		struct fake *f = fake_open(&two_engines);
 		struct guest g[4];
 
 		for (unsigned i = 0; i < 3; i++)
@@ -151,11 +150,10 @@ test_gone_before(void **state)
 	}
 }
 
-/* What happens to sessions happens to those that are not there yet, too. */
-static void
-test_meanwhile(void **state)
+/* Settings, news and ends reach sessions whose memory is being made, too. */
+TEST(test_meanwhile)
 {
-	struct fake *f = fake_open(&config);
+	struct fake *f = fake_open(&two_engines);
 	char reason[WEIR_REASON_MAX];
 	struct guest g[2];
 
@@ -172,38 +170,20 @@ test_meanwhile(void **state)
 	assert_int_equal(g[1].welcomes, 0);
 	assert_int_equal(g[1].ends, 1);
 	fake_close(f);
-	f = fake_open(&config);
+	f = fake_open(&two_engines);
 	come(f, &g[0]);
 	come(f, &g[1]);
 	fake_close(f);
 }
 
 /* A broker that is destroyed ends all its sessions, however many there are. */
-static void
-test_destroyed(void **state)
+TEST_FAKE(test_destroyed, ((const struct fake_config){.engines = 2, .node = 7, .sessions = 80}))
 {
 	static struct guest g[80];
-	struct fake_config many = config;
-	struct fake *f;
 
-	many.sessions = 80;
-	f = fake_open(&many);
 	for (unsigned i = 0; i < 80; i++)
 		come(f, &g[i]);
 	for (unsigned i = 0; i < 10000 && f->b->counters.sessions_opened < 80; i++)
 		fake_run(f);
 	assert_int_equal(f->b->counters.sessions_opened, 80);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_in_turn),	cmocka_unit_test(test_turns_of_users),
-	    cmocka_unit_test(test_gone_before), cmocka_unit_test(test_meanwhile),
-	    cmocka_unit_test(test_destroyed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,23 +9,18 @@
 #include "broker/node.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static void
-test_control(void **state)
+TEST_FAKE(test_control,
+	  ((const struct fake_config){.engines = 2, .sockets = true, .node = UINT32_MAX}))
 {
-	struct fake_config c = with_sockets;
-	struct fake *f;
 	union ctl in;
 	struct weir_ctl_msg m = {0};
 	int fd, second;
 
-	c.node = UINT32_MAX;
-	f = fake_open(&c);
 	fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	assert_int_equal(in.m.type, WEIR_CTL_HELLO);
 	assert_int_equal(in.m.hello.role, WEIR_ROLE_DATAPLANE);
@@ -73,13 +68,10 @@ test_control(void **state)
 	assert_int_equal(get(f, second, &in, sizeof(in), NULL), 0);
 	close(second);
 	close(fd);
-	fake_close(f);
 }
 
-static void
-test_bad_control(void **state)
+TEST_FAKE(test_bad_control, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	struct weir_ctl_msg m = {.type = WEIR_CTL_HELLO};
 	union ctl in;
 	uint8_t bytes[300];
@@ -110,15 +102,12 @@ test_bad_control(void **state)
 		fake_run(f);
 	}
 	assert_true(f->b->counters.control_bad > 1000);
-	fake_close(f);
 }
 
 /* Without a descriptor for who comes, main doesn't spin; with one again it goes on. */
-static void
-test_no_descriptors(void **state)
+TEST_FAKE(test_no_descriptors, with_sockets)
 {
 	static const char *const names[] = {"control.sock", "session.sock"};
-	struct fake *f = fake_open(&with_sockets);
 	struct rlimit none, before;
 	struct epoll_event e;
 	int fd[2];
@@ -146,18 +135,16 @@ test_no_descriptors(void **state)
 		assert_true(recv(fd[i], &e, sizeof(e), MSG_DONTWAIT) > 0);
 		close(fd[i]);
 	}
-	fake_close(f);
 }
 
 /* All rows of a kind; returns how many. */
 static uint32_t
 query(struct fake *f, int fd, uint32_t rows, void *first, size_t room)
 {
-	struct weir_ctl_msg m = {0};
 	union ctl in;
 	uint32_t count = 0;
+	struct weir_ctl_msg m = {.query.rows = rows};
 
-	m.query.rows = rows;
 	ctl_send(fd, &m, WEIR_CTL_QUERY);
 	do {
 		ssize_t n = get(f, fd, &in, sizeof(in), NULL);
@@ -173,10 +160,8 @@ query(struct fake *f, int fd, uint32_t rows, void *first, size_t room)
 	return count;
 }
 
-static void
-test_rows(void **state)
+TEST_FAKE(test_rows, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), program = attach(f);
 	struct weir_row_session session;
@@ -216,14 +201,11 @@ test_rows(void **state)
 	assert_string_equal(conn.state_name, "open");
 	close(program);
 	close(fd);
-	fake_close(f);
 }
 
 /* weirctl set: done, or why not. */
-static void
-test_set(void **state)
+TEST_FAKE(test_set, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	struct weir_ctl_msg m = {.set = {"program.prog.rate", "1M"}};
 	struct weir_row_session session;
 	union ctl in;
@@ -251,7 +233,6 @@ test_set(void **state)
 	close(control);
 	close(program);
 	close(fd);
-	fake_close(f);
 }
 
 static void
@@ -262,10 +243,8 @@ report(struct fake *f, int type)
 }
 
 /* Two engines share the port: its changes are counted once for each of its rows. */
-static void
-test_port_events(void **state)
+TEST_FAKE(test_port_events, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
 	struct weir_row_port port[2];
@@ -287,10 +266,9 @@ test_port_events(void **state)
 		assert_false(port[i].link_up);
 	}
 	close(fd);
-	fake_close(f);
 }
 
-/* What the broker logs from now on is read there, without waiting. */
+/* A descriptor from which later lines of the log are read, without waiting. */
 static int
 catch_log(int *before)
 {
@@ -330,12 +308,9 @@ lines_with(const char *text, const char *what)
 }
 
 /* A program's lines don't push out those of others, or those about ports; how many is told. */
-static void
-test_log_under_load(void **state)
+TEST_FAKE(test_log_under_load, ((const struct fake_config){.engines = 2, .node = 1}))
 {
 	struct engine_event e = {.type = ENGINE_EVENT_FULL};
-	static const struct fake_config config = {.engines = 2, .node = 1};
-	struct fake *f = fake_open(&config);
 	struct fake_session a, b;
 	int before, log;
 	char text[16384];
@@ -364,15 +339,12 @@ test_log_under_load(void **state)
 	assert_int_equal(lines_with(text, "session 1 "), 1);
 	assert_int_equal(lines_with(text, "link is down, frames are lost"), 1);
 	assert_true(later);
-	fake_close(f);
 }
 
 /* Nobody is sent to look at a cable because a port's other end starts a little later. */
-static void
-test_link_down_at_start(void **state)
+TEST_FAKE(test_link_down_at_start,
+	  ((const struct fake_config){.engines = 2, .node = 1, .link_down = true}))
 {
-	static const struct fake_config config = {.engines = 2, .node = 1, .link_down = true};
-	struct fake *f = fake_open(&config);
 	int before, log = catch_log(&before);
 	bool told[5], later, up, down;
 
@@ -393,11 +365,9 @@ test_link_down_at_start(void **state)
 	assert_true(later);
 	assert_true(up);
 	assert_true(down); /* it was up: at once */
-	fake_close(f);
 }
 
-static void
-test_slow_reader(void **state)
+TEST(test_slow_reader)
 {
 	struct fake *f = fake_open(&with_sockets);
 	union ctl in;
@@ -419,8 +389,7 @@ test_slow_reader(void **state)
 	fake_run(f);
 	close(other);
 	fake_run(f);
-	f->hold = false;
-	fake_release(f);
+	fake_let_go(f);
 	other = ctl_open(f, WEIR_ROLE_QUERY, &in);
 	f->hold = true;
 	ctl_send(other, &m, WEIR_CTL_QUERY);
@@ -475,26 +444,15 @@ capture_hook(void *user, const char *port, int fd, uint64_t limit, struct captur
 static void
 ask_capture(int fd, const char *port, uint64_t frames, int file)
 {
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
 	struct weir_ctl_msg m = {.type = WEIR_CTL_CAPTURE,
 				 .length = weir_ctl_length(WEIR_CTL_CAPTURE)};
-	struct iovec iov = {.iov_base = &m, .iov_len = m.length};
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
 
 	snprintf(m.capture.port, sizeof(m.capture.port), "%s", port);
 	m.capture.frames = frames;
-	if (file >= 0) {
-		control.align = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(file)),
-						 .cmsg_level = SOL_SOCKET,
-						 .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&control.align), &file, sizeof(file));
-		h.msg_control = control.room;
-		h.msg_controllen = sizeof(control.room);
-	}
-	assert_int_equal(sendmsg(fd, &h, MSG_NOSIGNAL), m.length);
+	if (file >= 0)
+		assert_int_equal(send_descriptor(fd, &m, m.length, file), 0);
+	else
+		assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
 }
 
 /* The next message, waiting for the capture's thread; closed: type 0. */
@@ -512,10 +470,19 @@ captured_message(struct fake *f, int fd, union ctl *in)
 	return &in->m;
 }
 
+/* Runs until all captures are over. */
 static void
-test_capture(void **state)
+await_captures(struct fake *f)
 {
-	struct fake *f = fake_open(&with_sockets);
+	for (int i = 0; LIST_FIRST(&f->b->captures) && i < 10000; i++) {
+		fake_run(f);
+		usleep(1000);
+	}
+	assert_null(LIST_FIRST(&f->b->captures));
+}
+
+TEST_FAKE(test_capture, with_sockets)
+{
 	int fd, file = memfd_create("capture", MFD_CLOEXEC);
 	const struct weir_ctl_msg *m;
 	struct capture_frame frame = {.captured = 60, .original = 60};
@@ -554,14 +521,9 @@ test_capture(void **state)
 	assert_int_equal(captured_message(f, fd, &in)->captured.over, 0);
 	assert_non_null(LIST_FIRST(&f->b->captures));
 	close(fd);
-	for (int i = 0; LIST_FIRST(&f->b->captures) && i < 10000; i++) {
-		fake_run(f);
-		usleep(1000);
-	}
-	assert_null(LIST_FIRST(&f->b->captures));
+	await_captures(f);
 	assert_int_equal(fake_open_fds(), fds);
 	close(file);
-	fake_close(f);
 }
 
 static void
@@ -578,8 +540,7 @@ expect_capture_error(struct fake *f, const char *port, int file, int code)
 	close(fd);
 }
 
-static void
-test_capture_refused(void **state)
+TEST(test_capture_refused)
 {
 	struct fake *f = fake_open(&with_sockets);
 	int fd, file = memfd_create("capture", MFD_CLOEXEC), null = open("/dev/null", O_WRONLY);
@@ -607,10 +568,7 @@ test_capture_refused(void **state)
 	assert_int_equal(captured_message(f, fd, &in)->type, WEIR_CTL_ERROR);
 	assert_int_equal(in.m.error.code, EBUSY);
 	close(fd);
-	for (int i = 0; LIST_FIRST(&f->b->captures) && i < 10000; i++) {
-		fake_run(f);
-		usleep(1000);
-	}
+	await_captures(f);
 	assert_int_equal(fake_open_fds(), fds);
 	/* one that is under way at the end is ended */
 	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
@@ -623,10 +581,8 @@ test_capture_refused(void **state)
 }
 
 /* A control that reads late still gets every message, in order. */
-static void
-test_backlog_to_control(void **state)
+TEST_FAKE(test_backlog_to_control, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
@@ -648,13 +604,10 @@ test_backlog_to_control(void **state)
 	fake_run(f);
 	assert_int_equal(f->b->counters.control_slow, 1);
 	close(fd);
-	fake_close(f);
 }
 
-static void
-test_stop_closes_sockets(void **state)
+TEST_FAKE(test_stop_closes_sockets, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	union ctl in;
 	int program = attach(f), control = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	struct weir_session_msg r;
@@ -666,27 +619,4 @@ test_stop_closes_sockets(void **state)
 	assert_int_equal(get(f, control, &in, sizeof(in), NULL), 0);
 	close(program);
 	close(control);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_control),
-	    cmocka_unit_test(test_bad_control),
-	    cmocka_unit_test(test_no_descriptors),
-	    cmocka_unit_test(test_rows),
-	    cmocka_unit_test(test_set),
-	    cmocka_unit_test(test_port_events),
-	    cmocka_unit_test(test_log_under_load),
-	    cmocka_unit_test(test_link_down_at_start),
-	    cmocka_unit_test(test_slow_reader),
-	    cmocka_unit_test(test_backlog_to_control),
-	    cmocka_unit_test(test_capture),
-	    cmocka_unit_test(test_capture_refused),
-	    cmocka_unit_test(test_stop_closes_sockets),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

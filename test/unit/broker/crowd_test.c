@@ -6,10 +6,8 @@
 #define QUERIES 32 /* that are served at a time */
 
 /* However many weirctl there are, and others that say nothing: control gets in. */
-static void
-test_many(void **state)
+TEST_FAKE(test_many, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int query[QUERIES], silent[4], fd;
 	unsigned before = fake_open_fds();
 	union ctl in;
@@ -40,14 +38,11 @@ test_many(void **state)
 	close(fd);
 	fake_run(f);
 	assert_int_equal(fake_open_fds(), before);
-	fake_close(f);
 }
 
 /* They say nothing, and are told so: nobody waits for an answer that doesn't come. */
-static void
-test_silent(void **state)
+TEST_FAKE(test_silent, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	unsigned before = fake_open_fds(), refused = 0;
 	union ctl in;
 	int fds[60];
@@ -70,14 +65,11 @@ test_silent(void **state)
 	}
 	fake_run(f);
 	assert_int_equal(fake_open_fds(), before);
-	fake_close(f);
 }
 
 /* Descriptors that belong to nothing are closed, one or many. */
-static void
-test_descriptors(void **state)
+TEST_FAKE(test_descriptors, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	struct weir_ctl_msg m = {.type = WEIR_CTL_QUERY, .query.rows = WEIR_ROWS_NODES};
 	union {
 		char room[CMSG_SPACE(8 * sizeof(int))];
@@ -104,17 +96,4 @@ test_descriptors(void **state)
 		assert_int_equal(fake_open_fds(), before);
 	}
 	close(fd);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_descriptors),
-	};
-
-	return cmocka_run_group_tests_name("broker_crowd", tests, NULL, NULL);
 }

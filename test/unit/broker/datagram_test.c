@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What main makes for datagram connections: one queue pair an engine, one address handle a link,
- * when they are needed; what it says when it can't; another queue pair when one has failed.
+ * Main makes one queue pair per engine and one address handle per link for datagram connections,
+ * when they are needed; it says why it can't, and replaces a queue pair that has failed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_net.h"
 
 #include "broker/link.h"
-
-#include <errno.h>
 
 #define MTU (1024u - sizeof(struct weir_datagram_head))
 
@@ -31,50 +22,46 @@ ud_qp(struct fake *f)
 static void
 ask(struct net *n)
 {
-	fake_connect(n->f[0], &n->s[0], 2, "echo", WEIR_CONNECT_DATAGRAM);
-	assert_int_equal(n->s[0].reply.type, WEIR_MSG_CONNECTING);
+	assert_int_equal(fake_connect(n->f[0], &n->s[0], 2, "echo", WEIR_CONNECT_DATAGRAM),
+			 WEIR_MSG_CONNECTING);
 	exchange(n);
 }
 
-static void
-test_made_once(void **state)
+TEST_NET(test_made_once, open_net_of_two)
 {
 	struct engine_command *k;
-	struct net n;
 
-	net_open(&n, 1, 1);
-	ask(&n);
-	k = &n.f[0]->last[ENGINE_CONN_START];
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
+	ask(n);
+	k = &n->f[0]->last[ENGINE_CONN_START];
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
 	assert_int_equal(k->conn.status, 0);
 	assert_true(k->conn.datagram);
 	assert_int_equal(k->conn.mtu, MTU);
 	assert_non_null(k->conn.ah);
-	assert_memory_equal(n.f[0]->last_ah.gid.raw, nic_gid_ipv4(0x0a000002).raw, 16);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 1);
-	k = &n.f[0]->last[ENGINE_DATAGRAM_ADD];
-	assert_ptr_equal(k->datagram.qp, ud_qp(n.f[0]));
-	assert_int_equal(ud_qp(n.f[0])->state, NIC_QP_RTS);
-	assert_int_equal(ud_qp(n.f[0])->qkey, k->datagram.qkey);
+	assert_memory_equal(n->f[0]->last_ah.gid.raw, nic_gid_ipv4(0x0a000002).raw, 16);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 1);
+	k = &n->f[0]->last[ENGINE_DATAGRAM_ADD];
+	assert_ptr_equal(k->datagram.qp, ud_qp(n->f[0]));
+	assert_int_equal(ud_qp(n->f[0])->state, NIC_QP_RTS);
+	assert_int_equal(ud_qp(n->f[0])->qkey, k->datagram.qkey);
 	assert_int_equal(k->datagram.qkey >> 31, 0);
 	/* nothing of it before it is needed, at either end */
-	assert_null(ud_qp(n.f[1]));
-	assert_int_equal(n.f[1]->live_ahs, 0);
+	assert_null(ud_qp(n->f[1]));
+	assert_int_equal(n->f[1]->live_ahs, 0);
 
-	ask(&n); /* the link is up, all is there */
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 2);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 1);
-	assert_int_equal(n.f[0]->live_ahs, 1);
-	assert_int_equal(n.f[0]->live_qps, 3);
+	ask(n); /* the link is up, all is there */
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 2);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 1);
+	assert_int_equal(n->f[0]->live_ahs, 1);
+	assert_int_equal(n->f[0]->live_qps, 3);
 	/* streams are opened in one step, as ever */
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 2);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 2);
 	/* the handle goes with the link, the queue pair stays */
-	fake_node(n.f[0], 2, WEIR_NODE_DOWN, 200, 1);
-	assert_int_equal(the_link(&n, 0)->state, LINK_DOWN);
-	assert_int_equal(n.f[0]->live_ahs, 0);
-	assert_int_equal(n.f[0]->live_qps, 1);
-	net_close(&n);
+	fake_node(n->f[0], 2, WEIR_NODE_DOWN, 200, 1);
+	assert_int_equal(the_link(n, 0)->state, LINK_DOWN);
+	assert_int_equal(n->f[0]->live_ahs, 0);
+	assert_int_equal(n->f[0]->live_qps, 1);
 }
 
 static void
@@ -88,139 +75,99 @@ asked(struct net *n, unsigned i)
 					  .to = {77, 88},
 					  .service = "echo"}};
 
-	fake_emit(n->f[i], 0, &e);
-	fake_run(n->f[i]);
+	fake_event(n->f[i], 0, &e);
 }
 
-static void
-test_accept(void **state)
+TEST_NET(test_accept, bring_up)
 {
 	struct engine_command *k;
-	struct net n;
 
-	bring_up(&n);
-	asked(&n, 1);
-	k = &n.f[1]->last[ENGINE_CONN_ACCEPT];
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_ACCEPT], 1);
+	asked(n, 1);
+	k = &n->f[1]->last[ENGINE_CONN_ACCEPT];
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_ACCEPT], 1);
 	assert_true(k->conn.datagram);
 	assert_int_equal(k->conn.mtu, MTU);
 	assert_non_null(k->conn.ah);
 	assert_int_equal(k->conn.to.qpn, 77);
 	assert_int_equal(k->conn.to.qkey, 88);
-	assert_int_equal(n.f[1]->count[ENGINE_DATAGRAM_ADD], 1);
-	net_close(&n);
+	assert_int_equal(n->f[1]->count[ENGINE_DATAGRAM_ADD], 1);
 }
 
 /* A port without datagrams: streams don't notice. */
-static void
-test_not_offered(void **state)
+TEST_NET(test_not_offered, bring_up)
 {
-	struct net n;
+	n->f[0]->qp_fail = -EPROTONOSUPPORT;
+	ask(n);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, EOPNOTSUPP);
+	assert_int_equal(n->f[0]->live_srqs, 0);
+	n->f[0]->qp_fail = 0;
+	n->f[0]->ah_fail = -ENETUNREACH;
+	ask(n);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, ENETUNREACH);
+	n->f[0]->ah_fail = 0;
+	ask(n);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, 0);
 
-	bring_up(&n);
-	n.f[0]->qp_fail = -EPROTONOSUPPORT;
-	ask(&n);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, EOPNOTSUPP);
-	assert_int_equal(n.f[0]->live_srqs, 0);
-	n.f[0]->qp_fail = 0;
-	n.f[0]->ah_fail = -ENETUNREACH;
-	ask(&n);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, ENETUNREACH);
-	n.f[0]->ah_fail = 0;
-	ask(&n);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, 0);
-
-	n.f[1]->qp_fail = -ENOMEM;
-	asked(&n, 1);
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_ACCEPT], 0);
-	assert_int_equal(n.f[1]->last[ENGINE_CONN_REJECT].conn.status, ENOMEM);
-	net_close(&n);
+	n->f[1]->qp_fail = -ENOMEM;
+	asked(n, 1);
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_ACCEPT], 0);
+	assert_int_equal(n->f[1]->last[ENGINE_CONN_REJECT].conn.status, ENOMEM);
 }
 
-static void
-test_failure(void **state)
+TEST_NET(test_failure, open_net_of_two)
 {
 	struct engine_event e = {.type = ENGINE_EVENT_DATAGRAM_ERROR};
 	struct fake_qp *qp;
-	struct net n;
 	uint32_t qpn;
 
-	net_open(&n, 1, 1);
-	ask(&n);
-	qp = ud_qp(n.f[0]);
+	ask(n);
+	qp = ud_qp(n->f[0]);
 	qpn = qp->head.qpn;
 	/* the driver tells, the engine hears */
-	n.f[0]->async[n.f[0]->async_end++] =
+	n->f[0]->async[n->f[0]->async_end++] =
 	    (struct nic_async_event){.type = NIC_EVENT_QP_FATAL, .qp_user = qp->user};
-	pass_time(&n, BROKER_SECOND_NS);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_FAIL], 1);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 1);
+	pass_time(n, BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_FAIL], 1);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 1);
 	/* when nothing of it is outstanding: a new one with the same memory */
 	e.qpn = qpn;
-	fake_emit(n.f[0], 0, &e);
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 2);
-	assert_int_not_equal(ud_qp(n.f[0])->head.qpn, qpn);
-	assert_int_equal(n.f[0]->live_qps, 3);
-	fake_emit(n.f[0], 0, &e); /* late: of the one that is gone */
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 2);
+	fake_event(n->f[0], 0, &e);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 2);
+	assert_int_not_equal(ud_qp(n->f[0])->head.qpn, qpn);
+	assert_int_equal(n->f[0]->live_qps, 3);
+	fake_event(n->f[0], 0, &e); /* late: of the one that is gone */
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 2);
 	/* none can be made now, but when it is needed */
-	e.qpn = ud_qp(n.f[0])->head.qpn;
-	n.f[0]->qp_fail = -ENOMEM;
-	fake_emit(n.f[0], 0, &e);
-	fake_run(n.f[0]);
-	assert_null(ud_qp(n.f[0]));
-	n.f[0]->qp_fail = 0;
-	ask(&n);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, 0);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 3);
-	net_close(&n);
+	e.qpn = ud_qp(n->f[0])->head.qpn;
+	n->f[0]->qp_fail = -ENOMEM;
+	fake_event(n->f[0], 0, &e);
+	assert_null(ud_qp(n->f[0]));
+	n->f[0]->qp_fail = 0;
+	ask(n);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, 0);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 3);
 }
 
-static void
-test_local(void **state)
+TEST_NET(test_local, open_net_of_two)
 {
-	struct net n;
-
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 1, "echo", WEIR_CONNECT_DATAGRAM);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_LOCAL], 2);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_LOCAL].conn.mtu, MTU);
-	assert_int_equal(n.f[0]->count[ENGINE_DATAGRAM_ADD], 0);
-	fake_connect(n.f[0], &n.s[0], 1, "echo", 0);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_LOCAL].conn.mtu, 0);
-	net_close(&n);
+	assert_int_equal(fake_connect(n->f[0], &n->s[0], 1, "echo", WEIR_CONNECT_DATAGRAM),
+			 WEIR_MSG_CONNECTING);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_LOCAL], 2);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_LOCAL].conn.mtu, MTU);
+	assert_int_equal(n->f[0]->count[ENGINE_DATAGRAM_ADD], 0);
+	fake_connect(n->f[0], &n->s[0], 1, "echo", 0);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_LOCAL].conn.mtu, 0);
 }
 
-static void
-test_options(void **state)
+TEST_NET(test_options, open_net_of_two)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
-	struct net n;
 
-	net_open(&n, 1, 1);
 	assert_int_equal(weir_address_parse("node:1:echo", &m.connect.address), 0);
 	m.connect.window = WEIR_CONNECT_WINDOW_MIN - 1;
-	assert_int_equal(fake_request(n.f[0], &n.s[0], &m), 0);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_REFUSED);
-	assert_int_equal(n.s[0].reply.refused.code, EINVAL);
-	assert_non_null(strstr(n.s[0].reply.refused.reason, "window"));
+	assert_int_equal(fake_ask(n->f[0], &n->s[0], &m), WEIR_MSG_REFUSED);
+	assert_int_equal(n->s[0].reply.refused.code, EINVAL);
+	assert_non_null(strstr(n->s[0].reply.refused.reason, "window"));
 	m.connect.window = WEIR_CONNECT_WINDOW_MIN;
-	assert_int_equal(fake_request(n.f[0], &n.s[0], &m), 0);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
-	net_close(&n);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_made_once),	cmocka_unit_test(test_accept),
-	    cmocka_unit_test(test_not_offered), cmocka_unit_test(test_failure),
-	    cmocka_unit_test(test_local),	cmocka_unit_test(test_options),
-	};
-
-	return cmocka_run_group_tests_name("broker_datagram", tests, NULL, NULL);
+	assert_int_equal(fake_ask(n->f[0], &n->s[0], &m), WEIR_MSG_CONNECTING);
 }

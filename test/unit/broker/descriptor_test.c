@@ -53,41 +53,6 @@ lingering(int *peer)
 	return fd;
 }
 
-/* As get(), however long the threads take. */
-static ssize_t
-await_message(struct fake *f, int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS])
-{
-	ssize_t n;
-
-	while ((n = get(f, fd, m, sizeof(*m), fds)) == -EAGAIN) {
-		poll(&(struct pollfd){fd, POLLIN, 0}, 1, 1);
-		f->now += 1000000; /* kicks are due by this clock */
-	}
-	return n;
-}
-
-static struct weir_session_msg
-ask(struct fake *f, int fd, struct weir_session_msg m, int fds[WEIR_SESSION_FDS])
-{
-	struct weir_session_msg r = {0};
-
-	m.length = weir_session_length(m.type);
-	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
-	assert_true(await_message(f, fd, &r, fds) > 0);
-	assert_int_equal(weir_session_check(&r, r.length), 0);
-	return r;
-}
-
-static int
-come(struct fake *f)
-{
-	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
-
-	assert_int_equal(ask(f, fd, hello(), fds).type, WEIR_MSG_WELCOME);
-	close(fds[0]);
-	return fd;
-}
-
 /* With its greeting, with a request, unread when it hangs up: nobody else waits. */
 static void
 try_all(const struct fake_config *config, bool refused)
@@ -95,11 +60,11 @@ try_all(const struct fake_config *config, bool refused)
 	struct weir_session_msg m = hello(), bye = {.type = WEIR_MSG_BYE};
 	unsigned fds_before = fake_open_fds();
 	struct fake *f = fake_open(config);
-	int honest = come(f);
+	int honest = attach(f);
 
 	for (unsigned i = 0; i < 9; i++) {
 		int peer, fd = lingering(&peer), other;
-		int program = i % 3 == 1 ? come(f) : dial(f, "session.sock");
+		int program = i % 3 == 1 ? attach(f) : dial(f, "session.sock");
 		int rc = send_descriptor(program, &m, i % 3 == 2 ? 3 : m.length, fd);
 
 		assert_int_equal(rc, refused ? -EPERM : 0);
@@ -109,13 +74,14 @@ try_all(const struct fake_config *config, bool refused)
 		close(fd); /* else it is the data plane's now */
 		if (i >= 3)
 			close(program);
-		other = come(f);
+		other = attach(f);
 		assert_int_equal(
-		    ask(f, honest,
-			(struct weir_session_msg){.type = WEIR_MSG_FIND, .find.service = "x"}, NULL)
+		    call(f, honest,
+			 (struct weir_session_msg){.type = WEIR_MSG_FIND, .find.service = "x"},
+			 NULL)
 			.type,
 		    WEIR_MSG_FOUND);
-		assert_int_equal(ask(f, other, bye, NULL).type, WEIR_MSG_OK);
+		assert_int_equal(call(f, other, bye, NULL).type, WEIR_MSG_OK);
 		close(other);
 		if (i < 3)
 			close(program);
@@ -126,15 +92,13 @@ try_all(const struct fake_config *config, bool refused)
 	assert_int_equal(fake_open_fds(), fds_before);
 }
 
-static void
-test_refused(void **state)
+TEST(test_refused)
 {
 	if (kernel_refuses())
 		try_all(&plain, true);
 }
 
-static void
-test_threads(void **state)
+TEST(test_threads)
 {
 	try_all(&threads, false);
 }
@@ -166,8 +130,7 @@ try_bell(struct weir_bell bell[2])
 		weir_bell_close(&bell[i]);
 }
 
-static void
-test_bells(void **state)
+TEST(test_bells)
 {
 	unsigned fds_before = fake_open_fds();
 	struct weir_bell bell[2];
@@ -230,39 +193,23 @@ let_go(struct stuck *s)
 }
 
 /* Connections come and go on memory whose inode a program holds. */
-static void
-test_locked_inode(void **state)
+TEST(test_locked_inode)
 {
 	struct fake *f = fake_open(&plain);
-	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
-	int l = come(f), c = come(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
+	struct weir_session_msg m = {.type = WEIR_MSG_SEGMENT}, r;
+	int l = attach(f), c = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct stuck s;
 	bool stuck;
 
-	for (uint32_t i = 0; i < 4; i++) {
-		m.add_channel.engine = i % 2;
-		ask(f, i < 2 ? l : c, m, fds);
-		close(fds[0]);
-		close(fds[1]);
-	}
-	m = (struct weir_session_msg){.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
-	snprintf(m.listen.service, sizeof(m.listen.service), "s");
-	assert_int_equal(ask(f, l, m, NULL).type, WEIR_MSG_LISTENING);
-	m = (struct weir_session_msg){.type = WEIR_MSG_CONNECT};
-	m.connect.address =
-	    (struct weir_address){.kind = WEIR_ADDRESS_NODE, .id = 7, .service = "s"};
-	r = ask(f, c, m, NULL);
-	assert_int_equal(r.type, WEIR_MSG_CONNECTING);
-	m.type = WEIR_MSG_SEGMENT;
-	memset(&m.segment, 0, sizeof(m.segment));
+	add_channels(f, l);
+	add_channels(f, c);
+	listen_to(f, l);
+	r = connect_to(f, c);
 	m.segment.segment = r.connecting.segment;
-	assert_int_equal(ask(f, c, m, fds).type, WEIR_MSG_SEGMENT_MAP);
+	assert_int_equal(call(f, c, m, fds).type, WEIR_MSG_SEGMENT_MAP);
 	stuck = stick(&s, fds[0]);
-	m = (struct weir_session_msg){.type = WEIR_MSG_CONNECT};
-	m.connect.address =
-	    (struct weir_address){.kind = WEIR_ADDRESS_NODE, .id = 7, .service = "s"};
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(ask(f, c, m, NULL).type, WEIR_MSG_CONNECTING);
+		connect_to(f, c);
 	close(c);
 	fake_run(f);
 	assert_int_equal(f->b->session_count, 1);
@@ -274,17 +221,4 @@ test_locked_inode(void **state)
 	fake_close(f);
 	if (!stuck)
 		skip();
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_bells),
-	    cmocka_unit_test(test_locked_inode),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,51 +3,35 @@
  * Links between two brokers whose controls are the test: offers that cross, come twice, late,
  * garbled or not at all; peers that restart, go and come; links that break.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_net.h"
 
 #include "broker/link.h"
 #include "broker/node.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static void
-test_bring_up(void **state)
+TEST_NET(test_bring_up, open_net_of_two)
 {
-	struct net n;
 	struct engine_command *c;
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING); /* at once */
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_OPEN].conn.link, ENGINE_LINK_NONE);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 0);
-	assert_int_equal(exchange(&n), 3); /* offer, answer, confirmation */
-	assert_joined(&n);
-	c = &n.f[0]->last[ENGINE_CONN_START];
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-	assert_int_equal(c->conn.vqpn, n.s[0].reply.connecting.vqpn);
+	assert_int_equal(fake_connect(n->f[0], &n->s[0], 2, "echo", 0),
+			 WEIR_MSG_CONNECTING); /* at once */
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_OPEN].conn.link, ENGINE_LINK_NONE);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 0);
+	assert_int_equal(exchange(n), 3); /* offer, answer, confirmation */
+	assert_joined(n);
+	c = &n->f[0]->last[ENGINE_CONN_START];
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	assert_int_equal(c->conn.vqpn, n->s[0].reply.connecting.vqpn);
 	assert_int_equal(c->conn.status, 0);
-	assert_int_equal(c->conn.link, the_link(&n, 0)->id);
+	assert_int_equal(c->conn.link, the_link(n, 0)->id);
 	/* the next one goes straight */
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_OPEN].conn.link, the_link(&n, 0)->id);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-	assert_int_equal(n.f[0]->output_count, 0);
-	net_close(&n);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_OPEN].conn.link, the_link(n, 0)->id);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	assert_int_equal(n->f[0]->output_count, 0);
 }
 
 /* Engine i and peer engine i mod E', whichever side begins. */
-static void
-test_engine_pairs(void **state)
+TEST(test_engine_pairs)
 {
 	struct net n;
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
@@ -58,8 +42,7 @@ test_engine_pairs(void **state)
 	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "echo");
 	for (uint32_t i = 0; i < 3; i++) {
 		m.connect.channel = i;
-		assert_int_equal(fake_request(n.f[1], &n.s[1], &m), 0);
-		assert_int_equal(n.s[1].reply.type, WEIR_MSG_CONNECTING);
+		assert_int_equal(fake_ask(n.f[1], &n.s[1], &m), WEIR_MSG_CONNECTING);
 		exchange(&n);
 		assert_int_equal(link_find(n.f[1]->b, i, 1, 0)->state, LINK_UP);
 		assert_int_equal(link_find(n.f[0]->b, 0, 2, i)->state, LINK_UP);
@@ -70,158 +53,126 @@ test_engine_pairs(void **state)
 	net_close(&n);
 }
 
-static void
-test_crossing(void **state)
+TEST_NET(test_crossing, open_net_of_two)
 {
-	struct net n;
 	struct weir_ctl_msg a, b;
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
-	a = take_output(n.f[0], 0);
-	b = take_output(n.f[1], 0);
-	hand_over(&n, 0, &a);
-	hand_over(&n, 1, &b);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(n.f[0]->count[ENGINE_LINK_ADD], 1);
-	assert_int_equal(n.f[1]->count[ENGINE_LINK_ADD], 1);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_START], 1);
-	net_close(&n);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	fake_connect(n->f[1], &n->s[1], 1, "echo", 0);
+	a = take_output(n->f[0], 0);
+	b = take_output(n->f[1], 0);
+	hand_over(n, 0, &a);
+	hand_over(n, 1, &b);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_ADD], 1);
+	assert_int_equal(n->f[1]->count[ENGINE_LINK_ADD], 1);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_START], 1);
 }
 
-static void
-test_duplicates(void **state)
+TEST_NET(test_duplicates, open_net_of_two)
 {
-	struct net n;
 	unsigned count = 0;
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	while (n.f[0]->output_count + n.f[1]->output_count) {
-		unsigned from = n.f[0]->output_count ? 0 : 1;
-		struct weir_ctl_msg m = take_output(n.f[from], 0);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	while (n->f[0]->output_count + n->f[1]->output_count) {
+		unsigned from = n->f[0]->output_count ? 0 : 1;
+		struct weir_ctl_msg m = take_output(n->f[from], 0);
 
 		for (int i = 0; i < 3; i++)
-			hand_over(&n, from, &m);
+			hand_over(n, from, &m);
 		assert_true(++count < 20); /* answers to answers would never end */
 	}
-	assert_joined(&n);
-	assert_int_equal(n.f[0]->count[ENGINE_LINK_ADD], 1);
-	assert_int_equal(n.f[1]->count[ENGINE_LINK_ADD], 1);
-	net_close(&n);
+	assert_joined(n);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_ADD], 1);
+	assert_int_equal(n->f[1]->count[ENGINE_LINK_ADD], 1);
 }
 
 /* Whatever message is lost, saying it again brings the link up. */
-static void
-test_lost(void **state)
+TEST_NET_EACH(test_lost, open_net_of_two, lost, 0, 3)
 {
-	for (unsigned lost = 0; lost < 3; lost++) {
-		struct net n;
-		unsigned count = 0;
+	unsigned count = 0;
 
-		net_open(&n, 1, 1);
-		fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-		while (n.f[0]->output_count + n.f[1]->output_count) {
-			unsigned from = n.f[0]->output_count ? 0 : 1;
-			struct weir_ctl_msg m = take_output(n.f[from], 0);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	while (n->f[0]->output_count + n->f[1]->output_count) {
+		unsigned from = n->f[0]->output_count ? 0 : 1;
+		struct weir_ctl_msg m = take_output(n->f[from], 0);
 
-			if (count++ != lost)
-				hand_over(&n, from, &m);
-		}
-		pass_time(&n, BROKER_SECOND_NS);
-		exchange(&n);
-		assert_joined(&n);
-		assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-		pass_time(&n, 5 * BROKER_SECOND_NS);
-		assert_int_equal(n.f[0]->output_count + n.f[1]->output_count, 0);
-		net_close(&n);
+		if (count++ != lost)
+			hand_over(n, from, &m);
 	}
+	pass_time(n, BROKER_SECOND_NS);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	pass_time(n, 5 * BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->output_count + n->f[1]->output_count, 0);
 }
 
-static void
-test_nobody_answers(void **state)
+TEST_NET(test_nobody_answers, open_net_of_two)
 {
-	struct net n;
-
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	pass_time(&n, 4 * BROKER_SECOND_NS);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 0);
-	pass_time(&n, 2 * BROKER_SECOND_NS);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, ETIMEDOUT);
-	assert_int_equal(n.f[0]->b->conn_count, 0);
-	pass_time(&n, 10 * BROKER_SECOND_NS);
-	assert_int_equal(the_link(&n, 0)->state, LINK_DOWN);
-	assert_int_equal(n.f[0]->live_qps, 0);
-	net_close(&n);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	pass_time(n, 4 * BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 0);
+	pass_time(n, 2 * BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, ETIMEDOUT);
+	assert_int_equal(n->f[0]->b->conn_count, 0);
+	pass_time(n, 10 * BROKER_SECOND_NS);
+	assert_int_equal(the_link(n, 0)->state, LINK_DOWN);
+	assert_int_equal(n->f[0]->live_qps, 0);
 }
 
-static void
-test_stale(void **state)
+TEST_NET(test_stale, open_net_of_two)
 {
-	struct net n;
 	struct weir_ctl_msg first, m;
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	first = n.f[0]->output[0];
-	exchange(&n);
-	broker_link_fail(the_link(&n, 0), ECONNRESET);
-	fake_run(n.f[0]);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(the_link(&n, 0)->attempt, 2);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	first = n->f[0]->output[0];
+	exchange(n);
+	broker_link_fail(the_link(n, 0), ECONNRESET);
+	fake_run(n->f[0]);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	exchange_and_join(n);
+	assert_int_equal(the_link(n, 0)->attempt, 2);
 	/* the first attempt again, a former life of the sender, an offer for a former life of ours
 	 */
-	hand_over(&n, 0, &first);
+	hand_over(n, 0, &first);
 	m = first;
 	m.link.attempt = 9;
 	m.link.incarnation = 99;
-	hand_over(&n, 0, &m);
+	hand_over(n, 0, &m);
 	m = first;
 	m.link.attempt = 9;
 	m.link.peer_incarnation = 199;
-	hand_over(&n, 0, &m);
-	assert_joined(&n);
-	assert_int_equal(n.f[1]->b->counters.offers_stale, 3);
-	assert_int_equal(n.f[1]->output_count, 0);
-	net_close(&n);
+	hand_over(n, 0, &m);
+	assert_joined(n);
+	assert_int_equal(n->f[1]->b->counters.offers_stale, 3);
+	assert_int_equal(n->f[1]->output_count, 0);
 }
 
 /* An offer is taken up only by the QPs that it is meant for, and its QPs only once. */
-static void
-test_burnt(void **state)
+TEST_NET(test_burnt, open_net_of_two)
 {
-	struct net n;
 	struct weir_ctl_msg first, m;
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
-	first = n.f[1]->output[0];
-	exchange(&n);
-	assert_joined(&n);
+	fake_connect(n->f[1], &n->s[1], 1, "echo", 0);
+	first = n->f[1]->output[0];
+	exchange_and_join(n);
 	m = first; /* right attempt, answer to what never was */
 	m.link.answered = 77;
-	hand_over(&n, 1, &m);
-	assert_int_equal(n.f[0]->output_count, 0);
-	broker_link_fail(the_link(&n, 0), ECONNRESET);
-	fake_run(n.f[0]);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
-	hand_over(&n, 1, &first); /* its QPs are joined to ours of before */
-	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
+	hand_over(n, 1, &m);
+	assert_int_equal(n->f[0]->output_count, 0);
+	broker_link_fail(the_link(n, 0), ECONNRESET);
+	fake_run(n->f[0]);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	assert_int_equal(the_link(n, 0)->state, LINK_OFFERED);
+	hand_over(n, 1, &first); /* its QPs are joined to ours of before */
+	assert_int_equal(the_link(n, 0)->state, LINK_OFFERED);
 	m.link.attempt = 5;
 	m.link.answered = 1; /* joined to our first attempt, which is gone */
-	hand_over(&n, 1, &m);
-	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
-	exchange(&n);
-	assert_joined(&n);
-	net_close(&n);
+	hand_over(n, 1, &m);
+	assert_int_equal(the_link(n, 0)->state, LINK_OFFERED);
+	exchange_and_join(n);
 }
 
 /* The peer breaks the rules: a new link, and the old one's QPs and memory are gone. */
@@ -232,341 +183,267 @@ link_error(struct net *n, unsigned i)
 
 	e.conn.link = the_link(n, i)->id;
 	e.conn.status = EPROTO;
-	fake_emit(n->f[i], 0, &e);
-	fake_run(n->f[i]);
+	fake_event(n->f[i], 0, &e);
 }
 
 /* One end sees it, or both at once. */
-static void
-test_error(void **state)
+TEST_NET_EACH(test_error, bring_up, which, 1, 4)
 {
-	for (unsigned which = 1; which < 4; which++) {
-		struct net n;
-
-		bring_up(&n);
-		for (unsigned i = 0; i < 2; i++)
-			if (which & 1u << i)
-				link_error(&n, i);
-		for (unsigned i = 0; i < 2; i++)
-			if (which & 1u << i)
-				assert_int_equal(n.f[i]->last[ENGINE_LINK_FAIL].link.status,
-						 ECONNRESET);
-		exchange(&n);
-		assert_joined(&n);
-		assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 1);
-		assert_int_equal(n.f[1]->count[ENGINE_LINK_FAIL], 1);
-		assert_int_equal(n.f[0]->count[ENGINE_LINK_ADD], 2);
-		/* it is up: the node isn't lost ten seconds later */
-		pass_time(&n, 11 * BROKER_SECOND_NS);
-		assert_joined(&n);
-		assert_int_equal(n.f[0]->b->counters.nodes_down, 0);
-		net_close(&n);
-	}
+	for (unsigned i = 0; i < 2; i++)
+		if (which & 1u << i)
+			link_error(n, i);
+	for (unsigned i = 0; i < 2; i++)
+		if (which & 1u << i)
+			assert_int_equal(n->f[i]->last[ENGINE_LINK_FAIL].link.status, ECONNRESET);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_FAIL], 1);
+	assert_int_equal(n->f[1]->count[ENGINE_LINK_FAIL], 1);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_ADD], 2);
+	/* it is up: the node isn't lost ten seconds later */
+	pass_time(n, 11 * BROKER_SECOND_NS);
+	assert_joined(n);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 0);
 }
 
 /* Silence alone changes nothing: control is told, and decides. */
-static void
-test_silent(void **state)
+TEST_NET(test_silent, bring_up)
 {
 	struct engine_event e = {.type = ENGINE_EVENT_LINK_SILENT};
-	struct net n;
 
-	bring_up(&n);
-	n.f[0]->output_count = 0;
-	e.conn.link = the_link(&n, 0)->id;
-	fake_emit(n.f[0], 0, &e);
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->output_count, 1);
-	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK_DOWN);
-	assert_int_equal(n.f[0]->output[0].link_down.peer_node, 2);
-	assert_joined(&n);
-	pass_time(&n, 11 * BROKER_SECOND_NS);
-	assert_joined(&n);
-	net_close(&n);
+	n->f[0]->output_count = 0;
+	e.conn.link = the_link(n, 0)->id;
+	fake_event(n->f[0], 0, &e);
+	assert_int_equal(n->f[0]->output_count, 1);
+	assert_int_equal(n->f[0]->output[0].type, WEIR_CTL_LINK_DOWN);
+	assert_int_equal(n->f[0]->output[0].link_down.peer_node, 2);
+	assert_joined(n);
+	pass_time(n, 11 * BROKER_SECOND_NS);
+	assert_joined(n);
 }
 
-static void
-test_not_repaired(void **state)
+TEST_NET(test_not_repaired, bring_up)
 {
-	struct net n;
-
-	bring_up(&n);
-	link_error(&n, 0);
-	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK); /* the next attempt */
-	n.f[0]->output_count = 0;
+	link_error(n, 0);
+	assert_int_equal(n->f[0]->output[0].type, WEIR_CTL_LINK); /* the next attempt */
+	n->f[0]->output_count = 0;
 	for (unsigned i = 0; i < 11; i++) {
-		pass_time(&n, BROKER_SECOND_NS);
-		n.f[0]->output_count = 0;
+		pass_time(n, BROKER_SECOND_NS);
+		n->f[0]->output_count = 0;
 	}
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 1);
-	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, EHOSTDOWN);
-	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.peer_node, 2);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 1);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.status, EHOSTDOWN);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.peer_node, 2);
 	for (unsigned i = 0; i < 20; i++)
-		pass_time(&n, BROKER_SECOND_NS);
-	assert_int_equal(n.f[0]->live_qps, 0);
+		pass_time(n, BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->live_qps, 0);
 	/* and it can come back */
-	n.f[0]->output_count = n.f[1]->output_count = 0;
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
-	net_close(&n);
+	n->f[0]->output_count = n->f[1]->output_count = 0;
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
 }
 
-static void
-test_node_down(void **state)
+TEST_NET(test_node_down, bring_up)
 {
-	struct net n;
-
-	bring_up(&n);
-	fake_node(n.f[0], 3, WEIR_NODE_UP, 300, 1);
-	fake_connect(n.f[0], &n.s[0], 3, "echo", 0); /* waits */
-	fake_node(n.f[0], 2, WEIR_NODE_DOWN, 200, 1);
-	assert_int_equal(n.f[0]->last[ENGINE_LINK_FAIL].link.status, EHOSTDOWN);
-	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, EHOSTDOWN);
-	assert_int_equal(the_link(&n, 0)->state, LINK_DOWN);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1); /* node 3's goes on waiting */
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.s[0].reply.refused.code, EHOSTDOWN);
-	fake_node(n.f[0], 3, WEIR_NODE_DOWN, 300, 1);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 2);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, EHOSTDOWN);
+	fake_node(n->f[0], 3, WEIR_NODE_UP, 300, 1);
+	fake_connect(n->f[0], &n->s[0], 3, "echo", 0); /* waits */
+	fake_node(n->f[0], 2, WEIR_NODE_DOWN, 200, 1);
+	assert_int_equal(n->f[0]->last[ENGINE_LINK_FAIL].link.status, EHOSTDOWN);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.status, EHOSTDOWN);
+	assert_int_equal(the_link(n, 0)->state, LINK_DOWN);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1); /* node 3's goes on waiting */
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	assert_int_equal(n->s[0].reply.refused.code, EHOSTDOWN);
+	fake_node(n->f[0], 3, WEIR_NODE_DOWN, 300, 1);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 2);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, EHOSTDOWN);
 	/* told once */
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
-	fake_node(n.f[0], 2, WEIR_NODE_DOWN, 200, 1);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
-	net_close(&n);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 2);
+	fake_node(n->f[0], 2, WEIR_NODE_DOWN, 200, 1);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 2);
 }
 
 /* A peer that restarts: by control, or by its offer, whichever comes first. */
-static void
-test_restart(void **state)
+TEST_NET_EACH(test_restart, bring_up, by_offer, 0, 2)
 {
-	for (unsigned by_offer = 0; by_offer < 2; by_offer++) {
-		struct net n;
-
-		bring_up(&n);
-		fake_close(n.f[1]);
-		n.f[1] = open_node(2, 1, 201);
-		n.f[0]->output_count = 0;
-		fake_node(n.f[1], 1, WEIR_NODE_UP, 100, 1);
-		open_session(&n, 1);
-		fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
-		if (!by_offer)
-			fake_node(n.f[0], 2, WEIR_NODE_UP, 201, 1);
-		exchange(&n);
-		assert_joined(&n);
-		assert_int_equal(n.f[0]->last[ENGINE_LINK_FAIL].link.status, EHOSTDOWN);
-		assert_int_equal(n.f[0]->b->counters.nodes_down, 1);
-		assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
-		if (by_offer) /* control says the same a little later */
-			fake_node(n.f[0], 2, WEIR_NODE_UP, 201, 1);
-		assert_joined(&n);
-		net_close(&n);
-	}
+	fake_close(n->f[1]);
+	n->f[1] = open_node(2, 1, 201);
+	n->f[0]->output_count = 0;
+	fake_node(n->f[1], 1, WEIR_NODE_UP, 100, 1);
+	open_session(n, 1);
+	fake_connect(n->f[1], &n->s[1], 1, "echo", 0);
+	if (!by_offer)
+		fake_node(n->f[0], 2, WEIR_NODE_UP, 201, 1);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->last[ENGINE_LINK_FAIL].link.status, EHOSTDOWN);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 1);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
+	if (by_offer) /* control says the same a little later */
+		fake_node(n->f[0], 2, WEIR_NODE_UP, 201, 1);
+	assert_joined(n);
 }
 
 /* Its host's clock was set back between two starts: the newer incarnation is the lower one. */
-static void
-test_clock_set_back(void **state)
+TEST_NET(test_clock_set_back, bring_up)
 {
-	struct net n;
-
-	bring_up(&n);
-	fake_close(n.f[1]);
-	fake_node(n.f[0], 2, WEIR_NODE_UP, 150, 1); /* of the past */
-	assert_int_equal(node_find(n.f[0]->b, 2)->is.incarnation, 200);
-	n.f[1] = open_node(2, 1, 150);
-	n.f[0]->output_count = 0;
-	fake_node(n.f[1], 1, WEIR_NODE_UP, 100, 1);
-	open_session(&n, 1);
-	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
-	fake_node(n.f[0], 2, WEIR_NODE_DOWN, 200, 1);
-	fake_node(n.f[0], 2, WEIR_NODE_UP, 150, 1);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 1);
-	net_close(&n);
+	fake_close(n->f[1]);
+	fake_node(n->f[0], 2, WEIR_NODE_UP, 150, 1); /* of the past */
+	assert_int_equal(node_find(n->f[0]->b, 2)->is.incarnation, 200);
+	n->f[1] = open_node(2, 1, 150);
+	n->f[0]->output_count = 0;
+	fake_node(n->f[1], 1, WEIR_NODE_UP, 100, 1);
+	open_session(n, 1);
+	fake_connect(n->f[1], &n->s[1], 1, "echo", 0);
+	fake_node(n->f[0], 2, WEIR_NODE_DOWN, 200, 1);
+	fake_node(n->f[0], 2, WEIR_NODE_UP, 150, 1);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 1);
 }
 
 /* Control is killed and restarted: it is told everything, and nothing happens to the link. */
-static void
-test_resync(void **state)
+TEST_NET(test_resync, bring_up)
 {
-	struct net n;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 1};
 
-	bring_up(&n);
-	broker_control_input(n.f[0]->b, &hello);
-	assert_int_equal(n.f[0]->output_count, 3);
-	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_HELLO);
-	assert_int_equal(n.f[0]->output[0].hello.node, 1);
-	assert_int_equal(n.f[0]->output[0].hello.incarnation, 100);
-	assert_int_equal(n.f[0]->output[0].hello.address_count, 1);
-	assert_int_equal(n.f[0]->output[1].type, WEIR_CTL_SERVICES);
-	assert_int_equal(n.f[0]->output[2].type, WEIR_CTL_LINK);
-	fake_node(n.f[0], 2, WEIR_NODE_JOINING, 0, 0);
-	fake_node(n.f[0], 2, WEIR_NODE_SUSPECT, 200, 1);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
-	fake_node(n.f[0], 2, WEIR_NODE_UP, 200, 1);
-	exchange(&n);
-	assert_joined(&n);
-	assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 0);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 0);
-	net_close(&n);
+	broker_control_input(n->f[0]->b, &hello);
+	assert_int_equal(n->f[0]->output_count, 3);
+	assert_int_equal(n->f[0]->output[0].type, WEIR_CTL_HELLO);
+	assert_int_equal(n->f[0]->output[0].hello.node, 1);
+	assert_int_equal(n->f[0]->output[0].hello.incarnation, 100);
+	assert_int_equal(n->f[0]->output[0].hello.address_count, 1);
+	assert_int_equal(n->f[0]->output[1].type, WEIR_CTL_SERVICES);
+	assert_int_equal(n->f[0]->output[2].type, WEIR_CTL_LINK);
+	fake_node(n->f[0], 2, WEIR_NODE_JOINING, 0, 0);
+	fake_node(n->f[0], 2, WEIR_NODE_SUSPECT, 200, 1);
+	assert_int_equal(fake_connect(n->f[0], &n->s[0], 2, "echo", 0), WEIR_MSG_CONNECTING);
+	fake_node(n->f[0], 2, WEIR_NODE_UP, 200, 1);
+	exchange_and_join(n);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_FAIL], 0);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 0);
 }
 
 /* Two went while there was no control: the next one hears of neither. */
-static void
-test_unheard(void **state)
+TEST_NET(test_unheard, bring_up)
 {
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 1};
-	struct net n;
 
-	bring_up(&n);
-	fake_node(n.f[0], 3, WEIR_NODE_UP, 300, 1);
-	fake_node(n.f[0], 4, WEIR_NODE_UP, 400, 1);
-	fake_node(n.f[0], 5, WEIR_NODE_UP, 500, 1);
-	broker_control_input(n.f[0]->b, &hello);
-	fake_node(n.f[0], 2, WEIR_NODE_JOINING, 0, 0);
-	fake_node(n.f[0], 3, WEIR_NODE_JOINING, 0, 0);
-	n.f[0]->now += 9 * BROKER_SECOND_NS;
-	fake_node(n.f[0], 5, WEIR_NODE_UP, 500, 1);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 0);
-	fake_connect(n.f[0], &n.s[0], 3, "echo", 0); /* waits */
-	n.f[0]->now += BROKER_SECOND_NS;
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, EHOSTDOWN);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
-	assert_int_equal(node_find(n.f[0]->b, 4)->is.state, WEIR_NODE_DOWN);
+	fake_node(n->f[0], 3, WEIR_NODE_UP, 300, 1);
+	fake_node(n->f[0], 4, WEIR_NODE_UP, 400, 1);
+	fake_node(n->f[0], 5, WEIR_NODE_UP, 500, 1);
+	broker_control_input(n->f[0]->b, &hello);
+	fake_node(n->f[0], 2, WEIR_NODE_JOINING, 0, 0);
+	fake_node(n->f[0], 3, WEIR_NODE_JOINING, 0, 0);
+	n->f[0]->now += 9 * BROKER_SECOND_NS;
+	fake_node(n->f[0], 5, WEIR_NODE_UP, 500, 1);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 0);
+	fake_connect(n->f[0], &n->s[0], 3, "echo", 0); /* waits */
+	n->f[0]->now += BROKER_SECOND_NS;
+	fake_run(n->f[0]);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, EHOSTDOWN);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 2);
+	assert_int_equal(node_find(n->f[0]->b, 4)->is.state, WEIR_NODE_DOWN);
 	/* there is a link to this one: nothing but the silence of its control */
-	assert_int_equal(node_find(n.f[0]->b, 2)->is.state, WEIR_NODE_UP);
-	assert_int_equal(the_link(&n, 0)->state, LINK_UP);
-	fake_node(n.f[0], 4, WEIR_NODE_UP, 400, 1);
-	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
-	n.f[0]->now += 20 * BROKER_SECOND_NS;
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
-	net_close(&n);
+	assert_int_equal(node_find(n->f[0]->b, 2)->is.state, WEIR_NODE_UP);
+	assert_int_equal(the_link(n, 0)->state, LINK_UP);
+	fake_node(n->f[0], 4, WEIR_NODE_UP, 400, 1);
+	assert_int_equal(n->f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
+	n->f[0]->now += 20 * BROKER_SECOND_NS;
+	fake_run(n->f[0]);
+	assert_int_equal(n->f[0]->b->counters.nodes_down, 2);
 }
 
-static void
-test_loop(void **state)
+TEST_NET(test_loop, open_net_of_two)
 {
-	struct net n;
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT};
 
-	net_open(&n, 1, 1);
-	fake_connect(n.f[0], &n.s[0], 1, "echo", WEIR_CONNECT_LOOP);
-	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
-	assert_int_equal(n.s[0].reply.connecting.segment, 0);
-	assert_int_equal(n.f[0]->links, 2);
-	assert_int_equal(n.f[0]->output_count, 0);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_START], 1);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, 0);
+	assert_int_equal(fake_connect(n->f[0], &n->s[0], 1, "echo", WEIR_CONNECT_LOOP),
+			 WEIR_MSG_CONNECTING);
+	assert_int_equal(n->s[0].reply.connecting.segment, 0);
+	assert_int_equal(n->f[0]->links, 2);
+	assert_int_equal(n->f[0]->output_count, 0);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, 0);
 	/* the other end asks */
-	e.conn.link = !n.f[0]->last[ENGINE_CONN_START].conn.link;
-	e.conn.peer_vqpn = n.s[0].reply.connecting.vqpn;
+	e.conn.link = !n->f[0]->last[ENGINE_CONN_START].conn.link;
+	e.conn.peer_vqpn = n->s[0].reply.connecting.vqpn;
 	e.conn.granted = 512;
 	snprintf(e.conn.service, sizeof(e.conn.service), "echo");
-	fake_emit(n.f[0], 0, &e);
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->count[ENGINE_CONN_ACCEPT], 1);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_ACCEPT].conn.granted, 512);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_ACCEPT].conn.peer_vqpn, e.conn.peer_vqpn);
+	fake_event(n->f[0], 0, &e);
+	assert_int_equal(n->f[0]->count[ENGINE_CONN_ACCEPT], 1);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_ACCEPT].conn.granted, 512);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_ACCEPT].conn.peer_vqpn, e.conn.peer_vqpn);
 	/* one end breaks the rules: both go, and the next connection makes a new pair */
 	e.type = ENGINE_EVENT_LINK_ERROR;
 	e.conn.status = EPROTO;
-	fake_emit(n.f[0], 0, &e);
-	fake_run(n.f[0]);
-	assert_int_equal(n.f[0]->links, 0);
-	assert_int_equal(n.f[0]->live_qps, 0);
-	fake_connect(n.f[0], &n.s[0], 1, "echo", WEIR_CONNECT_LOOP);
-	assert_int_equal(n.f[0]->links, 2);
-	fake_connect(n.f[0], &n.s[0], 2, "echo", WEIR_CONNECT_LOOP);
-	assert_int_equal(n.s[0].reply.refused.code, EINVAL);
-	net_close(&n);
+	fake_event(n->f[0], 0, &e);
+	assert_int_equal(n->f[0]->links, 0);
+	assert_int_equal(n->f[0]->live_qps, 0);
+	fake_connect(n->f[0], &n->s[0], 1, "echo", WEIR_CONNECT_LOOP);
+	assert_int_equal(n->f[0]->links, 2);
+	fake_connect(n->f[0], &n->s[0], 2, "echo", WEIR_CONNECT_LOOP);
+	assert_int_equal(n->s[0].reply.refused.code, EINVAL);
 }
 
-static void
-test_accept_and_reject(void **state)
+TEST_NET(test_accept_and_reject, bring_up)
 {
-	struct net n;
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT, .conn.peer_node = 1};
 
-	bring_up(&n);
-	e.conn.link = the_link(&n, 1)->id;
+	e.conn.link = the_link(n, 1)->id;
 	snprintf(e.conn.service, sizeof(e.conn.service), "nobody");
-	fake_emit(n.f[1], 0, &e);
+	fake_emit(n->f[1], 0, &e);
 	memset(e.conn.service, 'x', sizeof(e.conn.service)); /* not ended */
-	fake_emit(n.f[1], 0, &e);
-	fake_run(n.f[1]);
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_REJECT], 2);
-	assert_int_equal(n.f[1]->last[ENGINE_CONN_REJECT].conn.status, ECONNREFUSED);
+	fake_event(n->f[1], 0, &e);
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_REJECT], 2);
+	assert_int_equal(n->f[1]->last[ENGINE_CONN_REJECT].conn.status, ECONNREFUSED);
 	snprintf(e.conn.service, sizeof(e.conn.service), "echo");
-	n.f[1]->fail_type = ENGINE_CONN_ACCEPT;
-	n.f[1]->fail_rc = -ENOSPC;
-	fake_emit(n.f[1], 0, &e);
-	fake_run(n.f[1]);
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_REJECT], 3);
-	assert_int_equal(n.f[1]->b->conn_count, 0);
-	n.f[1]->fail_type = -1;
+	n->f[1]->fail_type = ENGINE_CONN_ACCEPT;
+	n->f[1]->fail_rc = -ENOSPC;
+	fake_event(n->f[1], 0, &e);
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_REJECT], 3);
+	assert_int_equal(n->f[1]->b->conn_count, 0);
+	n->f[1]->fail_type = -1;
 	for (unsigned i = 0; i < 1001; i++)
-		fake_emit(n.f[1], 0, &e);
-	fake_run(n.f[1]);
-	assert_int_equal(n.f[1]->b->conn_count, 1000);
-	assert_int_equal(n.f[1]->count[ENGINE_CONN_REJECT], 4);
-	net_close(&n);
+		fake_event(n->f[1], 0, &e);
+	assert_int_equal(n->f[1]->b->conn_count, 1000);
+	assert_int_equal(n->f[1]->count[ENGINE_CONN_REJECT], 4);
 }
 
-static void
-test_no_resources(void **state)
+TEST_NET(test_no_resources, open_net_of_two)
 {
-	struct net n;
-
-	net_open(&n, 1, 1);
-	n.f[0]->qp_fail = -ENOMEM;
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	assert_int_equal(n.s[0].reply.refused.code, ENOMEM);
-	n.f[0]->qp_fail = 0;
-	n.f[1]->fail_type = ENGINE_LINK_ADD;
-	n.f[1]->fail_rc = -ENOSPC;
-	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-	exchange(&n);
-	assert_int_equal(n.f[1]->live_qps, 0);
-	pass_time(&n, 6 * BROKER_SECOND_NS);
-	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, ETIMEDOUT);
-	net_close(&n);
+	n->f[0]->qp_fail = -ENOMEM;
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	assert_int_equal(n->s[0].reply.refused.code, ENOMEM);
+	n->f[0]->qp_fail = 0;
+	n->f[1]->fail_type = ENGINE_LINK_ADD;
+	n->f[1]->fail_rc = -ENOSPC;
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	exchange(n);
+	assert_int_equal(n->f[1]->live_qps, 0);
+	pass_time(n, 6 * BROKER_SECOND_NS);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.status, ETIMEDOUT);
 }
 
 /* The broker doesn't touch QPs and memory before the engine has given them back. */
-static void
-test_quiet(void **state)
+TEST_NET(test_quiet, bring_up)
 {
-	struct net n;
-	size_t memory;
+	size_t memory = n->f[0]->live_memory;
 
-	bring_up(&n);
-	memory = n.f[0]->live_memory;
-	n.f[0]->hold = true;
-	broker_link_fail(the_link(&n, 0), EHOSTDOWN);
-	broker_run(n.f[0]->b);
-	assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 1);
-	assert_int_equal(n.f[0]->live_qps, 2);
-	assert_int_equal(fake_qp_find(n.f[0], nic_qpn(the_link(&n, 0)->qp[0]))->state, NIC_QP_ERR);
-	broker_completed(n.f[0]->b, 0, n.f[0]->held[0].c);
-	assert_int_equal(n.f[0]->count[ENGINE_QUIET], 1);
-	assert_int_equal(n.f[0]->live_memory, memory);
-	n.f[0]->held[0] = n.f[0]->held[1];
-	n.f[0]->held_count = 1;
-	n.f[0]->hold = false;
-	fake_release(n.f[0]);
-	assert_int_equal(n.f[0]->count[ENGINE_QUIET], 2);
-	assert_true(n.f[0]->live_memory < memory);
-	assert_int_equal(n.f[0]->live_qps, 0);
-	n.f[0]->links--; /* LINK_FAIL was answered by hand */
-	net_close(&n);
+	n->f[0]->hold = true;
+	broker_link_fail(the_link(n, 0), EHOSTDOWN);
+	broker_run(n->f[0]->b);
+	assert_int_equal(n->f[0]->count[ENGINE_LINK_FAIL], 1);
+	assert_int_equal(n->f[0]->live_qps, 2);
+	assert_int_equal(fake_qp_find(n->f[0], nic_qpn(the_link(n, 0)->qp[0]))->state, NIC_QP_ERR);
+	broker_completed(n->f[0]->b, 0, n->f[0]->held[0].c);
+	assert_int_equal(n->f[0]->count[ENGINE_QUIET], 1);
+	assert_int_equal(n->f[0]->live_memory, memory);
+	n->f[0]->held[0] = n->f[0]->held[1];
+	n->f[0]->held_count = 1;
+	fake_let_go(n->f[0]);
+	assert_int_equal(n->f[0]->count[ENGINE_QUIET], 2);
+	assert_true(n->f[0]->live_memory < memory);
+	assert_int_equal(n->f[0]->live_qps, 0);
+	n->f[0]->links--; /* LINK_FAIL was answered by hand */
 }
 
 /* ---- random ---- */
@@ -581,8 +458,7 @@ below(uint32_t n)
 }
 
 /* Garbled offers: whatever comes, no assert, no memory lost, and the true offer still works. */
-static void
-test_garbage(void **state)
+TEST(test_garbage)
 {
 	struct net n;
 	struct weir_ctl_msg good, m;
@@ -600,8 +476,7 @@ test_garbage(void **state)
 		if (weir_ctl_check(&m, m.length))
 			continue;
 		m.link.incarnation = good.link.incarnation; /* else the good one is of the past */
-		broker_control_input(n.f[1]->b, &m);
-		fake_run(n.f[1]);
+		fake_told(n.f[1], &m);
 		n.f[1]->output_count = 0;
 		assert_true(n.f[1]->live_qps <= 2 * 8 * 2);
 	}
@@ -610,80 +485,51 @@ test_garbage(void **state)
 }
 
 /* Loss, doubling, reordering, broken links: when all that ends, there is one link and it works. */
-static void
-test_storm(void **state)
+TEST_NET_EACH(test_storm, open_net_of_two, s, 1, 301)
 {
-	for (unsigned s = 1; s <= 300; s++) {
-		struct net n;
+	seed = s;
+	for (unsigned step = 0; step < 200; step++) {
+		unsigned i = below(2), what = below(20);
+		struct fake *f = n->f[i];
 
-		seed = s;
-		net_open(&n, 1, 1);
-		for (unsigned step = 0; step < 200; step++) {
-			unsigned i = below(2), what = below(20);
-			struct fake *f = n.f[i];
+		n->s[i].s->pending = false;
+		if (what < 3) {
+			fake_connect(f, &n->s[i], 2 - i, "echo", 0);
+		} else if (what < 15 && f->output_count) {
+			struct weir_ctl_msg m =
+			    take_output(f, below(f->output_count < 4 ? f->output_count : 4));
+			unsigned times = below(4);
 
-			n.s[i].s->pending = false;
-			if (what < 3) {
-				fake_connect(f, &n.s[i], 2 - i, "echo", 0);
-			} else if (what < 15 && f->output_count) {
-				struct weir_ctl_msg m = take_output(
-				    f, below(f->output_count < 4 ? f->output_count : 4));
-				unsigned times = below(4);
-
-				for (; times; times--)
-					hand_over(&n, i, &m);
-			} else if (what == 15 && the_link(&n, i) &&
-				   the_link(&n, i)->state == LINK_UP) {
-				link_error(&n, i);
-			} else if (what == 16) {
-				f->hold = !f->hold;
-				if (!f->hold)
-					fake_release(f);
-			} else {
-				pass_time(&n, below(400) * 1000000ull);
-			}
-			if (f->output_count > FAKE_OUTPUT / 2)
-				f->output_count = 0;
+			for (; times; times--)
+				hand_over(n, i, &m);
+		} else if (what == 15 && the_link(n, i) && the_link(n, i)->state == LINK_UP) {
+			link_error(n, i);
+		} else if (what == 16) {
+			f->hold = !f->hold;
+			if (!f->hold)
+				fake_release(f);
+		} else {
+			pass_time(n, below(400) * 1000000ull);
 		}
-		for (unsigned i = 0; i < 2; i++) {
-			n.f[i]->hold = false;
-			fake_release(n.f[i]);
-			n.f[i]->fail_type = -1;
-		}
-		for (unsigned i = 0; i < 40; i++) {
-			exchange(&n);
-			pass_time(&n, BROKER_SECOND_NS / 2);
-		}
-		fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
-		fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
-		for (unsigned i = 0; i < 8; i++) {
-			exchange(&n);
-			pass_time(&n, BROKER_SECOND_NS / 2);
-		}
-		if (!the_link(&n, 0)->confirmed)
-			print_message("seed %u\n", s);
-		assert_joined(&n);
-		assert_int_equal(exchange(&n), 0);
-		net_close(&n);
+		if (f->output_count > FAKE_OUTPUT / 2)
+			f->output_count = 0;
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bring_up),	 cmocka_unit_test(test_engine_pairs),
-	    cmocka_unit_test(test_crossing),	 cmocka_unit_test(test_duplicates),
-	    cmocka_unit_test(test_lost),	 cmocka_unit_test(test_nobody_answers),
-	    cmocka_unit_test(test_stale),	 cmocka_unit_test(test_burnt),
-	    cmocka_unit_test(test_error),	 cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_not_repaired), cmocka_unit_test(test_node_down),
-	    cmocka_unit_test(test_restart),	 cmocka_unit_test(test_clock_set_back),
-	    cmocka_unit_test(test_resync),	 cmocka_unit_test(test_unheard),
-	    cmocka_unit_test(test_loop),	 cmocka_unit_test(test_accept_and_reject),
-	    cmocka_unit_test(test_no_resources), cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_storm),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		fake_let_go(n->f[i]);
+		n->f[i]->fail_type = -1;
+	}
+	for (unsigned i = 0; i < 40; i++) {
+		exchange(n);
+		pass_time(n, BROKER_SECOND_NS / 2);
+	}
+	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
+	fake_connect(n->f[1], &n->s[1], 1, "echo", 0);
+	for (unsigned i = 0; i < 8; i++) {
+		exchange(n);
+		pass_time(n, BROKER_SECOND_NS / 2);
+	}
+	if (!the_link(n, 0)->confirmed)
+		print_message("seed %u\n", s);
+	assert_joined(n);
+	assert_int_equal(exchange(n), 0);
 }

@@ -6,7 +6,6 @@
 #include "broker/sigbus.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 /* A session that broke the rules is told why, and closed. */
@@ -22,10 +21,8 @@ assert_ended(struct fake *f, int fd, const char *why)
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
 }
 
-static void
-test_violation(void **state)
+TEST_FAKE(test_violation, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = attach(f), other = attach(f);
 	struct engine_event e = {.type = ENGINE_EVENT_VIOLATION, .reason = "tail that lies"};
 	struct weir_session_msg r;
@@ -39,12 +36,10 @@ test_violation(void **state)
 	assert_int_equal(f->b->counters.sessions_spoilt, 1);
 	close(fd);
 	close(other);
-	fake_close(f);
 }
 
 /* A hole into which we fall closes that session, and no other. */
-static void
-test_hole(void **state)
+TEST(test_hole)
 {
 	for (unsigned watched = 0; watched < 2; watched++) {
 		struct fake *f = fake_open(&with_sockets);
@@ -54,7 +49,6 @@ test_hole(void **state)
 		_Atomic uint8_t *base;
 		size_t page;
 
-		(void)state;
 		if (watched && sigbus_watch()) {
 			print_message("no userfaultfd\n");
 			fake_close(f);
@@ -95,10 +89,8 @@ test_hole(void **state)
 }
 
 /* Engines may look at its memory for a while yet: it has no part in that any more. */
-static void
-test_hole_of_one_that_ends(void **state)
+TEST_FAKE(test_hole_of_one_that_ends, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	struct weir_session_msg m = hello();
 	int fd, fds[WEIR_SESSION_FDS];
 	_Atomic uint8_t *ours, *theirs;
@@ -123,10 +115,8 @@ test_hole_of_one_that_ends(void **state)
 	assert_int_equal(ours[s->arena.memory.bytes - 1], 0);
 	assert_int_equal(f->b->counters.sessions_spoilt, 0);
 	munmap((void *)theirs, s->arena.memory.bytes);
-	f->hold = false;
-	fake_release(f);
+	fake_let_go(f);
 	close(fds[0]);
-	fake_close(f);
 }
 
 /* ---- vandals ---- */
@@ -170,8 +160,7 @@ vandal_message(uint8_t *bytes, size_t room)
 }
 
 /* Random requests on many connections: they harm nobody, and everything comes back. */
-static void
-test_vandals(void **state)
+TEST(test_vandals)
 {
 	unsigned fds_before = fake_open_fds();
 	struct fake *f = fake_open(&with_sockets);
@@ -180,15 +169,8 @@ test_vandals(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, in;
 	uint8_t bytes[sizeof(struct weir_session_msg) + 8];
 
-	for (m.add_channel.engine = 0; m.add_channel.engine < 2; m.add_channel.engine++) {
-		call(f, good, m, fds);
-		close(fds[0]);
-		close(fds[1]);
-	}
-	m = (struct weir_session_msg){.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
-	m.listen.backlog = 1000;
-	snprintf(m.listen.service, sizeof(m.listen.service), "s");
-	assert_int_equal(call(f, good, m, NULL).type, WEIR_MSG_LISTENING);
+	add_channels(f, good);
+	listen_to(f, good);
 	seed = 4711;
 	for (unsigned i = 0; i < 6000; i++) {
 		int *at = &fd[below(6)];
@@ -216,8 +198,6 @@ test_vandals(void **state)
 	assert_true(f->b->counters.requests > 1000);
 	assert_true(f->b->counters.requests_bad > 100);
 	assert_true(f->b->counters.connects_local > 10);
-	m.type = WEIR_MSG_ADD_CHANNEL;
-	m.add_channel.engine = 0;
 	assert_int_equal(call(f, good, m, fds).type, WEIR_MSG_CHANNEL);
 	close(fds[0]);
 	close(fds[1]);
@@ -234,10 +214,8 @@ test_vandals(void **state)
 }
 
 /* Asks without reading the answers: closed, not waited for. */
-static void
-test_asks_without_waiting(void **state)
+TEST_FAKE(test_asks_without_waiting, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = attach(f);
 	struct weir_session_msg m = session_msg(WEIR_MSG_ADD_CHANNEL), r;
 
@@ -247,18 +225,14 @@ test_asks_without_waiting(void **state)
 	send(fd, &m, m.length, MSG_NOSIGNAL);
 	fake_run(f);
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
-	f->hold = false;
-	fake_release(f);
+	fake_let_go(f);
 	assert_int_equal(f->b->session_count, 0);
 	close(fd);
-	fake_close(f);
 }
 
 /* Asks for ever and reads nothing: closed as soon as an answer finds no room. */
-static void
-test_never_reads(void **state)
+TEST_FAKE(test_never_reads, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = attach(f);
 	struct weir_session_msg m = session_msg(WEIR_MSG_UNLISTEN);
 
@@ -268,20 +242,4 @@ test_never_reads(void **state)
 	}
 	assert_int_equal(f->b->session_count, 0);
 	close(fd);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_violation),
-	    cmocka_unit_test(test_hole),
-	    cmocka_unit_test(test_hole_of_one_that_ends),
-	    cmocka_unit_test(test_vandals),
-	    cmocka_unit_test(test_asks_without_waiting),
-	    cmocka_unit_test(test_never_reads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

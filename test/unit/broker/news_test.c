@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the broker tells programs of nodes. */
+/* Changes of nodes, as the broker tells programs of them. */
 #include "worlds/broker_fake.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static struct weir_session_msg
 ask(struct fake *f, struct fake_session *s, uint64_t since, uint32_t channel, uint32_t watch)
 {
-	struct weir_session_msg m = {.type = WEIR_MSG_NODES};
+	struct weir_session_msg m = {.type = WEIR_MSG_NODES,
+				     .nodes = {.since = since, .channel = channel, .watch = watch}};
 
-	m.nodes.since = since;
-	m.nodes.channel = channel;
-	m.nodes.watch = watch;
 	assert_int_equal(fake_request(f, s, &m), 0);
 	return s->reply;
 }
@@ -39,11 +31,8 @@ rings(int bell)
 	return n;
 }
 
-static void
-test_since(void **state)
+TEST_FAKE(test_since, ((const struct fake_config){.engines = 1, .node = 1}))
 {
-	struct fake_config config = {.engines = 1, .node = 1};
-	struct fake *f = fake_open(&config);
 	struct fake_session s = {0};
 	struct weir_session_msg r;
 
@@ -70,14 +59,10 @@ test_since(void **state)
 	/* the same again is nothing new */
 	fake_node(f, 12, WEIR_NODE_UP, 13, 1);
 	assert_int_equal(r.node_list.upto, published(&s));
-	fake_close(f);
 }
 
-static void
-test_whole(void **state)
+TEST_FAKE(test_whole, ((const struct fake_config){.engines = 1, .node = 1}))
 {
-	struct fake_config config = {.engines = 1, .node = 1};
-	struct fake *f = fake_open(&config);
 	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED};
 	struct fake_session s = {0};
 	uint64_t before;
@@ -90,15 +75,11 @@ test_whole(void **state)
 	assert_int_equal(ask(f, &s, before, UINT32_MAX, 0).node_list.whole, 1);
 	assert_int_equal(s.reply.node_list.count, 0);
 	assert_int_equal(s.reply.node_list.upto, published(&s));
-	fake_close(f);
 }
 
 /* A channel that watches is rung, the others aren't; once for what changes at once. */
-static void
-test_bell(void **state)
+TEST_FAKE(test_bell, ((const struct fake_config){.engines = 2, .node = 1}))
 {
-	struct fake_config config = {.engines = 2, .node = 1};
-	struct fake *f = fake_open(&config);
 	struct fake_session s = {0}, other = {0};
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 	int pair[2][2];
@@ -107,8 +88,7 @@ test_bell(void **state)
 	fake_attach(f, &other);
 	for (uint32_t i = 0; i < 2; i++) {
 		m.add_channel.engine = i;
-		assert_int_equal(fake_request(f, &s, &m), 0);
-		assert_int_equal(s.reply.type, WEIR_MSG_CHANNEL);
+		assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_CHANNEL);
 		assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair[i]), 0);
 		s.s->channel[i].bell.ring = pair[i][0]; /* the program's end went with the reply */
 	}
@@ -124,17 +104,4 @@ test_bell(void **state)
 	assert_int_equal(s.reply.refused.code, EINVAL);
 	for (int i = 0; i < 4; i++)
 		close(pair[i / 2][i % 2]);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_since),
-	    cmocka_unit_test(test_whole),
-	    cmocka_unit_test(test_bell),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

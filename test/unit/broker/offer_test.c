@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One broker, and offers made by hand as its control would pass them on: node 1 and its peer 2. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 
 #include "broker/link.h"
-
-#include <errno.h>
 
 struct end {
 	struct fake *f;
@@ -25,10 +16,22 @@ end_open(struct end *n)
 
 	*n = (struct end){.f = fake_open(&c)};
 	fake_node(n->f, 2, WEIR_NODE_UP, 200, 2);
-	fake_attach(n->f, &n->s);
-	fake_channels(n->f, &n->s);
+	fake_program(n->f, &n->s);
 	fake_listen(n->f, &n->s, "echo", 10);
 }
+
+/* A test with node 1, n. */
+#define TEST_END(name)                                                                             \
+	static void name(struct end *n);                                                           \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct end n;                                                                      \
+                                                                                                   \
+		end_open(&n);                                                                      \
+		name(&n);                                                                          \
+		fake_close(n.f);                                                                   \
+	}                                                                                          \
+	static void name(struct end *n)
 
 /* An offer from engine 0 of node 2 to our engine 0, with nothing wrong. */
 static struct weir_ctl_msg
@@ -62,8 +65,7 @@ static void
 take(struct end *n, const struct weir_ctl_msg *m)
 {
 	n->f->output_count = 0;
-	broker_control_input(n->f->b, m);
-	fake_run(n->f);
+	fake_told(n->f, m);
 }
 
 static struct broker_link *
@@ -73,20 +75,17 @@ the_link(struct end *n)
 }
 
 /* Each value that would do harm is refused, and the right one is taken afterwards. */
-static void
-test_bad_fields(void **state)
+TEST_END(test_bad_fields)
 {
-	struct end n;
 	struct weir_ctl_msg m;
 	uint64_t bad = 0;
 
-	end_open(&n);
 #define BAD(field, value)                                                                          \
 	m = offer(1, 0);                                                                           \
 	m.link.field = value;                                                                      \
-	take(&n, &m);                                                                              \
-	assert_int_equal(n.f->b->counters.offers_bad, ++bad);                                      \
-	assert_int_equal(n.f->live_qps, 0)
+	take(n, &m);                                                                               \
+	assert_int_equal(n->f->b->counters.offers_bad, ++bad);                                     \
+	assert_int_equal(n->f->live_qps, 0)
 	BAD(layout, (WEIR_WIRE_VERSION + 1) | 0x100);
 	BAD(layout, WEIR_WIRE_VERSION);
 	BAD(incarnation, 0);
@@ -120,86 +119,73 @@ test_bad_fields(void **state)
 	BAD(peer_engine, 2);
 #undef BAD
 	m = offer(1, 0);
-	take(&n, &m);
-	assert_int_equal(n.f->b->counters.offers_bad, bad);
-	assert_int_equal(the_link(&n)->state, LINK_UP);
-	fake_close(n.f);
+	take(n, &m);
+	assert_int_equal(n->f->b->counters.offers_bad, bad);
+	assert_int_equal(the_link(n)->state, LINK_UP);
 }
 
 /* We may not send before the peer has joined its QPs to ours: it would drop what comes. */
-static void
-test_waits_for_confirmation(void **state)
+TEST_END(test_waits_for_confirmation)
 {
-	struct end n;
 	struct weir_ctl_msg m = offer(1, 0);
 
-	end_open(&n);
-	take(&n, &m);
-	assert_int_equal(the_link(&n)->state, LINK_UP);
-	assert_int_equal(n.f->output_count, 1);
-	assert_int_equal(n.f->output[0].link.answered, 1);
-	fake_connect(n.f, &n.s, 2, "echo", 0);
-	assert_int_equal(n.s.reply.type, WEIR_MSG_CONNECTING);
-	assert_int_equal(n.f->last[ENGINE_CONN_OPEN].conn.link, ENGINE_LINK_NONE);
-	assert_int_equal(n.f->count[ENGINE_CONN_START], 0);
-	m = offer(1, the_link(&n)->attempt);
-	take(&n, &m);
-	assert_int_equal(n.f->count[ENGINE_CONN_START], 1);
-	assert_int_equal(n.f->last[ENGINE_CONN_START].conn.link, the_link(&n)->id);
-	fake_close(n.f);
+	take(n, &m);
+	assert_int_equal(the_link(n)->state, LINK_UP);
+	assert_int_equal(n->f->output_count, 1);
+	assert_int_equal(n->f->output[0].link.answered, 1);
+	assert_int_equal(fake_connect(n->f, &n->s, 2, "echo", 0), WEIR_MSG_CONNECTING);
+	assert_int_equal(n->f->last[ENGINE_CONN_OPEN].conn.link, ENGINE_LINK_NONE);
+	assert_int_equal(n->f->count[ENGINE_CONN_START], 0);
+	m = offer(1, the_link(n)->attempt);
+	take(n, &m);
+	assert_int_equal(n->f->count[ENGINE_CONN_START], 1);
+	assert_int_equal(n->f->last[ENGINE_CONN_START].conn.link, the_link(n)->id);
 }
 
-/* What a former link left behind in the NIC mustn't be taken for the next one's. */
-static void
-test_ids_go_round(void **state)
+/* The NIC must not take remains of a former link for the next one's. */
+TEST_END(test_ids_go_round)
 {
-	struct end n;
 	uint32_t last = UINT32_MAX;
 
-	end_open(&n);
 	for (uint32_t attempt = 1; attempt < 6; attempt++) {
 		struct weir_ctl_msg m = offer(attempt, 0);
 
-		take(&n, &m);
-		assert_int_equal(the_link(&n)->state, LINK_UP);
-		assert_int_not_equal(the_link(&n)->id, last);
-		last = the_link(&n)->id;
-		broker_link_fail(the_link(&n), ECONNRESET);
-		fake_run(n.f);
-		assert_int_equal(the_link(&n)->state, LINK_DOWN);
+		take(n, &m);
+		assert_int_equal(the_link(n)->state, LINK_UP);
+		assert_int_not_equal(the_link(n)->id, last);
+		last = the_link(n)->id;
+		broker_link_fail(the_link(n), ECONNRESET);
+		fake_run(n->f);
+		assert_int_equal(the_link(n)->state, LINK_DOWN);
 	}
-	fake_close(n.f);
 }
 
 /* Rings, credit lines and receive blocks are all of our memory that peers may write to. */
-static void
-test_what_peers_may_write(void **state)
+TEST_END(test_what_peers_may_write)
 {
-	struct end n;
 	struct weir_ctl_msg m = offer(1, 0);
 	const struct weir_geometry *g;
 	uint64_t arena, blocks = 0;
 	const struct broker_link *l;
 
-	end_open(&n);
-	take(&n, &m);
-	l = the_link(&n);
-	g = &n.s.s->arena.geometry;
-	arena = (uintptr_t)arena_base(&n.s.s->arena);
-	assert_true(n.f->next_key > 0 && n.f->next_key <= FAKE_MRS);
-	for (uint32_t i = 0; i < n.f->next_key; i++) {
-		const struct nic_mr *mr = &n.f->mr[i].is;
+	take(n, &m);
+	l = the_link(n);
+	g = &n->s.s->arena.geometry;
+	arena = (uintptr_t)arena_base(&n->s.s->arena);
+	assert_true(n->f->next_key > 0 && n->f->next_key <= FAKE_MRS);
+	for (uint32_t i = 0; i < n->f->next_key; i++) {
+		const struct nic_mr *mr = &n->f->mr[i].is;
 
-		if (!n.f->mr[i].access)
-			continue;			    /* what we send from */
-		if (n.f->mr[i].access == NIC_REMOTE_READ) { /* by those who are told its key */
+		if (!n->f->mr[i].access)
+			continue;			     /* what we send from */
+		if (n->f->mr[i].access == NIC_REMOTE_READ) { /* by those who are told its key */
 			assert_int_equal(mr->address, arena + weir_arena_send(g));
 			assert_int_equal(mr->length, (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE);
 			continue;
 		}
-		assert_int_equal(n.f->mr[i].access & NIC_REMOTE_READ, 0);
+		assert_int_equal(n->f->mr[i].access & NIC_REMOTE_READ, 0);
 		if (mr->rkey == l->ring_mr.rkey) {
-			assert_int_equal(mr->length, n.f->config.peer_ring_lines * 64);
+			assert_int_equal(mr->length, n->f->config.peer_ring_lines * 64);
 		} else if (mr->rkey == l->credit_mr.rkey) {
 			assert_int_equal(mr->length, 2 * sizeof(struct weir_credit_line));
 		} else {
@@ -209,18 +195,4 @@ test_what_peers_may_write(void **state)
 		}
 	}
 	assert_int_equal(blocks, g->recv_blocks);
-	fake_close(n.f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_fields),
-	    cmocka_unit_test(test_waits_for_confirmation),
-	    cmocka_unit_test(test_ids_go_round),
-	    cmocka_unit_test(test_what_peers_may_write),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

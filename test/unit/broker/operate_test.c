@@ -1,22 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What operators do to a running data plane: settings, draining, evicting. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+/* Operators change a running data plane: settings, draining, evicting. */
 #include "worlds/broker_fake.h"
 #include "base/log.h"
 
 #include "broker/conn.h"
 #include "broker/set.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-static const struct fake_config two_engines = {.engines = 2, .node = 7};
 static char reason[160];
 
 static int
@@ -50,8 +39,7 @@ value_of(struct fake *f, const char *key)
 }
 
 /* Every setting of the whole says what it is, takes another value, and refuses nonsense. */
-static void
-test_settings(void **state)
+TEST_FAKE(test_settings, two_engines)
 {
 	static const struct {
 		const char *key, *is, *good, *bad;
@@ -61,7 +49,6 @@ test_settings(void **state)
 	    {"limit.sessions", NULL, "1", "100000"},
 	    {"log.level", "info", "warning", "loud"},
 	};
-	struct fake *f = fake_open(&two_engines);
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		assert_non_null(value_of(f, all[i].key));
@@ -76,7 +63,6 @@ test_settings(void **state)
 	refused(set(f, "log.colour", "red"), EINVAL, "no setting is called 'log.colour'");
 	refused(set(f, "drain.x", "on"), EINVAL, "'x' for a node to drain");
 	refused(set(f, "drain.9", "on"), ESRCH, "no such node");
-	fake_close(f);
 }
 
 static unsigned
@@ -92,13 +78,10 @@ levels_told(const struct fake *f, const char *level)
 }
 
 /* Control hears of the level, one that comes later too; of none that nobody has set. */
-static void
-test_level_of_control(void **state)
+TEST_FAKE(test_level_of_control, two_engines)
 {
-	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
-	struct fake *f = fake_open(&two_engines);
+	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 7};
 
-	hello.hello.node = 7;
 	broker_control_input(f->b, &hello);
 	assert_int_equal(levels_told(f, "info"), 0);
 	assert_int_equal(set(f, "log.level", "warning"), 1);
@@ -106,13 +89,10 @@ test_level_of_control(void **state)
 	broker_control_input(f->b, &hello);
 	assert_int_equal(levels_told(f, "warning"), 2);
 	log_set_level(LOG_LEVEL_INFO);
-	fake_close(f);
 }
 
-static void
-test_settings_of_programs(void **state)
+TEST_FAKE(test_settings_of_programs, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0}, b = {0};
 	char key[64];
 
@@ -129,7 +109,6 @@ test_settings_of_programs(void **state)
 	assert_string_equal(value_of(f, key), "none");
 	refused(set(f, "program.two.connections", "0"), EINVAL,
 		"invalid value '0' for program.two.connections (expected 1 to");
-	fake_close(f);
 }
 
 static void
@@ -142,10 +121,8 @@ open_to(struct fake *f, struct fake_session *s, uint32_t node, uint32_t type, in
 }
 
 /* A limit below what is there refuses more, and takes nothing away. */
-static void
-test_limits(void **state)
+TEST_FAKE(test_limits, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session l = {0}, c = {0};
 	char key[64];
 
@@ -166,7 +143,6 @@ test_limits(void **state)
 	assert_int_equal(set(f, "limit.connections", "6"), 1);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
 	assert_int_equal(set(f, "limit.sessions", "2"), 1);
-	fake_close(f);
 }
 
 static void
@@ -177,10 +153,8 @@ hear(void *user, const struct weir_session_msg *reply, const int *fds, unsigned 
 	*said = *reply;
 }
 
-static void
-test_drain_self(void **state)
+TEST_FAKE(test_drain_self, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session l = {0}, c = {0};
 	struct weir_session_msg hello = session_msg(WEIR_MSG_HELLO), said = {0};
 
@@ -201,18 +175,14 @@ test_drain_self(void **state)
 	assert_int_equal(f->b->counters.drained, 2);
 	assert_int_equal(set(f, "drain.self", "off"), 1);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
-	fake_close(f);
 }
 
-static void
-test_drain_node(void **state)
+TEST_FAKE(test_drain_node, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session c = {0};
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT};
 
-	fake_attach(f, &c);
-	fake_channels(f, &c);
+	fake_program(f, &c);
 	fake_node(f, 9, WEIR_NODE_UP, 1, 2);
 	fake_node(f, 10, WEIR_NODE_UP, 1, 2);
 	assert_null(value_of(f, "drain.9"));
@@ -224,19 +194,16 @@ test_drain_node(void **state)
 	fake_listen(f, &c, "echo", 10);
 	e.conn.peer_node = 9;
 	snprintf(e.conn.service, sizeof(e.conn.service), "echo");
-	fake_emit(f, 0, &e);
-	fake_run(f);
+	fake_event(f, 0, &e);
 	assert_int_equal(f->count[ENGINE_CONN_REJECT], 1);
 	assert_int_equal(f->count[ENGINE_CONN_ACCEPT], 0);
 	assert_int_equal(f->b->counters.drained, 2);
 	e.conn.peer_node = 10;
-	fake_emit(f, 0, &e);
-	fake_run(f);
+	fake_event(f, 0, &e);
 	assert_int_equal(f->count[ENGINE_CONN_ACCEPT], 1);
 	assert_int_equal(set(f, "drain.9", "off"), 1);
 	assert_null(value_of(f, "drain.9"));
 	open_to(f, &c, 9, WEIR_MSG_CONNECTING, 0);
-	fake_close(f);
 }
 
 static int
@@ -250,10 +217,8 @@ evicts(struct fake *f, uint32_t what, uint32_t id, const char *why)
 }
 
 /* A session ends, and its program can read why. */
-static void
-test_evict_session(void **state)
+TEST_FAKE(test_evict_session, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0}, b = {0};
 
 	fake_attach(f, &a);
@@ -267,14 +232,11 @@ test_evict_session(void **state)
 	assert_non_null(strstr(a.reply.refused.reason, "evicted by an operator: too loud;"));
 	assert_int_equal(f->b->counters.evicted, 1);
 	assert_int_equal(f->b->session_count, 1);
-	fake_close(f);
 }
 
 /* Both ends of a local connection hear that it was aborted; the sessions stay. */
-static void
-test_evict_local(void **state)
+TEST_FAKE(test_evict_local, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session l = {0}, c = {0};
 	uint32_t before;
 
@@ -291,44 +253,24 @@ test_evict_local(void **state)
 	assert_int_equal(f->count[ENGINE_CONN_PEER_CLOSED], before + 2);
 	assert_int_equal(f->last[ENGINE_CONN_PEER_CLOSED].conn.status, ECONNABORTED);
 	assert_false(c.ended || l.ended);
-	fake_close(f);
 }
 
 /* One that waits for a link ends at once; its engine is asked for one that has one. */
-static void
-test_evict_remote(void **state)
+TEST_FAKE(test_evict_remote, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session c = {0};
 
-	fake_attach(f, &c);
-	fake_channels(f, &c);
+	fake_program(f, &c);
 	fake_node(f, 9, WEIR_NODE_UP, 1, 2);
 	open_to(f, &c, 9, WEIR_MSG_CONNECTING, 0);
 	assert_non_null(conn_find(f->b, c.reply.connecting.vqpn)->waiting_for);
 	assert_int_equal(evicts(f, WEIR_EVICT_CONNECTION, c.reply.connecting.vqpn, ""), 1);
 	assert_int_equal(f->last[ENGINE_CONN_START].conn.status, ECONNABORTED);
 	assert_int_equal(f->count[ENGINE_CONN_EVICT], 0);
-	fake_connect(f, &c, 7, "echo", WEIR_CONNECT_LOOP);
-	assert_int_equal(c.reply.type, WEIR_MSG_CONNECTING);
+	assert_int_equal(fake_connect(f, &c, 7, "echo", WEIR_CONNECT_LOOP), WEIR_MSG_CONNECTING);
 	fake_run(f);
 	assert_null(conn_find(f->b, c.reply.connecting.vqpn)->waiting_for);
 	assert_int_equal(evicts(f, WEIR_EVICT_CONNECTION, c.reply.connecting.vqpn, ""), 1);
 	assert_int_equal(f->count[ENGINE_CONN_EVICT], 1);
 	assert_int_equal(f->last[ENGINE_CONN_EVICT].conn.status, ECONNABORTED);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_settings),	     cmocka_unit_test(test_settings_of_programs),
-	    cmocka_unit_test(test_level_of_control), cmocka_unit_test(test_limits),
-	    cmocka_unit_test(test_drain_self),	     cmocka_unit_test(test_drain_node),
-	    cmocka_unit_test(test_evict_session),    cmocka_unit_test(test_evict_local),
-	    cmocka_unit_test(test_evict_remote),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

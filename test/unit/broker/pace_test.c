@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "worlds/broker_sockets.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 /* Sends up to `most` requests, until one waits. Returns the number of answers. */
@@ -22,16 +21,12 @@ ask_until_held(struct fake *f, int fd, unsigned most)
 }
 
 /* A program that costs too much waits, but not for ever; others do not wait. */
-static void
-test_paced_requests(void **state)
+TEST_FAKE(test_paced_requests, WITH_SOCKETS(.burst_ns = 40000000))
 {
-	struct fake_config config = with_sockets;
+	/* half of it of a program, at 20 us a request and more */
 	struct weir_session_msg m = session_msg(WEIR_MSG_UNLISTEN), r;
-	struct fake *f;
 	int fd, other;
 
-	config.burst_ns = 40000000; /* half of it of a program, at 20 us a request and more */
-	f = fake_open(&config);
 	fd = attach(f);
 	other = attach(f);
 	assert_in_range(ask_until_held(f, fd, 2000), 1, 1000);
@@ -44,20 +39,14 @@ test_paced_requests(void **state)
 	fake_run(f);
 	assert_int_equal(f->b->session_count, 1);
 	close(other);
-	fake_close(f);
 }
 
 /* All programs of a user together cost what one user may. */
-static void
-test_paced_user(void **state)
+TEST_FAKE(test_paced_user, WITH_SOCKETS(.burst_ns = 20000000))
 {
-	struct fake_config config = with_sockets;
 	unsigned answered = 0;
-	struct fake *f;
 	int fd[8];
 
-	config.burst_ns = 20000000;
-	f = fake_open(&config);
 	for (unsigned i = 0; i < 8; i++)
 		fd[i] = attach(f);
 	for (unsigned i = 0; i < 8; i++)
@@ -65,20 +54,15 @@ test_paced_user(void **state)
 	assert_in_range(answered, 1, 1000 + 8);
 	for (unsigned i = 0; i < 8; i++)
 		close(fd[i]);
-	fake_close(f);
 }
 
 /* Programs of one user that attach at once, and stay, do not wait for each other. */
-static void
-test_mass_start(void **state)
+TEST_FAKE(test_mass_start, WITH_SOCKETS(.burst_ns = 10000))
 {
-	struct fake_config config = with_sockets;
+	/* less than all of their memory costs */
 	struct weir_session_msg m = hello(), r;
-	struct fake *f;
 	int fd[8], fds[WEIR_SESSION_FDS];
 
-	config.burst_ns = 10000; /* less than all of their memory costs */
-	f = fake_open(&config);
 	for (unsigned i = 0; i < 8; i++)
 		fd[i] = dial(f, "session.sock");
 	for (unsigned i = 0; i < 8; i++)
@@ -90,7 +74,6 @@ test_mass_start(void **state)
 	}
 	for (unsigned i = 0; i < 8; i++)
 		close(fd[i]);
-	fake_close(f);
 }
 
 #define BOB 1001
@@ -144,8 +127,7 @@ open_to_users(struct fake_config *config, struct users *users)
 }
 
 /* A user without a session that attaches in a loop keeps out no user that attaches now and then. */
-static void
-test_paced_strangers(void **state)
+TEST(test_paced_strangers)
 {
 	struct fake_config config = with_sockets;
 	struct users users = {0};
@@ -174,8 +156,7 @@ test_paced_strangers(void **state)
 
 /* Refusing costs, too: connections of refused users are accepted no faster than admission may cost.
  */
-static void
-test_paced_door(void **state)
+TEST(test_paced_door)
 {
 	struct fake_config config = with_sockets;
 	unsigned refused = 0, tries = 0;
@@ -204,16 +185,11 @@ test_paced_door(void **state)
 	fake_close(f);
 }
 
-static void
-test_paced_attach(void **state)
+TEST_FAKE(test_paced_attach, WITH_SOCKETS(.burst_ns = 2))
 {
-	struct fake_config config = with_sockets;
 	struct weir_session_msg m = hello(), r;
 	int fd, fds[WEIR_SESSION_FDS] = {-1, -1, -1};
-	struct fake *f;
 
-	config.burst_ns = 2;
-	f = fake_open(&config);
 	/* a program that stays costs nothing, one that leaves soon does */
 	for (unsigned i = 0; i < 3; i++) {
 		fd = attach(f);
@@ -238,7 +214,6 @@ test_paced_attach(void **state)
 	f->now += 4 * BROKER_SECOND_NS;
 	fake_run(f);
 	assert_int_equal(f->b->counters.sessions_opened, 5);
-	fake_close(f);
 }
 
 static uint64_t
@@ -248,8 +223,7 @@ ticking(void *user)
 }
 
 /* Users that have used up their time wait, also while the clock runs on during one look. */
-static void
-test_paced_users(void **state)
+TEST(test_paced_users)
 {
 	static const uid_t uid[] = {BOB, EVE};
 	struct fake_config config = with_sockets;
@@ -284,17 +258,4 @@ test_paced_users(void **state)
 		close(stays[i]);
 	}
 	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_paced_requests), cmocka_unit_test(test_paced_user),
-	    cmocka_unit_test(test_mass_start),	   cmocka_unit_test(test_paced_strangers),
-	    cmocka_unit_test(test_paced_door),	   cmocka_unit_test(test_paced_attach),
-	    cmocka_unit_test(test_paced_users),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Weights and rates of programs: what settings mean, for whom, from when on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 
 #include "broker/quota.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-static const struct fake_config two_engines = {.engines = 2, .node = 7};
 static char reason[160];
 
 static int
@@ -39,10 +28,8 @@ is(const struct fake_session *s, uint32_t weight, uint64_t rate, uint64_t burst_
 	assert_int_equal(atomic_load(&share->burst_ns), burst_ns);
 }
 
-static void
-test_one_and_all(void **state)
+TEST_FAKE(test_one_and_all, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0}, b = {0}, c = {0};
 	char key[64];
 
@@ -64,18 +51,14 @@ test_one_and_all(void **state)
 	is(&c, ENGINE_WEIGHT, 1000000000, 20000000);
 	assert_int_equal(set(f, "program.later.rate", "none"), 1);
 	is(&c, ENGINE_WEIGHT, 0, 0);
-	broker_session_close(a.s);
-	fake_run(f);
+	fake_leave(f, &a);
 	assert_int_equal(set(f, "program.v1.2 tool.weight", "1"), 1);
 	is(&b, 1, 0, 0);
-	fake_close(f);
 }
 
 /* A session that ends while an engine is being told. */
-static void
-test_end_meanwhile(void **state)
+TEST_FAKE(test_end_meanwhile, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0};
 
 	fake_attach_as(f, &a, "x");
@@ -83,14 +66,11 @@ test_end_meanwhile(void **state)
 	assert_int_equal(set(f, "program.x.weight", "5"), 1);
 	broker_session_close(a.s);
 	assert_int_equal(f->b->session_count, 1);
-	f->hold = false;
-	fake_release(f);
+	fake_let_go(f);
 	assert_int_equal(f->b->session_count, 0);
-	fake_close(f);
 }
 
-static void
-test_bad(void **state)
+TEST_FAKE(test_bad, two_engines)
 {
 	static const struct {
 		const char *key, *value, *says;
@@ -111,7 +91,6 @@ test_bad(void **state)
 	    {"program.x.rate", "10M,", "invalid value '10M,' for program.x.rate", EINVAL},
 	    {"program.a name that is longer than names are.rate", "10M", "longer", EINVAL},
 	};
-	struct fake *f = fake_open(&two_engines);
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(set(f, bad[i].key, bad[i].value), -bad[i].code);
@@ -129,17 +108,4 @@ test_bad(void **state)
 	}
 	assert_int_equal(set(f, "program.one more.weight", "20"), -ENOSPC);
 	assert_int_equal(set(f, "program.p7.weight", "21"), 0);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_one_and_all),
-	    cmocka_unit_test(test_end_meanwhile),
-	    cmocka_unit_test(test_bad),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "broker/rate.h"
 
 static struct rate r;
 
-static void
-test_good(void **state)
+TEST(test_good)
 {
 	assert_int_equal(rate_parse("none", &r), 0);
 	assert_int_equal(r.bytes, 0);
@@ -30,8 +24,7 @@ test_good(void **state)
 	assert_int_equal(r.bytes, RATE_MAX);
 }
 
-static void
-test_bad(void **state)
+TEST(test_bad)
 {
 	static const char *const bad[] = {
 	    "",
@@ -52,12 +45,4 @@ test_bad(void **state)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_not_equal(rate_parse(bad[i], &r), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_bad)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,33 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Adopted memory as main sees it: requests, limits, keys, holes, sessions that end meanwhile. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 #include "weir/memory.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-static const struct fake_config two_engines = {.engines = 2, .node = 7};
 #define REGIONS 4u	 /* as broker_fake.c has it */
 #define BYTES (1u << 20) /* all of them together */
 
 static struct weir_session_msg
 adopt(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t flags)
 {
-	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+	struct weir_session_msg m = {
+	    .type = WEIR_MSG_ADOPT, .adopt.bytes = bytes, .adopt.flags = flags};
 
-	m.adopt.bytes = bytes;
-	m.adopt.flags = flags;
 	assert_int_equal(fake_request(f, s, &m), 0);
 	return s->reply;
 }
@@ -35,9 +24,8 @@ adopt(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t flags)
 static struct weir_session_msg
 disown(struct fake *f, struct fake_session *s, uint32_t region)
 {
-	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN};
+	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN, .region.region = region};
 
-	m.region.region = region;
 	assert_int_equal(fake_request(f, s, &m), 0);
 	return s->reply;
 }
@@ -50,10 +38,8 @@ expect_refused(struct weir_session_msg r, int code)
 	assert_non_null(strstr(r.refused.reason, "; "));
 }
 
-static void
-test_adopt(void **state)
+TEST_FAKE(test_adopt, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session s;
 	struct weir_session_msg r;
 	uint32_t mrs;
@@ -76,17 +62,13 @@ test_adopt(void **state)
 	assert_int_equal(f->count[ENGINE_REGION_REMOVE], 2);
 	assert_int_equal(f->live_mrs, mrs + 1);
 	expect_refused(disown(f, &s, 1), ENOENT);
-	broker_session_close(s.s); /* with region 2 */
-	fake_run(f);
+	fake_leave(f, &s); /* with region 2 */
 	assert_int_equal(f->live_mrs, 0);
 	assert_int_equal(fake_mappings("weir-region"), 0);
-	fake_close(f);
 }
 
-static void
-test_limits(void **state)
+TEST_FAKE(test_limits, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session s;
 
 	fake_attach(f, &s);
@@ -106,14 +88,11 @@ test_limits(void **state)
 	expect_refused(disown(f, &s, 0), ENOENT);
 	expect_refused(disown(f, &s, REGIONS + 1), ENOENT);
 	expect_refused(disown(f, &s, UINT32_MAX), ENOENT);
-	fake_close(f);
 }
 
 /* Disowned with messages under way: the answer comes at once, the number and the memory later. */
-static void
-test_disown_later(void **state)
+TEST_FAKE(test_disown_later, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session s;
 	uint32_t mrs;
 
@@ -132,14 +111,11 @@ test_disown_later(void **state)
 	assert_int_equal(fake_mappings("weir-region"), 0);
 	assert_int_equal(f->live_mrs, 0);
 	f->hold = false;
-	fake_close(f);
 }
 
 /* The program dies, or the engine refuses, before the answer. */
-static void
-test_not_added(void **state)
+TEST_FAKE(test_not_added, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	unsigned fds = fake_open_fds();
 	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
 	struct fake_session s;
@@ -159,14 +135,11 @@ test_not_added(void **state)
 	assert_int_equal(fake_mappings("weir-region"), 0);
 	assert_int_equal(fake_open_fds(), fds);
 	f->hold = false;
-	fake_close(f);
 }
 
 /* A hole in it: whoever falls into it goes on, the session ends. */
-static void
-test_hole(void **state)
+TEST_FAKE(test_hole, two_engines)
 {
-	struct fake *f = fake_open(&two_engines);
 	struct fake_session s;
 	_Atomic uint8_t *base;
 	int fd;
@@ -182,8 +155,7 @@ test_hole(void **state)
 		assert_int_equal(fake_request(f, &s, &m), 0);
 	}
 	base = (_Atomic uint8_t *)f->held[0].c->region.base;
-	f->hold = false;
-	fake_release(f);
+	fake_let_go(f);
 	assert_int_equal(s.reply.type, WEIR_MSG_REGION);
 	assert_int_equal(fake_mappings("weir-region"), 1);
 	fd = memfd_create("other", 0);
@@ -197,17 +169,4 @@ test_hole(void **state)
 	assert_true(s.ended);
 	assert_int_equal(f->b->counters.holes, 1);
 	close(fd);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_adopt),     cmocka_unit_test(test_limits),
-	    cmocka_unit_test(test_not_added), cmocka_unit_test(test_disown_later),
-	    cmocka_unit_test(test_hole),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,34 +12,23 @@
 
 static char reason[256];
 
-static struct fake *
-open_with(struct users *users, const char *limits)
-{
-	struct fake_config config = {
-	    .engines = 1, .node = 7, .sessions = 32, .channels = CHANNELS, .users = users};
+/* A test with a broker whose users have these limits, f. */
+#define TEST_USERS(name, limits_)                                                                  \
+	TEST_FAKE(name, ((struct fake_config){.engines = 1,                                        \
+					      .node = 7,                                           \
+					      .sessions = 32,                                      \
+					      .channels = CHANNELS,                                \
+					      .limits = limits_}))
 
-	if (limits && users_limit(users, limits, reason, sizeof(reason)))
-		fail_msg("%s", reason);
-	return fake_open(&config);
-}
-
-/* A program with so many threads. */
+/* A program with this number of channels. */
 static void
 come(struct fake *f, struct fake_session *s, uint32_t uid, uint32_t channels)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 
-	fake_attach_by(f, s, uid, "program");
-	assert_int_equal(s->reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_attach_by(f, s, uid, "program"), WEIR_MSG_WELCOME);
 	for (uint32_t i = 0; i < channels; i++)
 		assert_int_equal(fake_request(f, s, &m), 0);
-}
-
-static void
-leave(struct fake *f, struct fake_session *s)
-{
-	broker_session_close(s->s);
-	fake_run(f);
 }
 
 /* By this thread: 0, or what it is refused with. */
@@ -68,11 +57,8 @@ connect_all(struct fake *f, struct fake_session *s, uint32_t channels)
 }
 
 /* All that a user's programs have is within his limit, and all of it comes back. */
-static void
-test_charged(void **state)
+TEST_USERS(test_charged, "1001:memory=64M")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:memory=64M");
 	struct fake_session a, l;
 	uint64_t before;
 	uint32_t n, fit;
@@ -89,20 +75,16 @@ test_charged(void **state)
 		assert_non_null(strstr(a.reply.refused.reason, "its limit is 65536; ask for less"));
 		assert_int_equal(f->b->used[USER_MEMORY], before + fit * segment_bytes());
 		assert_int_equal(f->b->used[USER_SEGMENTS], fit);
-		leave(f, round ? &a : &l);
-		leave(f, round ? &l : &a);
+		fake_leave(f, round ? &a : &l);
+		fake_leave(f, round ? &l : &a);
 		assert_int_equal(f->b->used[USER_MEMORY], 0);
 		assert_int_equal(f->b->used[USER_SEGMENTS], 0);
 	}
-	fake_close(f);
 }
 
 /* Both users have it while both programs live, then whoever is left; once for all users. */
-static void
-test_both_users(void **state)
+TEST_USERS(test_both_users, "1001:memory=6M")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:memory=6M");
 	struct fake_session a, l, c;
 
 	come(f, &l, EVE, 1);
@@ -112,12 +94,12 @@ test_both_users(void **state)
 		assert_int_equal(connect_by(f, &a, 0), 0);
 		assert_int_equal(connect_by(f, &a, 1), -EDQUOT);
 		assert_int_equal(f->b->used[USER_SEGMENTS], i);
-		leave(f, &a); /* EVE's program still has it */
+		fake_leave(f, &a); /* EVE's program still has it */
 		assert_int_equal(f->b->used[USER_SEGMENTS], i);
 	}
 	/* the other way round: who is connected to must have room for it, too */
 	come(f, &a, BOB, 1);
-	leave(f, &l);
+	fake_leave(f, &l);
 	assert_int_equal(f->b->used[USER_SEGMENTS], 0);
 	fake_listen(f, &a, "s", 1000);
 	come(f, &c, CAL, 2);
@@ -127,15 +109,11 @@ test_both_users(void **state)
 	assert_int_equal(connect_by(f, &c, 0), 0);
 	assert_int_equal(connect_by(f, &c, 1), -EMFILE);
 	assert_int_equal(f->b->used[USER_SEGMENTS], 1);
-	fake_close(f);
 }
 
 /* However many programs and threads a user has: others get segments with that program, too. */
-static void
-test_room_for_others(void **state)
+TEST_USERS(test_room_for_others, NULL)
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, NULL);
 	struct fake_session l, bob[10], eve[8], cal;
 	uint32_t n = 0, m = 0;
 
@@ -157,15 +135,11 @@ test_room_for_others(void **state)
 	assert_true(connect_all(f, &cal, CHANNELS) > 16);
 	/* connections on segments that are there need none */
 	assert_int_equal(connect_by(f, &bob[0], 0), 0);
-	fake_close(f);
 }
 
 /* A program keeps a segment that its session has left: it counts for the user who connected. */
-static void
-test_kept(void **state)
+TEST_USERS(test_kept, "1001:segments=1")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:segments=1");
 	struct weir_session_msg m = {.type = WEIR_MSG_SEGMENT};
 	struct fake_session a, l;
 	int fd;
@@ -175,11 +149,10 @@ test_kept(void **state)
 	come(f, &a, BOB, 1);
 	assert_int_equal(connect_by(f, &a, 0), 0);
 	m.segment.segment = a.reply.connecting.segment;
-	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_int_equal(a.reply.type, WEIR_MSG_SEGMENT_MAP);
+	assert_int_equal(fake_ask(f, &a, &m), WEIR_MSG_SEGMENT_MAP);
 	fd = dup(a.fds[0]);
-	leave(f, &l);
-	leave(f, &a);
+	fake_leave(f, &l);
+	fake_leave(f, &a);
 	assert_int_equal(f->b->used[USER_SEGMENTS], 1);
 	come(f, &l, EVE, 1);
 	fake_listen(f, &l, "s", 1000);
@@ -190,18 +163,4 @@ test_kept(void **state)
 	fake_run(f);
 	assert_int_equal(f->b->used[USER_SEGMENTS], 0);
 	assert_int_equal(connect_by(f, &a, 0), 0);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_charged),
-	    cmocka_unit_test(test_both_users),
-	    cmocka_unit_test(test_room_for_others),
-	    cmocka_unit_test(test_kept),
-	};
-
-	return cmocka_run_group_tests_name("broker_segment", tests, NULL, NULL);
 }

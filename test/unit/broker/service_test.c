@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Public services: what control is told of ours, what is found of those of others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 
 #include "broker/public_services.h"
 #include "broker/set.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 enum { OWN = 7, INTERVAL_MS = 100 };
 
@@ -24,18 +14,6 @@ pass(struct fake *f, uint32_t ms)
 {
 	f->now += ms * UINT64_C(1000000);
 	fake_run(f);
-}
-
-static int
-listen_as(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
-{
-	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
-
-	m.listen.flags = flags;
-	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
-	assert_int_equal(fake_request(f, s, &m), 0);
-	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code
-						 : (int)s->reply.listening.listener;
 }
 
 static void
@@ -74,53 +52,46 @@ told(const struct fake *f, char *names, size_t size)
 static void
 offers(struct fake *f, uint32_t node, uint64_t incarnation, const char *a, const char *b)
 {
-	struct weir_ctl_msg m = {.type = WEIR_CTL_SERVICES};
+	struct weir_ctl_msg m = {
+	    .type = WEIR_CTL_SERVICES, .services.node = node, .services.incarnation = incarnation};
 
-	m.services.node = node;
-	m.services.incarnation = incarnation;
 	if (a)
 		assert_int_equal(weir_services_add(&m.services.names, a), 0);
 	if (b)
 		assert_int_equal(weir_services_add(&m.services.names, b), 0);
 	m.length = weir_ctl_size(&m);
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 }
 
 static uint32_t
 find(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
 {
-	struct weir_session_msg m = {.type = WEIR_MSG_FIND};
+	struct weir_session_msg m = {.type = WEIR_MSG_FIND, .find.flags = flags};
 
-	m.find.flags = flags;
 	snprintf(m.find.service, sizeof(m.find.service), "%s", service);
-	assert_int_equal(fake_request(f, s, &m), 0);
-	assert_int_equal(s->reply.type, WEIR_MSG_FOUND);
+	assert_int_equal(fake_ask(f, s, &m), WEIR_MSG_FOUND);
 	return s->reply.found.count;
 }
 
-static void
-test_told(void **state)
+TEST_FAKE(test_told, one_engine)
 {
-	struct fake *f = fake_open(&one_engine);
 	struct weir_ctl_msg hello = {
 	    .type = WEIR_CTL_HELLO, .length = weir_ctl_length(WEIR_CTL_HELLO), .hello.node = OWN};
 	struct fake_session s;
 	char names[256];
 	int b;
 
-	fake_attach(f, &s);
-	fake_channels(f, &s);
+	fake_program(f, &s);
 	pass(f, INTERVAL_MS);
 	f->output_count = 0;
-	assert_true(listen_as(f, &s, "private", 0) >= 0);
+	assert_true(fake_listen_as(f, &s, "private", 0) >= 0);
 	assert_int_equal(told(f, names, sizeof(names)), 0);
-	b = listen_as(f, &s, "b", WEIR_LISTEN_KNOWN);
+	b = fake_listen_as(f, &s, "b", WEIR_LISTEN_KNOWN);
 	assert_int_equal(told(f, names, sizeof(names)), 1);
 	assert_string_equal(names, "b ");
 	/* what follows at once is told together, a little later */
-	assert_true(listen_as(f, &s, "c", WEIR_LISTEN_KNOWN) >= 0);
-	assert_true(listen_as(f, &s, "a", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "c", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "a", WEIR_LISTEN_KNOWN) >= 0);
 	unlisten(f, &s, b);
 	assert_int_equal(told(f, names, sizeof(names)), 1);
 	pass(f, INTERVAL_MS);
@@ -136,36 +107,31 @@ test_told(void **state)
 	assert_string_equal(names, "a c ");
 	/* the program ends */
 	pass(f, INTERVAL_MS);
-	broker_session_close(s.s);
-	fake_run(f);
+	fake_leave(f, &s);
 	assert_int_equal(told(f, names, sizeof(names)), 2);
 	assert_string_equal(names, "");
-	fake_close(f);
 }
 
-static void
-test_refused(void **state)
+TEST_FAKE(test_refused, one_engine)
 {
-	struct fake *f = fake_open(&one_engine);
 	struct weir_session_msg m = {.type = WEIR_MSG_FIND};
 	struct fake_session s;
 	char name[16];
 	int last = 0;
 
-	fake_attach(f, &s);
-	fake_channels(f, &s);
-	assert_int_equal(listen_as(f, &s, "x", 2), -EINVAL);
+	fake_program(f, &s);
+	assert_int_equal(fake_listen_as(f, &s, "x", 2), -EINVAL);
 	for (uint32_t i = 0; i < WEIR_SERVICES_MAX; i++) {
 		snprintf(name, sizeof(name), "s%u", i);
-		last = listen_as(f, &s, name, WEIR_LISTEN_KNOWN);
+		last = fake_listen_as(f, &s, name, WEIR_LISTEN_KNOWN);
 		assert_true(last >= 0);
 	}
-	assert_int_equal(listen_as(f, &s, "more", WEIR_LISTEN_KNOWN), -ENOSPC);
+	assert_int_equal(fake_listen_as(f, &s, "more", WEIR_LISTEN_KNOWN), -ENOSPC);
 	assert_non_null(strstr(s.reply.refused.reason, "64"));
-	assert_true(listen_as(f, &s, "more", 0) >= 0);
-	assert_int_equal(listen_as(f, &s, "s3", 0), -EADDRINUSE);
+	assert_true(fake_listen_as(f, &s, "more", 0) >= 0);
+	assert_int_equal(fake_listen_as(f, &s, "s3", 0), -EADDRINUSE);
 	unlisten(f, &s, last);
-	assert_true(listen_as(f, &s, "another", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "another", WEIR_LISTEN_KNOWN) >= 0);
 	snprintf(m.find.service, sizeof(m.find.service), "a/b");
 	assert_int_equal(fake_request(f, &s, &m), 0);
 	assert_int_equal(s.reply.refused.code, EINVAL);
@@ -183,19 +149,15 @@ test_refused(void **state)
 	offers(f, OWN, 1, "kv", NULL);
 	assert_int_equal(f->b->counters.control_bad, 2);
 	assert_int_equal(find(f, &s, "kv", 0), 0);
-	fake_close(f);
 }
 
-static void
-test_found(void **state)
+TEST_FAKE(test_found, one_engine)
 {
-	struct fake *f = fake_open(&one_engine);
 	struct fake_session s;
 	const struct weir_found *found = s.reply.found.node;
 	char reason[160];
 
-	fake_attach(f, &s);
-	fake_channels(f, &s);
+	fake_program(f, &s);
 	fake_node(f, 2, WEIR_NODE_UP, 5, 1);
 	fake_node(f, 3, WEIR_NODE_UP, 5, 1);
 	offers(f, 2, 5, "kv", "log");
@@ -224,7 +186,7 @@ test_found(void **state)
 	offers(f, 2, 6, NULL, NULL);
 	assert_int_equal(find(f, &s, "log", 0), 0);
 	/* ours, without a control's word */
-	assert_true(listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
 	assert_int_equal(find(f, &s, "kv", 0), 2);
 	assert_int_equal(found[0].node, OWN);
 	assert_int_equal(found[0].flags, WEIR_FOUND_LOCAL);
@@ -240,20 +202,16 @@ test_found(void **state)
 	assert_string_equal(reason, "");
 	assert_int_equal(setting_set(f->b, "drain.self", "off", reason, sizeof(reason)), 1);
 	assert_int_equal(find(f, &s, "kv", 0), 1);
-	fake_close(f);
 }
 
 /* To connect to: ours first, of the others each first as often. */
-static void
-test_turns(void **state)
+TEST_FAKE(test_turns, one_engine)
 {
-	struct fake *f = fake_open(&one_engine);
 	uint32_t first[40] = {0};
 	struct fake_session s;
 	int ours;
 
-	fake_attach(f, &s);
-	fake_channels(f, &s);
+	fake_program(f, &s);
 	for (uint32_t node = 10; node < 40; node++) {
 		fake_node(f, node, WEIR_NODE_UP, 1, 1);
 		if (node % 2)
@@ -273,40 +231,32 @@ test_turns(void **state)
 	assert_int_equal(s.reply.found.node[15].node, 25);
 	assert_int_equal(find(f, &s, "kv", WEIR_FIND_BEST), WEIR_FOUND_MAX);
 	assert_int_equal(s.reply.found.next, 0);
-	ours = listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN);
+	ours = fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN);
 	for (uint32_t i = 0; i < 4; i++) {
 		find(f, &s, "kv", WEIR_FIND_BEST);
 		assert_int_equal(s.reply.found.node[0].node, OWN);
 		assert_int_not_equal(s.reply.found.node[1].node, OWN);
 	}
 	unlisten(f, &s, ours);
-	fake_close(f);
 }
 
 /* No control has ever told who we are: programs of this host find each other. */
-static void
-test_without_control(void **state)
+TEST_FAKE(test_without_control, ((const struct fake_config){.engines = 1, .node = UINT32_MAX}))
 {
-	static const struct fake_config alone = {.engines = 1, .node = UINT32_MAX};
-	struct fake *f = fake_open(&alone);
 	struct fake_session s;
 
-	fake_attach(f, &s);
-	fake_channels(f, &s);
-	assert_true(listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	fake_program(f, &s);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
 	assert_int_equal(find(f, &s, "kv", WEIR_FIND_BEST), 1);
 	assert_int_equal(s.reply.found.node[0].node, UINT32_MAX);
 	assert_int_equal(s.reply.found.node[0].flags, WEIR_FOUND_LOCAL);
-	fake_connect(f, &s, s.reply.found.node[0].node, "kv", 0);
-	assert_int_equal(s.reply.type, WEIR_MSG_CONNECTING);
-	fake_close(f);
+	assert_int_equal(fake_connect(f, &s, s.reply.found.node[0].node, "kv", 0),
+			 WEIR_MSG_CONNECTING);
 }
 
 /* Every name is listed once for each node, however few have any. */
-static void
-test_rows(void **state)
+TEST_FAKE(test_rows, one_engine)
 {
-	struct fake *f = fake_open(&one_engine);
 	struct weir_row_service row;
 	struct fake_session s;
 	uint32_t rows = 0, kv = 0;
@@ -319,8 +269,8 @@ test_rows(void **state)
 	pass(f, 250);
 	offers(f, 11, 1, "kv", "new");
 	pass(f, 250);
-	assert_true(listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
-	assert_true(listen_as(f, &s, "private", 0) >= 0);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "private", 0) >= 0);
 	for (uint32_t i = 0; memset(&row, 0, sizeof(row)), service_row(f->b, i, &row); i++) {
 		if (!*row.name)
 			continue;
@@ -335,17 +285,4 @@ test_rows(void **state)
 	}
 	assert_int_equal(rows, 3);
 	assert_int_equal(kv, 2);
-	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_told),  cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_found), cmocka_unit_test(test_turns),
-	    cmocka_unit_test(test_rows),  cmocka_unit_test(test_without_control),
-	};
-
-	return cmocka_run_group_tests_name("broker_service", tests, NULL, NULL);
 }

@@ -4,25 +4,11 @@
  * attaches, connects, adopts memory and leaves. The program gets an error, another one works on.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_sockets.h"
 #include "broker/command.h"
 #include "broker/conn.h"
 #include "broker/link.h"
 #include "weir/memory.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static const struct fake_config two_engines = {.engines = 2, .node = 7};
 
 /* ---- the allocator: linked with --wrap=calloc ---- */
 
@@ -104,7 +90,7 @@ try_attach(struct fake *f, struct fake_session *s)
 }
 
 static bool
-add_channels(struct fake *f, struct fake_session *s)
+try_channels(struct fake *f, struct fake_session *s)
 {
 	for (uint32_t i = 0; i < 2; i++) {
 		struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL, .add_channel.engine = i};
@@ -116,7 +102,7 @@ add_channels(struct fake *f, struct fake_session *s)
 }
 
 static bool
-listen_to(struct fake *f, struct fake_session *s, const char *service)
+try_listen(struct fake *f, struct fake_session *s, const char *service)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
 
@@ -135,7 +121,7 @@ unlisten(struct fake *f, struct fake_session *s)
 }
 
 static bool
-connect_to(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
+try_connect(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT, .connect.flags = flags};
 
@@ -147,10 +133,9 @@ connect_to(struct fake *f, struct fake_session *s, const char *service, uint32_t
 static void
 adopt_and_disown(struct fake *f, struct fake_session *s)
 {
-	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+	struct weir_session_msg m = {
+	    .type = WEIR_MSG_ADOPT, .adopt.bytes = 65536, .adopt.flags = WEIR_ADOPT_SEND};
 
-	m.adopt.bytes = 65536;
-	m.adopt.flags = WEIR_ADOPT_SEND;
 	if (!ask(f, s, &m))
 		return;
 	m = (struct weir_session_msg){.type = WEIR_MSG_DISOWN};
@@ -184,11 +169,11 @@ run_program(struct fake *f)
 
 	if (!try_attach(f, &s))
 		return;
-	if (add_channels(f, &s)) {
-		listen_to(f, &s, "own");
-		connect_to(f, &s, "other", 0); /* ends in the other program */
-		connect_to(f, &s, "other", WEIR_CONNECT_LOOP);
-		connect_to(f, &s, "other", WEIR_CONNECT_DATAGRAM | WEIR_CONNECT_LOOP);
+	if (try_channels(f, &s)) {
+		try_listen(f, &s, "own");
+		try_connect(f, &s, "other", 0); /* ends in the other program */
+		try_connect(f, &s, "other", WEIR_CONNECT_LOOP);
+		try_connect(f, &s, "other", WEIR_CONNECT_DATAGRAM | WEIR_CONNECT_LOOP);
 	}
 	adopt_and_disown(f, &s);
 	hear_of_others(f);
@@ -201,8 +186,8 @@ static void
 begin_other(struct fake *f, struct fake_session *other)
 {
 	assert_true(try_attach(f, other));
-	assert_true(add_channels(f, other));
-	assert_true(listen_to(f, other, "other"));
+	assert_true(try_channels(f, other));
+	assert_true(try_listen(f, other, "other"));
 }
 
 /* The loop-back link ends with each round, so that each makes it anew. */
@@ -256,7 +241,7 @@ fail_each(bool hold, bool forever)
 			assert_true(forever);
 			begin_other(f, &other);
 		}
-		assert_true(listen_to(f, &other, "more"));
+		assert_true(try_listen(f, &other, "more"));
 		assert_true(unlisten(f, &other));
 		close_ends(f, &other);
 		end_links(f);
@@ -271,27 +256,23 @@ fail_each(bool hold, bool forever)
 	fake_close(f);
 }
 
-static void
-test_each_fails_once(void **state)
+TEST(test_each_fails_once)
 {
 	fail_each(false, false);
 }
 
-static void
-test_each_fails_while_engines_are_slow(void **state)
+TEST(test_each_fails_while_engines_are_slow)
 {
 	fail_each(true, false);
 }
 
-static void
-test_all_fail_from_each_on(void **state)
+TEST(test_all_fail_from_each_on)
 {
 	fail_each(false, true);
 	fail_each(true, true);
 }
 
-static void
-test_broker_that_cannot_be_made(void **state)
+TEST(test_broker_that_cannot_be_made)
 {
 	struct fake *f = open_fake();
 	struct broker *b = NULL;
@@ -310,17 +291,16 @@ test_broker_that_cannot_be_made(void **state)
 }
 
 /* The common part of the reserve is used up: a session that can't be told ends, and only that. */
-static void
-test_session_ends_without_commands(void **state)
+TEST(test_session_ends_without_commands)
 {
 	struct fake *f = open_fake();
 	struct fake_session from, to, other;
 
 	begin_other(f, &other);
-	assert_true(try_attach(f, &from) && add_channels(f, &from));
-	assert_true(try_attach(f, &to) && add_channels(f, &to) && listen_to(f, &to, "to"));
+	assert_true(try_attach(f, &from) && try_channels(f, &from));
+	assert_true(try_attach(f, &to) && try_channels(f, &to) && try_listen(f, &to, "to"));
 	for (uint32_t i = 0; i < 70; i++)
-		assert_true(connect_to(f, &from, "to", 0));
+		assert_true(try_connect(f, &from, "to", 0));
 	f->hold = true;
 	arm(1, true);
 	for (struct broker_conn *c = to.s->conns; c; c = c->next) { /* 64 commands in all */
@@ -334,7 +314,7 @@ test_session_ends_without_commands(void **state)
 	fail_at = 0;
 	settle(f);
 	assert_int_equal(f->b->session_count, 1);
-	assert_true(listen_to(f, &other, "more"));
+	assert_true(try_listen(f, &other, "more"));
 	fake_close(f);
 }
 
@@ -404,8 +384,7 @@ report(struct fake *f, uint32_t id)
 	fake_run(f);
 }
 
-static void
-test_sockets(void **state)
+TEST(test_sockets)
 {
 	static const uint32_t rows[] = {WEIR_ROWS_SESSIONS, WEIR_ROWS_QPS, WEIR_ROWS_CONNECTIONS};
 	struct fake *f;
@@ -434,19 +413,4 @@ test_sockets(void **state)
 	} while (failed);
 	assert_true(n > 20);
 	fake_close(f);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_each_fails_once),
-	    cmocka_unit_test(test_each_fails_while_engines_are_slow),
-	    cmocka_unit_test(test_all_fail_from_each_on),
-	    cmocka_unit_test(test_broker_that_cannot_be_made),
-	    cmocka_unit_test(test_session_ends_without_commands),
-	    cmocka_unit_test(test_sockets),
-	};
-
-	return cmocka_run_group_tests_name("broker_shortage", tests, NULL, NULL);
 }

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Holes in shared memory: repaired where we guard, fatal elsewhere. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "broker/memfd.h"
 #include "broker/sigbus.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define PAGES 8
+
+/* A test on small pages and on huge ones. */
+#define TEST_PAGES(name)                                                                           \
+	static void name(int huge);                                                                \
+	TEST(name##_small)                                                                         \
+	{                                                                                          \
+		name(0);                                                                           \
+	}                                                                                          \
+	TEST(name##_huge)                                                                          \
+	{                                                                                          \
+		name(1);                                                                           \
+	}                                                                                          \
+	static void name(int huge)
 
 /* Shared memory that a program can spoil: without seals it may as well shrink it. */
 struct victim {
@@ -64,8 +68,7 @@ victim_close(struct victim *v)
 	close(v->notify);
 }
 
-static void
-test_repair(void **state)
+TEST(test_repair)
 {
 	struct victim v;
 	uint64_t n;
@@ -89,8 +92,7 @@ test_repair(void **state)
  * A hole in a sealed memfd: its pages come back as zeroes. Huge ones may be gone meanwhile: then
  * the whole huge page is repaired.
  */
-static void
-test_hole_in_memfd(void **state)
+TEST(test_hole_in_memfd)
 {
 	struct memfd m, thief = {.fd = -1, .base = MAP_FAILED};
 	int guard;
@@ -175,13 +177,12 @@ punch(struct watched *v, size_t page)
 }
 
 /* A hole that the kernel would fill again is noticed where it is touched first, and costs once. */
-static void
-test_hole_is_noticed(void **state)
+TEST_PAGES(test_hole_is_noticed)
 {
 	struct watched v;
 	uint64_t n;
 
-	watched_open(&v, *(int *)*state);
+	watched_open(&v, huge);
 	punch(&v, 3);
 	assert_int_equal(v.ours[2 * v.step], 3);
 	assert_false(sigbus_guard_hit(v.guard));
@@ -200,13 +201,12 @@ test_hole_is_noticed(void **state)
 }
 
 /* After the cut nothing that the program does is seen, nor costs anything. */
-static void
-test_cut(void **state)
+TEST_PAGES(test_cut)
 {
 	struct watched v;
 	uint64_t n;
 
-	watched_open(&v, *(int *)*state);
+	watched_open(&v, huge);
 	punch(&v, 0);
 	v.ours[0] = 1;
 	assert_true(sigbus_guard_cut(v.guard));
@@ -226,12 +226,11 @@ test_cut(void **state)
 }
 
 /* Pages that the kernel unmaps under pressure come back as they were: no program did that. */
-static void
-test_unmapped_pages(void **state)
+TEST_PAGES(test_unmapped_pages)
 {
 	struct watched v;
 
-	watched_open(&v, *(int *)*state);
+	watched_open(&v, huge);
 	for (unsigned round = 0; round < 8; round++) {
 		assert_int_equal(madvise(v.m.base, v.m.bytes, MADV_DONTNEED), 0);
 		for (size_t i = 0; i < PAGES; i++)
@@ -242,13 +241,12 @@ test_unmapped_pages(void **state)
 }
 
 /* A hole that the program itself has filled before we look is none; in a loop it is one. */
-static void
-test_punched_and_touched(void **state)
+TEST_PAGES(test_punched_and_touched)
 {
 	unsigned n = 0;
 	struct watched v;
 
-	watched_open(&v, *(int *)*state);
+	watched_open(&v, huge);
 	while (!sigbus_guard_hit(v.guard) && n < 20000) {
 		punch(&v, n % PAGES);
 		v.theirs[n % PAGES * v.step] = (uint8_t)n;
@@ -298,8 +296,7 @@ fault_when_removed(struct victim *v)
 	_exit(v->at[0] & 1);
 }
 
-static void
-test_default_elsewhere(void **state)
+TEST(test_default_elsewhere)
 {
 	struct victim v;
 
@@ -322,8 +319,7 @@ touch_all(void *arg)
 }
 
 /* Engines on several threads fall into the same hole. */
-static void
-test_threads(void **state)
+TEST(test_threads)
 {
 	struct victim v;
 	pthread_t t[4];
@@ -338,8 +334,7 @@ test_threads(void **state)
 	victim_close(&v);
 }
 
-static void
-test_table(void **state)
+TEST(test_table)
 {
 	static int guard[SIGBUS_GUARDS];
 	static bool seen[SIGBUS_GUARDS];
@@ -357,27 +352,4 @@ test_table(void **state)
 	for (int i = 0; i < SIGBUS_GUARDS; i++)
 		sigbus_guard_remove(guard[i]);
 	sigbus_guard_remove(-1);
-}
-
-int
-main(void)
-{
-	static int small = 0, huge = 1;
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_repair),
-	    cmocka_unit_test(test_hole_in_memfd),
-	    cmocka_unit_test_prestate(test_hole_is_noticed, &small),
-	    cmocka_unit_test_prestate(test_hole_is_noticed, &huge),
-	    cmocka_unit_test_prestate(test_cut, &small),
-	    cmocka_unit_test_prestate(test_cut, &huge),
-	    cmocka_unit_test_prestate(test_unmapped_pages, &small),
-	    cmocka_unit_test_prestate(test_unmapped_pages, &huge),
-	    cmocka_unit_test_prestate(test_punched_and_touched, &small),
-	    cmocka_unit_test_prestate(test_punched_and_touched, &huge),
-	    cmocka_unit_test(test_default_elsewhere),
-	    cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_table),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,10 +13,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-static void
-test_attach(void **state)
+TEST_FAKE(test_attach, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg r = call(f, fd, hello(), fds), bye = {.type = WEIR_MSG_BYE};
 	struct weir_arena_head *head;
@@ -42,14 +40,11 @@ test_attach(void **state)
 	assert_int_equal(f->live_mrs, 0);
 	assert_int_equal(fake_mappings("weir-arena"), 0);
 	close(fd);
-	fake_close(f);
 }
 
 /* A program's name goes to logs and terminals. */
-static void
-test_name(void **state)
+TEST_FAKE(test_name, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = hello();
 
@@ -58,13 +53,10 @@ test_name(void **state)
 	assert_string_equal(f->b->session[0]->name, "a?[31m?b: ??");
 	close(fds[0]);
 	close(fd);
-	fake_close(f);
 }
 
-static void
-test_permissions(void **state)
+TEST_FAKE(test_permissions, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	char path[128];
 	struct stat st;
 
@@ -77,7 +69,6 @@ test_permissions(void **state)
 	/* nobody takes the place of a living one; what a dead one left is replaced */
 	assert_null(broker_create(&f->config));
 	assert_int_equal(errno, EADDRINUSE);
-	fake_close(f);
 }
 
 static void
@@ -86,10 +77,8 @@ not_accepted(struct broker_watch *w, uint32_t events)
 }
 
 /* A socket has its name when programs may connect, never before. */
-static void
-test_named_when_ready(void **state)
+TEST_FAKE(test_named_when_ready, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	_Alignas(struct inotify_event) char room[4096];
 	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	struct unix_listener other = {.watch.ready = not_accepted, .b = f->b, .name = "other.sock"};
@@ -117,13 +106,10 @@ test_named_when_ready(void **state)
 	unix_listener_close(&other);
 	assert_int_equal(stat(room, &st), -1);
 	close(watch);
-	fake_close(f);
 }
 
-static void
-test_version(void **state)
+TEST_FAKE(test_version, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = dial(f, "session.sock");
 	struct weir_session_msg m = hello(), r;
 	char ours[24];
@@ -151,19 +137,13 @@ test_version(void **state)
 	assert_int_equal(call(f, fd, m, NULL).type, WEIR_MSG_REFUSED);
 	close(fd);
 	assert_int_equal(f->b->counters.sessions_refused, 3);
-	fake_close(f);
 }
 
-static void
-test_too_many(void **state)
+TEST_FAKE(test_too_many, WITH_SOCKETS(.sessions = 2))
 {
-	struct fake_config c = with_sockets;
-	struct fake *f;
 	int fd[3];
 	struct weir_session_msg r;
 
-	c.sessions = 2;
-	f = fake_open(&c);
 	fd[0] = attach(f);
 	fd[1] = attach(f);
 	fd[2] = dial(f, "session.sock");
@@ -175,13 +155,10 @@ test_too_many(void **state)
 	fd[0] = attach(f);
 	close(fd[0]);
 	close(fd[1]);
-	fake_close(f);
 }
 
-static void
-test_silent(void **state)
+TEST_FAKE(test_silent, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = dial(f, "session.sock"), program = attach(f), control = dial(f, "control.sock");
 	struct weir_session_msg r;
 
@@ -194,20 +171,14 @@ test_silent(void **state)
 	close(fd);
 	close(program);
 	close(control);
-	fake_close(f);
 }
 
 /* They keep nobody out: whoever has been silent for longest goes. */
-static void
-test_silent_crowd(void **state)
+TEST_FAKE(test_silent_crowd, WITH_SOCKETS(.sessions = 2))
 {
-	struct fake_config c = with_sockets;
 	struct weir_session_msg r;
-	struct fake *f;
 	int fd[70], program, other;
 
-	c.sessions = 2;
-	f = fake_open(&c);
 	program = attach(f);
 	for (unsigned i = 0; i < 70; i++) {
 		fd[i] = dial(f, "session.sock");
@@ -221,7 +192,6 @@ test_silent_crowd(void **state)
 		close(fd[i]);
 	close(program);
 	close(other);
-	fake_close(f);
 }
 
 static void
@@ -231,10 +201,8 @@ close_fds(int fds[WEIR_SESSION_FDS])
 		assert_int_equal(close(fds[i]), 0);
 }
 
-static void
-test_doorbell(void **state)
+TEST_FAKE(test_doorbell, with_sockets)
 {
-	struct fake *f = fake_open(&with_sockets);
 	int fd = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
 	struct sock_fprog filter = {1, (struct sock_filter[]){{BPF_RET | BPF_K, 0, 0, 0}}};
@@ -265,35 +233,21 @@ test_doorbell(void **state)
 	close(fds[0]);
 	close(fds[1]);
 	close(fd);
-	fake_close(f);
 }
 
 /* Two programs connect, one is killed: the other is told, and all of the dead one's is given back.
  */
-static void
-test_death(void **state)
+TEST(test_death)
 {
 	unsigned fds_before = fake_open_fds();
 	struct fake *f = fake_open(&with_sockets);
-	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
+	struct weir_session_msg m = {.type = WEIR_MSG_SEGMENT}, r;
 	int l = attach(f), c = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 
-	for (uint32_t i = 0; i < 4; i++) {
-		m.add_channel.engine = i % 2;
-		call(f, i < 2 ? l : c, m, fds);
-		close(fds[0]);
-		close(fds[1]);
-	}
-	m = (struct weir_session_msg){.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
-	snprintf(m.listen.service, sizeof(m.listen.service), "s");
-	assert_int_equal(call(f, l, m, NULL).type, WEIR_MSG_LISTENING);
-	m = (struct weir_session_msg){.type = WEIR_MSG_CONNECT};
-	m.connect.address.kind = WEIR_ADDRESS_NODE;
-	m.connect.address.id = 7;
-	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "s");
-	r = call(f, c, m, NULL);
-	assert_int_equal(r.type, WEIR_MSG_CONNECTING);
-	m = (struct weir_session_msg){.type = WEIR_MSG_SEGMENT};
+	add_channels(f, l);
+	add_channels(f, c);
+	listen_to(f, l);
+	r = connect_to(f, c);
 	m.segment.segment = r.connecting.segment;
 	r = call(f, c, m, fds);
 	assert_int_equal(r.type, WEIR_MSG_SEGMENT_MAP);
@@ -311,18 +265,4 @@ test_death(void **state)
 	fake_close(f);
 	assert_int_equal(fake_open_fds(), fds_before);
 	assert_int_equal(fake_mappings("weir-"), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_attach),	cmocka_unit_test(test_name),
-	    cmocka_unit_test(test_permissions), cmocka_unit_test(test_named_when_ready),
-	    cmocka_unit_test(test_version),	cmocka_unit_test(test_too_many),
-	    cmocka_unit_test(test_silent),	cmocka_unit_test(test_silent_crowd),
-	    cmocka_unit_test(test_doorbell),	cmocka_unit_test(test_death),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,45 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Users: who may attach, and what all programs of one may use together. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "worlds/broker_fake.h"
 #include "weir/memory.h"
 
 #include "broker/quota.h"
 #include "broker/set.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define BOB 1001
 #define EVE 1002
 
 static char reason[256];
 
-static struct fake *
-open_with(struct users *users, const char *limits)
-{
-	struct fake_config config = {.engines = 2, .node = 7, .users = users};
+/* A test with a broker whose users have these limits, f. */
+#define TEST_USERS(name, limits_)                                                                  \
+	TEST_FAKE(name, ((struct fake_config){.engines = 2, .node = 7, .limits = limits_}))
 
-	if (limits && users_limit(users, limits, reason, sizeof(reason)))
-		fail_msg("%s", reason);
-	return fake_open(&config);
-}
-
-/* Two programs of BOB's, one of EVE's. */
+/* Two programs of BOB's, one of EVE's, with their channels. */
 static void
 two_and_one(struct fake *f, struct fake_session *a, struct fake_session *b, struct fake_session *c)
 {
 	fake_attach_by(f, a, BOB, "a");
 	fake_attach_by(f, b, BOB, "b");
 	fake_attach_by(f, c, EVE, "c");
+	fake_channels(f, a);
+	fake_channels(f, b);
+	fake_channels(f, c);
 }
 
 static void
@@ -49,13 +36,6 @@ is_refused(const struct fake_session *s, int code, const char *says)
 	assert_int_equal(s->reply.refused.code, code);
 	if (!strstr(s->reply.refused.reason, says) || !strchr(s->reply.refused.reason, ';'))
 		fail_msg("'%s', not '%s'", s->reply.refused.reason, says);
-}
-
-static void
-leave(struct fake *f, struct fake_session *s)
-{
-	broker_session_close(s->s);
-	fake_run(f);
 }
 
 static int
@@ -68,11 +48,8 @@ set(struct fake *f, const char *key, const char *value)
 	return n;
 }
 
-static void
-test_sessions(void **state)
+TEST_USERS(test_sessions, "1001:sessions=2")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:sessions=2");
 	struct fake_session a, b, c, d;
 
 	fake_attach_by(f, &a, BOB, "a");
@@ -80,25 +57,18 @@ test_sessions(void **state)
 	fake_attach_by(f, &c, BOB, "c");
 	is_refused(&c, EDQUOT, "user 1001 has 2 sessions, its limit is 2; end a program");
 	assert_null(c.s);
-	fake_attach_by(f, &d, EVE, "d");
-	assert_int_equal(d.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_attach_by(f, &d, EVE, "d"), WEIR_MSG_WELCOME);
 	/* a session counts until its memory is free */
 	f->hold = true;
-	leave(f, &a);
+	fake_leave(f, &a);
 	fake_attach_by(f, &c, BOB, "c");
 	is_refused(&c, EDQUOT, "user 1001 has 2 sessions");
-	f->hold = false;
-	fake_release(f);
-	fake_attach_by(f, &c, BOB, "c");
-	assert_int_equal(c.reply.type, WEIR_MSG_WELCOME);
-	fake_close(f);
+	fake_let_go(f);
+	assert_int_equal(fake_attach_by(f, &c, BOB, "c"), WEIR_MSG_WELCOME);
 }
 
-static void
-test_memory(void **state)
+TEST_USERS(test_memory, "*:memory=4864K")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "*:memory=4864K");
 	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT), gone;
 	struct fake_session a, b;
 
@@ -108,72 +78,48 @@ test_memory(void **state)
 	fake_attach_by(f, &b, BOB, "b");
 	is_refused(&b, EDQUOT, "user 1001 has 41");
 	is_refused(&b, EDQUOT, "KiB of memory, its limit is 4864; ask for less");
-	fake_attach_by(f, &b, EVE, "b");
-	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_attach_by(f, &b, EVE, "b"), WEIR_MSG_WELCOME);
 	m.adopt.flags = WEIR_ADOPT_SEND;
 	m.adopt.bytes = 512 << 10;
-	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
+	assert_int_equal(fake_ask(f, &a, &m), WEIR_MSG_REGION);
 	gone = session_msg(WEIR_MSG_DISOWN);
 	gone.region.region = a.reply.region.region;
 	assert_int_equal(fake_request(f, &a, &m), 0);
 	is_refused(&a, EDQUOT, "its limit is 4864");
 	assert_int_equal(fake_request(f, &a, &gone), 0);
-	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
+	assert_int_equal(fake_ask(f, &a, &m), WEIR_MSG_REGION);
 	/* all of it comes back */
-	leave(f, &a);
-	fake_attach_by(f, &a, BOB, "a");
-	assert_int_equal(a.reply.type, WEIR_MSG_WELCOME);
-	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
-	fake_close(f);
-}
-
-static int
-adopt(struct fake *f, struct fake_session *s, uint64_t bytes)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT);
-
-	m.adopt.flags = WEIR_ADOPT_SEND;
-	m.adopt.bytes = bytes;
-	assert_int_equal(fake_request(f, s, &m), 0);
-	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code : 0;
+	fake_leave(f, &a);
+	assert_int_equal(fake_attach_by(f, &a, BOB, "a"), WEIR_MSG_WELCOME);
+	assert_int_equal(fake_ask(f, &a, &m), WEIR_MSG_REGION);
 }
 
 /* Ranges are few, too: of all programs of a user, and of all users. */
-static void
-test_regions(void **state)
+TEST_USERS(test_regions, "1001:regions=3")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:regions=3");
 	struct weir_session_msg gone = session_msg(WEIR_MSG_DISOWN);
 	struct fake_session a, b, c;
 
 	two_and_one(f, &a, &b, &c);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(adopt(f, i ? &b : &a, 4096), 0);
+		assert_int_equal(fake_adopt(f, i ? &b : &a, 4096, WEIR_ADOPT_SEND), 0);
 	gone.region.region = a.reply.region.region;
-	assert_int_equal(adopt(f, &a, 4096), -EDQUOT);
+	assert_int_equal(fake_adopt(f, &a, 4096, WEIR_ADOPT_SEND), -EDQUOT);
 	is_refused(&a, EDQUOT, "user 1001 has 3 adopted ranges, its limit is 3; disown some");
-	assert_int_equal(adopt(f, &c, 4096), 0);
+	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
 	assert_int_equal(fake_request(f, &a, &gone), 0);
-	assert_int_equal(adopt(f, &b, 4096), 0);
+	assert_int_equal(fake_adopt(f, &b, 4096, WEIR_ADOPT_SEND), 0);
 	f->b->most[USER_REGIONS] = 5;
-	assert_int_equal(adopt(f, &c, 4096), 0);
-	assert_int_equal(adopt(f, &c, 4096), -ENOSPC);
+	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
+	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), -ENOSPC);
 	is_refused(&c, ENOSPC, "all programs of this node have 5 adopted ranges, the limit is 5");
-	leave(f, &b);
-	assert_int_equal(adopt(f, &c, 4096), 0);
-	fake_close(f);
+	fake_leave(f, &b);
+	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
 }
 
-/* What a program keeps of memory that it was given counts until it lets go. */
-static void
-test_kept(void **state)
+/* Memory that a program keeps counts until the program lets go of it. */
+TEST_USERS(test_kept, "*:memory=6300K")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "*:memory=6300K");
 	struct fake_session a, b;
 	char has[80];
 	void *map;
@@ -183,7 +129,7 @@ test_kept(void **state)
 	snprintf(has, sizeof(has), "user 1001 has %llu KiB of memory, its limit is 6300",
 		 (unsigned long long)f->b->used[USER_MEMORY] >> 10);
 	fd = dup(a.fds[0]);
-	leave(f, &a);
+	fake_leave(f, &a);
 	fake_attach_by(f, &b, BOB, "b");
 	is_refused(&b, EDQUOT, has);
 	map = mmap(NULL, MEMFD_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -195,122 +141,83 @@ test_kept(void **state)
 	munmap(map, MEMFD_HUGE_PAGE);
 	f->now += 2 * BROKER_SECOND_NS;
 	fake_run(f);
-	fake_attach_by(f, &b, BOB, "b");
-	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_attach_by(f, &b, BOB, "b"), WEIR_MSG_WELCOME);
 	/* adopted memory too */
-	assert_int_equal(adopt(f, &b, 1 << 20), 0);
+	assert_int_equal(fake_adopt(f, &b, 1 << 20, WEIR_ADOPT_SEND), 0);
 	fd = dup(b.fds[0]);
-	leave(f, &b);
+	fake_leave(f, &b);
+	assert_int_equal(fake_attach_by(f, &b, BOB, "b"), WEIR_MSG_WELCOME);
+	assert_int_equal(fake_adopt(f, &b, 1 << 20, WEIR_ADOPT_SEND), 0);
+	assert_int_equal(fake_adopt(f, &b, 4096, WEIR_ADOPT_SEND), -ENOSPC); /* of the session */
+	fake_leave(f, &b);
 	fake_attach_by(f, &b, BOB, "b");
-	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
-	assert_int_equal(adopt(f, &b, 1 << 20), 0);
-	assert_int_equal(adopt(f, &b, 4096), -ENOSPC); /* of the session */
-	leave(f, &b);
-	fake_attach_by(f, &b, BOB, "b");
-	assert_int_equal(adopt(f, &b, 1 << 20), 0);
+	assert_int_equal(fake_adopt(f, &b, 1 << 20, WEIR_ADOPT_SEND), 0);
 	close(fd);
-	fake_close(f);
 }
 
-static void
-test_connections(void **state)
+TEST_USERS(test_connections, "1001:connections=3")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:connections=3");
 	struct fake_session a, b, c;
 
 	two_and_one(f, &a, &b, &c);
-	fake_channels(f, &a);
-	fake_channels(f, &b);
-	fake_channels(f, &c);
 	fake_listen(f, &b, "s", 8);
 	/* both ends are his */
 	fake_connect(f, &a, 7, "s", 0);
-	fake_run(f);
 	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
 	fake_connect(f, &a, 7, "s", 0);
-	fake_run(f);
 	is_refused(&a, EDQUOT, "user 1001 has reached its limit of 3 connections");
 	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
 	fake_connect(f, &c, 7, "s", 0);
-	fake_run(f);
 	assert_int_equal(c.s->conn_count, 1);
 	fake_connect(f, &c, 7, "s", 0);
-	fake_run(f);
 	is_refused(&c, EDQUOT, "user 1001 has reached its limit of 3 connections");
-	leave(f, &c);
-	leave(f, &a);
-	leave(f, &b);
+	fake_leave(f, &c);
+	fake_leave(f, &a);
+	fake_leave(f, &b);
 	fake_attach_by(f, &a, BOB, "a");
 	fake_attach_by(f, &b, BOB, "b");
 	fake_channels(f, &a);
 	fake_channels(f, &b);
 	fake_listen(f, &b, "s", 8);
 	fake_connect(f, &a, 7, "s", 0);
-	fake_run(f);
 	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
-	fake_close(f);
-}
-
-static int
-listen_as(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
-{
-	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
-
-	m.listen.flags = flags;
-	m.listen.channel[1] = 1;
-	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
-	assert_int_equal(fake_request(f, s, &m), 0);
-	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code
-						 : (int)s->reply.listening.listener;
 }
 
 /* Names that the cluster knows are a node's few: of all programs of a user, for as long as they
  * offer them. */
-static void
-test_services(void **state)
+TEST_USERS(test_services, "*:services=2")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "*:services=2");
 	struct weir_session_msg m = {.type = WEIR_MSG_UNLISTEN};
 	struct fake_session a, b, c;
 	int first;
 
 	two_and_one(f, &a, &b, &c);
-	fake_channels(f, &a);
-	fake_channels(f, &b);
-	fake_channels(f, &c);
-	first = listen_as(f, &a, "one", WEIR_LISTEN_KNOWN);
+	first = fake_listen_as(f, &a, "one", WEIR_LISTEN_KNOWN);
 	assert_true(first >= 0);
 	/* a name that is taken costs nothing */
-	assert_int_equal(listen_as(f, &b, "one", WEIR_LISTEN_KNOWN), -EADDRINUSE);
-	assert_true(listen_as(f, &b, "two", WEIR_LISTEN_KNOWN) >= 0);
-	assert_int_equal(listen_as(f, &a, "three", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_int_equal(fake_listen_as(f, &b, "one", WEIR_LISTEN_KNOWN), -EADDRINUSE);
+	assert_true(fake_listen_as(f, &b, "two", WEIR_LISTEN_KNOWN) >= 0);
+	assert_int_equal(fake_listen_as(f, &a, "three", WEIR_LISTEN_KNOWN), -EDQUOT);
 	is_refused(&a, EDQUOT, "user 1001 has 2 public services, its limit is 2; close one");
-	assert_true(listen_as(f, &a, "of the host", 0) == -EINVAL);
-	assert_true(listen_as(f, &a, "of-the-host", 0) >= 0);
-	assert_true(listen_as(f, &c, "three", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &a, "of the host", 0) == -EINVAL);
+	assert_true(fake_listen_as(f, &a, "of-the-host", 0) >= 0);
+	assert_true(fake_listen_as(f, &c, "three", WEIR_LISTEN_KNOWN) >= 0);
 	m.listening.listener = (uint32_t)first;
 	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_true(listen_as(f, &a, "four", WEIR_LISTEN_KNOWN) >= 0);
-	assert_int_equal(listen_as(f, &a, "five", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_true(fake_listen_as(f, &a, "four", WEIR_LISTEN_KNOWN) >= 0);
+	assert_int_equal(fake_listen_as(f, &a, "five", WEIR_LISTEN_KNOWN), -EDQUOT);
 	/* at once, though the program's memory is not free yet */
 	f->hold = true;
-	leave(f, &b);
-	assert_true(listen_as(f, &a, "five", WEIR_LISTEN_KNOWN) >= 0);
-	f->hold = false;
-	fake_release(f);
-	assert_int_equal(listen_as(f, &a, "six", WEIR_LISTEN_KNOWN), -EDQUOT);
+	fake_leave(f, &b);
+	assert_true(fake_listen_as(f, &a, "five", WEIR_LISTEN_KNOWN) >= 0);
+	fake_let_go(f);
+	assert_int_equal(fake_listen_as(f, &a, "six", WEIR_LISTEN_KNOWN), -EDQUOT);
 	assert_int_equal(set(f, "user.1001.services", "3"), 1);
-	assert_true(listen_as(f, &a, "six", WEIR_LISTEN_KNOWN) >= 0);
-	fake_close(f);
+	assert_true(fake_listen_as(f, &a, "six", WEIR_LISTEN_KNOWN) >= 0);
 }
 
-static void
-test_rate_and_set(void **state)
+TEST_USERS(test_rate_and_set, "1001:rate=100M")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "1001:rate=100M");
 	struct fake_session a, b, c;
 	uint32_t told;
 
@@ -328,12 +235,11 @@ test_rate_and_set(void **state)
 	/* of who isn't there, for when it comes */
 	assert_int_equal(set(f, "user.2000.sessions", "1"), 0);
 	assert_int_equal(set(f, "user.1001.sessions", "2"), 2);
-	leave(f, &c);
+	fake_leave(f, &c);
 	fake_attach_by(f, &c, BOB, "c");
 	is_refused(&c, EDQUOT, "its limit is 2");
 	assert_int_equal(set(f, "user.1001.sessions", "none"), 2);
-	fake_attach_by(f, &c, BOB, "c");
-	assert_int_equal(c.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_attach_by(f, &c, BOB, "c"), WEIR_MSG_WELCOME);
 	fake_attach_by(f, &a, 2000, "x");
 	fake_attach_by(f, &b, 2000, "y");
 	is_refused(&b, EDQUOT, "user 2000 has 1 sessions");
@@ -344,7 +250,6 @@ test_rate_and_set(void **state)
 	assert_int_equal(set(f, "user.bob.memory", "1M"), -EINVAL);
 	assert_int_equal(set(f, "user..memory", "1M"), -EINVAL);
 	assert_int_equal(set(f, "user.memory", "1M"), -EINVAL);
-	fake_close(f);
 }
 
 /* How a setting is shown; "" if it isn't. */
@@ -359,16 +264,18 @@ shown(struct fake *f, const char *key)
 	return "";
 }
 
-/* What is set is shown, also of who isn't there, as it may be given back to weirctl set. */
-static void
-test_shown(void **state)
+/* Settings are shown, those of absent users too, in a form that weirctl set takes. */
+TEST(test_shown)
 {
 	struct users users = {0};
+	const struct fake_config config = {.engines = 2, .node = 7, .users = &users};
 	struct fake *f;
 	struct fake_session a, b, c;
 
 	assert_int_equal(users_limit(&users, "*:sessions=16", reason, sizeof(reason)), 0);
-	f = open_with(&users, "1001:rate=100M,memory=4K");
+	assert_int_equal(users_limit(&users, "1001:rate=100M,memory=4K", reason, sizeof(reason)),
+			 0);
+	f = fake_open(&config);
 	assert_string_equal(shown(f, "user.1001.rate"), "100000000,2000000");
 	assert_string_equal(shown(f, "user.1001.memory"), "4096");
 	assert_string_equal(shown(f, "user.1001.sessions"), "none");
@@ -402,31 +309,26 @@ test_shown(void **state)
 }
 
 /* Leaving and coming back does not fill the bucket: what was sent has to be paid for first. */
-static void
-test_coming_back(void **state)
+TEST_USERS(test_coming_back, "*:rate=1M")
 {
-	struct users users = {0};
-	struct fake *f = open_with(&users, "*:rate=1M");
 	struct fake_session a;
 
 	fake_attach_by(f, &a, BOB, "a");
 	atomic_store(&a.s->share.above->paid, f->now + 1000);
-	leave(f, &a);
+	fake_leave(f, &a);
 	fake_attach_by(f, &a, EVE, "e");
-	leave(f, &a);
+	fake_leave(f, &a);
 	fake_attach_by(f, &a, BOB, "a");
 	assert_int_equal(atomic_load(&a.s->share.above->paid), f->now + 1000);
-	leave(f, &a);
+	fake_leave(f, &a);
 	f->now += 1000;
 	fake_attach_by(f, &a, EVE, "e");
-	leave(f, &a);
+	fake_leave(f, &a);
 	fake_attach_by(f, &a, BOB, "a");
 	assert_int_equal(atomic_load(&a.s->share.above->paid), 0);
-	fake_close(f);
 }
 
-static void
-test_who_may(void **state)
+TEST(test_who_may)
 {
 	static const gid_t groups[] = {7, 300};
 	struct users users = {0};
@@ -445,8 +347,7 @@ test_who_may(void **state)
 	assert_true(users_may_attach(&users, geteuid(), 5, NULL, 0));
 }
 
-static void
-test_bad_words(void **state)
+TEST(test_bad_words)
 {
 	static const char *const allow[] = {
 	    "", "bob", "user:", "user:no-such-user", "group:-1", "group:no such", "users:1"};
@@ -479,19 +380,4 @@ test_bad_words(void **state)
 	for (unsigned i = 0; i < USERS_ALLOWED_MAX; i++)
 		assert_int_equal(users_allow(&users, "user:1", reason, sizeof(reason)), 0);
 	assert_int_equal(users_allow(&users, "user:1", reason, sizeof(reason)), -EINVAL);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sessions),	cmocka_unit_test(test_memory),
-	    cmocka_unit_test(test_connections), cmocka_unit_test(test_rate_and_set),
-	    cmocka_unit_test(test_coming_back), cmocka_unit_test(test_who_may),
-	    cmocka_unit_test(test_bad_words),	cmocka_unit_test(test_shown),
-	    cmocka_unit_test(test_services),	cmocka_unit_test(test_regions),
-	    cmocka_unit_test(test_kept),
-	};
-
-	return cmocka_run_group_tests_name("broker_user", tests, NULL, NULL);
 }

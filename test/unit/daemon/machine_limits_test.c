@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Limits that follow from the machine: their sum fits it, or somebody is told. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "daemon/machine_limits.h"
 
 #include <ftw.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #define GIB (1ull << 30)
@@ -31,8 +23,7 @@ derive(uint64_t machine, uint64_t files, const char *option, const char *value)
 	limits_derive(&o, machine, files);
 }
 
-static void
-test_fits(void **state)
+TEST(test_fits)
 {
 	const uint64_t machine[] = {GIB / 4, GIB, 24 * GIB, 4096 * GIB};
 
@@ -52,8 +43,7 @@ test_fits(void **state)
 	assert_true(limits_fit(&o, GIB, 0, 1 << 20, text, sizeof(text)));
 }
 
-static void
-test_warned(void **state)
+TEST(test_warned)
 {
 	derive(GIB, 1 << 20, "--memory", "1G");
 	assert_int_equal(o.most[USER_MEMORY], GIB);
@@ -71,8 +61,7 @@ test_warned(void **state)
 	assert_true(o.most[USER_REGIONS] + o.max_sessions < 65530 / 4 * 3);
 }
 
-static void
-test_users(void **state)
+TEST(test_users)
 {
 	char *argv[] = {"--user-limit", "1001:memory=64M,regions=none", "--user-limit",
 			"1002:sessions=1"};
@@ -113,8 +102,7 @@ remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 	return remove(path);
 }
 
-static void
-test_machine(void **state)
+TEST(test_machine)
 {
 	char root[] = "/tmp/weir-limits-XXXXXX";
 
@@ -134,17 +122,4 @@ test_machine(void **state)
 	write_to(root, "sys/fs/cgroup/memory.max", "1073741824\n");
 	assert_int_equal(machine_memory(root), GIB);
 	assert_int_equal(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_fits),
-	    cmocka_unit_test(test_warned),
-	    cmocka_unit_test(test_users),
-	    cmocka_unit_test(test_machine),
-	};
-
-	return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "worlds/test.h"
 
 #include "daemon/options.h"
 
@@ -32,8 +25,7 @@ refused(const char *first, const char *second, const char *cause)
 	assert_null(strchr(error, '\n'));
 }
 
-static void
-defaults(void **state)
+TEST(defaults)
 {
 	assert_int_equal(parse(NULL, NULL), 0);
 	assert_string_equal(o.instance, "default");
@@ -49,8 +41,7 @@ defaults(void **state)
 	assert_false(o.help || o.version);
 }
 
-static void
-flag_env_default(void **state)
+TEST(flag_env_default)
 {
 	setenv("WEIR_INSTANCE", "env", 1);
 	assert_int_equal(parse(NULL, NULL), 0);
@@ -67,8 +58,7 @@ flag_env_default(void **state)
 	unsetenv("WEIR_INSTANCE");
 }
 
-static void
-values(void **state)
+TEST(values)
 {
 	assert_int_equal(parse("--arena", "128M"), 0);
 	assert_int_equal(o.arena, 128 << 20);
@@ -87,8 +77,7 @@ values(void **state)
 	assert_true(o.version);
 }
 
-static void
-bad_values(void **state)
+TEST(bad_values)
 {
 	refused("--bogus", NULL, "unknown option '--bogus'");
 	refused("bogus", NULL, "unexpected argument 'bogus'");
@@ -122,8 +111,7 @@ get_ip(const struct nic_spec *n)
 	return (uint32_t)raw[12] << 24 | (uint32_t)raw[13] << 16 | (uint32_t)raw[14] << 8 | raw[15];
 }
 
-static void
-nic(void **state)
+TEST(nic)
 {
 	const struct nic_spec *n = &o.nic[0];
 
@@ -154,8 +142,7 @@ nic(void **state)
 	assert_int_equal(n->queues, 2);
 }
 
-static void
-six_and_vlan(void **state)
+TEST(six_and_vlan)
 {
 	static const uint8_t local[16] = {0xfe, 0x80, [15] = 7};
 	const struct nic_spec *n = &o.nic[0];
@@ -180,8 +167,7 @@ six_and_vlan(void **state)
 	refused("--nic", "verbs:rxe0,vlan=5", "unknown key");
 }
 
-static void
-verbs_nic(void **state)
+TEST(verbs_nic)
 {
 	const struct nic_spec *n = &o.nic[0];
 
@@ -203,8 +189,7 @@ verbs_nic(void **state)
 	assert_false(n->verbs);
 }
 
-static void
-bad_nic(void **state)
+TEST(bad_nic)
 {
 	refused("--nic", "verbs:", "names no device");
 	refused("--nic", "verbs:mlx5_0,gid=-1", "'-1' for gid=");
@@ -236,8 +221,7 @@ bad_nic(void **state)
 	refused("--nic", "roce:0,ip=10.0.0.1/24,retry=8", "'8' for retry=");
 }
 
-static void
-too_many_nics(void **state)
+TEST(too_many_nics)
 {
 	char *argv[2 * (OPTIONS_NICS + 1)];
 
@@ -251,8 +235,7 @@ too_many_nics(void **state)
 			     0);
 }
 
-static void
-knowing(void **state)
+TEST(knowing)
 {
 	assert_true(options_know("--instance"));
 	assert_true(options_know("--instance=A"));
@@ -262,8 +245,7 @@ knowing(void **state)
 	assert_false(options_know("-l"));
 }
 
-static void
-together(void **state)
+TEST(together)
 {
 	char *argv[] = {(char *)"--links", (char *)"4096", (char *)"--recv-wrs", (char *)"4096"};
 
@@ -271,19 +253,4 @@ together(void **state)
 	assert_non_null(strstr(error, "; lower one"));
 	argv[3] = (char *)"2048";
 	assert_int_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
-	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
-	    cmocka_unit_test(nic),	     cmocka_unit_test(six_and_vlan),
-	    cmocka_unit_test(verbs_nic),     cmocka_unit_test(bad_nic),
-	    cmocka_unit_test(too_many_nics), cmocka_unit_test(knowing),
-	    cmocka_unit_test(together),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

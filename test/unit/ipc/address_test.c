@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "worlds/test.h"
 #include "weir/address.h"
-
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const good[] = {
     "node:0:a",
@@ -68,8 +62,7 @@ static const char *const bad[] = {
     "0000000000000000000000000000000000000000000000000000000000000010.0.0.1:a",
 };
 
-static void
-test_round_trip(void **state)
+TEST(test_round_trip)
 {
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		struct weir_address a, b;
@@ -85,8 +78,7 @@ test_round_trip(void **state)
 	}
 }
 
-static void
-test_fields(void **state)
+TEST(test_fields)
 {
 	struct weir_address a;
 
@@ -106,8 +98,7 @@ test_fields(void **state)
 	assert_int_equal(a.ip[15], 1);
 }
 
-static void
-test_refused(void **state)
+TEST(test_refused)
 {
 	struct weir_address a, before;
 
@@ -121,8 +112,7 @@ test_refused(void **state)
 	assert_int_equal(weir_address_parse(NULL, &a), -EINVAL);
 }
 
-static void
-test_format_refuses(void **state)
+TEST(test_format_refuses)
 {
 	struct weir_address a;
 	char text[WEIR_ADDRESS_TEXT_MAX];
@@ -135,17 +125,4 @@ test_format_refuses(void **state)
 	assert_int_equal(weir_address_format(&a, text, sizeof(text)), -EINVAL);
 	a.service[0] = '\0';
 	assert_int_equal(weir_address_format(&a, text, sizeof(text)), -EINVAL);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_round_trip),
-	    cmocka_unit_test(test_fields),
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_format_refuses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

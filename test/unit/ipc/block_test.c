@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "worlds/test.h"
 #include "ipc/block.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define ROOM 300u
 
-static void
-test_singles(void **state)
+TEST(test_singles)
 {
 	static const uint32_t counts[] = {1, 63, 64, 65, 128, ROOM};
 	uint64_t map[5];
@@ -34,8 +27,7 @@ test_singles(void **state)
 	}
 }
 
-static void
-test_runs(void **state)
+TEST(test_runs)
 {
 	uint64_t map[5];
 	struct weir_blocks b;
@@ -57,8 +49,7 @@ test_runs(void **state)
 	assert_int_equal(b.free, 0);
 }
 
-static void
-test_are_taken_bounds(void **state)
+TEST(test_are_taken_bounds)
 {
 	uint64_t map[5];
 	struct weir_blocks b;
@@ -75,8 +66,7 @@ test_are_taken_bounds(void **state)
 }
 
 /* Against a plain array of bytes. */
-static void
-test_random(void **state)
+TEST(test_random)
 {
 	uint64_t map[5];
 	uint8_t model[ROOM] = {0};
@@ -108,17 +98,4 @@ test_random(void **state)
 		}
 		assert_int_equal(b.free, at);
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_singles),
-	    cmocka_unit_test(test_runs),
-	    cmocka_unit_test(test_are_taken_bounds),
-	    cmocka_unit_test(test_random),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <rte_telemetry.h>
 
@@ -217,8 +215,7 @@ one_row(uint32_t kind)
 }
 
 /* A member without a field would be in no output. */
-static void
-test_members(void **state)
+TEST(test_members)
 {
 	/* counts and numbers that other fields show, and padding */
 	static const struct {
@@ -258,8 +255,7 @@ test_members(void **state)
 	assert_int_equal(weir_kind_named("node"), 0);
 }
 
-static void
-test_json(void **state)
+TEST(test_json)
 {
 	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		const struct weir_kind *k = weir_kind(kind);
@@ -290,8 +286,7 @@ test_json(void **state)
 	}
 }
 
-static void
-test_tables(void **state)
+TEST(test_tables)
 {
 	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		const struct weir_kind *k = weir_kind(kind);
@@ -332,8 +327,7 @@ test_tables(void **state)
 	}
 }
 
-static void
-test_metrics(void **state)
+TEST(test_metrics)
 {
 	struct metrics_rows rows[METRICS_KINDS];
 	uint32_t families = 0;
@@ -401,8 +395,7 @@ expect_row(uint32_t kind)
 	}
 }
 
-static void
-test_telemetry(void **state)
+TEST(test_telemetry)
 {
 	static const struct {
 		uint32_t kind;
@@ -477,8 +470,7 @@ counter_rows(struct fake *f)
 	return rows;
 }
 
-static void
-test_counters(void **state)
+TEST(test_counters)
 {
 	struct metrics_rows metrics[METRICS_KINDS] = {0};
 	struct weir_row_engine engine = {.engine = 0};
@@ -522,8 +514,7 @@ test_counters(void **state)
 }
 
 /* An engine by itself: what it and its loop count, and the rates. */
-static void
-test_engine(void **state)
+TEST(test_engine)
 {
 	assert_int_equal(ask("/weir/engine/list", NULL), 0);
 	assert_int_equal(answer.count, 1);
@@ -549,12 +540,6 @@ test_engine(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_members),   cmocka_unit_test(test_json),
-	    cmocka_unit_test(test_tables),    cmocka_unit_test(test_metrics),
-	    cmocka_unit_test(test_telemetry), cmocka_unit_test(test_counters),
-	    cmocka_unit_test(test_engine),
-	};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	struct plane *plane = calloc(1, sizeof(*plane));
 	struct loop *loop = aligned_alloc(64, (sizeof(*loop) + 63) / 64 * 64);
@@ -584,7 +569,7 @@ main(void)
 	    pthread_create(&thread, NULL, serve, NULL))
 		return 1;
 	telemetry_start(plane);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = test_run();
 	shutdown(listener, SHUT_RDWR);
 	pthread_join(thread, NULL);
 	unlink(a.sun_path);

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slot rings, alone and between two threads; the lock that is free for its owner. */
 #define _GNU_SOURCE
+#include "worlds/test.h"
 #include "client/membarrier.h"
 #include "client/biased_lock.h"
 #include "ipc/slot.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <time.h>
 #include <ucontext.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define SLOTS 64u
 
@@ -36,6 +31,18 @@ make(void)
 	weir_ring_init(&b->rx, b->slots, SLOTS, &b->tail, false);
 	return b;
 }
+
+/* A test with a ring, b. */
+#define TEST_RING(name)                                                                            \
+	static void name(struct both *b);                                                          \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct both *b = make();                                                           \
+                                                                                                   \
+		name(b);                                                                           \
+		free(b);                                                                           \
+	}                                                                                          \
+	static void name(struct both *b)
 
 static void
 put(struct both *b, uint32_t seed, uint32_t length)
@@ -70,11 +77,8 @@ get(struct both *b, uint32_t seed, uint32_t length)
 	return true;
 }
 
-static void
-test_every_length(void **state)
+TEST_RING(test_every_length)
 {
-	struct both *b = make();
-
 	for (uint32_t length = 0; length <= WEIR_INLINE_MAX; length++) {
 		uint32_t n = weir_slots_inline(length);
 
@@ -92,14 +96,10 @@ test_every_length(void **state)
 		assert_false(get(b, length, length));
 	}
 	assert_int_equal(weir_cost(WEIR_INLINE_MAX + 1), WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE);
-	free(b);
 }
 
-static void
-test_full(void **state)
+TEST_RING(test_full)
 {
-	struct both *b = make();
-
 	for (uint32_t lap = 0; lap < 10; lap++) {
 		for (uint32_t i = 0; i < SLOTS; i++)
 			put(b, i, 8);
@@ -113,29 +113,21 @@ test_full(void **state)
 		assert_true(weir_ring_refresh(&b->tx));
 		assert_int_equal(weir_ring_room(&b->tx), SLOTS);
 	}
-	free(b);
 }
 
 /* The consumer's tail is told at least every eighth of the ring. */
-static void
-test_tail_is_told(void **state)
+TEST_RING(test_tail_is_told)
 {
-	struct both *b = make();
-
 	for (uint32_t i = 0; i < SLOTS; i++)
 		put(b, i, 8);
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		assert_true(get(b, i, 8));
 		assert_true(b->rx.pos - atomic_load(&b->tail) <= SLOTS / 8);
 	}
-	free(b);
 }
 
-static void
-test_lying_tail(void **state)
+TEST_RING(test_lying_tail)
 {
-	struct both *b = make();
-
 	for (uint32_t i = 0; i < 20; i++)
 		put(b, i, 8);
 	atomic_store(&b->tail, 10);
@@ -151,14 +143,11 @@ test_lying_tail(void **state)
 	atomic_store(&b->tail, 20);
 	assert_true(weir_ring_refresh(&b->tx));
 	assert_int_equal(weir_ring_room(&b->tx), SLOTS);
-	free(b);
 }
 
 /* Payload of an earlier lap that looks like a head is no head. */
-static void
-test_old_payload(void **state)
+TEST_RING(test_old_payload)
 {
-	struct both *b = make();
 	uint32_t fake[WEIR_INLINE_MAX / 4];
 
 	for (uint32_t lap = 1; lap < 5; lap++) {
@@ -178,7 +167,6 @@ test_old_payload(void **state)
 			weir_ring_refresh(&b->tx);
 		}
 	}
-	free(b);
 }
 
 /* ---- two threads ---- */
@@ -208,10 +196,8 @@ produce(void *arg)
 	return NULL;
 }
 
-static void
-test_two_threads(void **state)
+TEST_RING(test_two_threads)
 {
-	struct both *b = make();
 	pthread_t t;
 
 	assert_int_equal(pthread_create(&t, NULL, produce, b), 0);
@@ -225,7 +211,6 @@ test_two_threads(void **state)
 		}
 	}
 	pthread_join(t, NULL);
-	free(b);
 }
 
 /* ---- the biased lock ---- */
@@ -270,8 +255,7 @@ come_by(void *arg)
 	return NULL;
 }
 
-static void
-test_bias(void **state)
+TEST(test_bias)
 {
 	struct guarded g = {.rounds = 20000};
 	pthread_t t[3];
@@ -346,8 +330,7 @@ walk(void *arg)
  * An owner that is held up between its two looks at who the owner is, until another thread has
  * become it and is inside: what it stores when it goes on says nothing of that one.
  */
-static void
-test_bias_held_up(void **state)
+TEST(test_bias_held_up)
 {
 	struct sigaction now = {.sa_sigaction = after_step, .sa_flags = SA_SIGINFO}, before;
 	unsigned steps = 0;
@@ -403,12 +386,18 @@ make_pair(void)
 	return p;
 }
 
-static void
-free_pair(struct pair *p)
-{
-	free(p->to_a);
-	free(p->to_b);
-}
+/* A test with a pair of rings, p. */
+#define TEST_PAIR(name)                                                                            \
+	static void name(struct pair *p);                                                          \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct pair p = make_pair();                                                       \
+                                                                                                   \
+		name(&p);                                                                          \
+		free(p.to_a);                                                                      \
+		free(p.to_b);                                                                      \
+	}                                                                                          \
+	static void name(struct pair *p)
 
 /* Lengths and contents follow from the message's number. */
 static uint32_t
@@ -467,77 +456,64 @@ converse(struct pair *p, uint32_t turns)
 	}
 }
 
-static void
-test_conversation(void **state)
+TEST_PAIR(test_conversation)
 {
-	struct pair p = make_pair();
-
-	converse(&p, 100);
+	converse(p, 100);
 	/* few lines again and again */
 	for (uint32_t i = 0; i < 100; i++) {
-		converse(&p, 1);
-		assert_true(p.to_b->tx.pos - p.to_b->tx.base < 8);
-		assert_int_equal(p.to_b->tx.base, p.to_b->rx.base);
+		converse(p, 1);
+		assert_true(p->to_b->tx.pos - p->to_b->tx.base < 8);
+		assert_int_equal(p->to_b->tx.base, p->to_b->rx.base);
 	}
-	free_pair(&p);
 }
 
 /* After a restart a burst stops before what was not read, and goes on when it was. */
-static void
-test_burst_after_restart(void **state)
+TEST_PAIR(test_burst_after_restart)
 {
-	struct pair p = make_pair();
 	uint32_t n = 0, full = 0;
 
 	for (uint32_t turns = 100; turns < 108; turns++) {
-		converse(&p, turns);
-		for (n = 0; pair_send(&p.end[0], 64); n++)
+		converse(p, turns);
+		for (n = 0; pair_send(&p->end[0], 64); n++)
 			;
 		assert_true(n > 0);
-		while (pair_receive(&p.end[1]))
+		while (pair_receive(&p->end[1]))
 			;
-		assert_int_equal(p.end[1].received, p.end[0].sent);
-		weir_ring_publish_tail(p.end[1].rx); /* as whoever finds nothing does */
-		for (full = 0; pair_send(&p.end[0], 64); full++)
+		assert_int_equal(p->end[1].received, p->end[0].sent);
+		weir_ring_publish_tail(p->end[1].rx); /* as whoever finds nothing does */
+		for (full = 0; pair_send(&p->end[0], 64); full++)
 			;
 		assert_int_equal(full, SLOTS / 2);
-		while (pair_receive(&p.end[1]))
+		while (pair_receive(&p->end[1]))
 			;
-		assert_int_equal(p.end[1].received, p.end[0].sent);
+		assert_int_equal(p->end[1].received, p->end[0].sent);
 	}
-	free_pair(&p);
 }
 
 /* One direction alone never restarts: its consumer may be far behind. */
-static void
-test_stream_does_not_restart(void **state)
+TEST_PAIR(test_stream_does_not_restart)
 {
-	struct pair p = make_pair();
-
 	for (uint32_t i = 0; i < 1000; i++) {
-		assert_true(pair_send(&p.end[0], 64));
-		assert_true(pair_receive(&p.end[1]));
-		weir_ring_publish_tail(p.end[1].rx);
-		assert_true(weir_ring_refresh(p.end[0].tx));
+		assert_true(pair_send(&p->end[0], 64));
+		assert_true(pair_receive(&p->end[1]));
+		weir_ring_publish_tail(p->end[1].rx);
+		assert_true(weir_ring_refresh(p->end[0].tx));
 	}
-	assert_int_equal(p.to_b->tx.base, 0);
-	free_pair(&p);
+	assert_int_equal(p->to_b->tx.base, 0);
 }
 
-static void
-test_mixed_talk(void **state)
+TEST_PAIR(test_mixed_talk)
 {
-	struct pair p = make_pair();
 	unsigned seed = 7;
 	uint32_t restarts = 0;
 
 	for (uint32_t round = 0; round < 3000; round++) {
-		uint64_t base = p.to_b->tx.base;
+		uint64_t base = p->to_b->tx.base;
 
-		converse(&p, (uint32_t)rand_r(&seed) % 40);
-		restarts += p.to_b->tx.base != base;
+		converse(p, (uint32_t)rand_r(&seed) % 40);
+		restarts += p->to_b->tx.base != base;
 		for (uint32_t i = (uint32_t)rand_r(&seed) % 60; i; i--) {
-			struct end *e = &p.end[rand_r(&seed) % 2];
+			struct end *e = &p->end[rand_r(&seed) % 2];
 
 			if (rand_r(&seed) % 2)
 				pair_send(e, length_of(e->sent));
@@ -545,72 +521,39 @@ test_mixed_talk(void **state)
 				pair_receive(e);
 		}
 		for (uint32_t i = 0; i < 2; i++) {
-			while (pair_receive(&p.end[i]))
+			while (pair_receive(&p->end[i]))
 				;
-			weir_ring_publish_tail(p.end[i].rx);
-			assert_int_equal(p.end[i].received, p.end[1 - i].sent);
+			weir_ring_publish_tail(p->end[i].rx);
+			assert_int_equal(p->end[i].received, p->end[1 - i].sent);
 		}
 	}
 	assert_true(restarts > 100);
-	free_pair(&p);
 }
 
 /* A tail may be told later than an answer has said as much. */
-static void
-test_late_tail(void **state)
+TEST_PAIR(test_late_tail)
 {
-	struct pair p = make_pair();
-
-	converse(&p, 10);
-	weir_ring_publish_tail(p.end[1].rx);
-	converse(&p, 2);
-	assert_true(weir_ring_refresh(p.end[0].tx));
-	assert_int_equal(p.to_b->tx.seen, p.to_b->tx.pos);
-	atomic_fetch_sub(&p.to_b->tail, 1);
-	assert_false(weir_ring_refresh(p.end[0].tx));
-	free_pair(&p);
+	converse(p, 10);
+	weir_ring_publish_tail(p->end[1].rx);
+	converse(p, 2);
+	assert_true(weir_ring_refresh(p->end[0].tx));
+	assert_int_equal(p->to_b->tx.seen, p->to_b->tx.pos);
+	atomic_fetch_sub(&p->to_b->tail, 1);
+	assert_false(weir_ring_refresh(p->end[0].tx));
 }
 
-/* What a peer says that can't be, is ignored. */
-static void
-test_lying_answer(void **state)
+/* Impossible answers of a peer are ignored. */
+TEST_PAIR(test_lying_answer)
 {
-	struct pair p = make_pair();
 	struct weir_ring before;
 
 	for (uint32_t i = 0; i < 10; i++)
-		assert_true(pair_send(&p.end[0], 8));
-	weir_ring_answered(p.end[0].tx, 4);
-	before = *p.end[0].tx;
+		assert_true(pair_send(&p->end[0], 8));
+	weir_ring_answered(p->end[0].tx, 4);
+	before = *p->end[0].tx;
 	assert_int_equal(before.limit, SLOTS + 4);
-	weir_ring_answered(p.end[0].tx, 3);
-	weir_ring_answered(p.end[0].tx, 11);
-	weir_ring_answered(p.end[0].tx, 0xffff);
-	assert_memory_equal(&before, p.end[0].tx, sizeof(before));
-	free_pair(&p);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_every_length),
-	    cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_tail_is_told),
-	    cmocka_unit_test(test_lying_tail),
-	    cmocka_unit_test(test_old_payload),
-	    cmocka_unit_test(test_two_threads),
-	    cmocka_unit_test(test_bias),
-#ifdef CAN_STEP
-	    cmocka_unit_test(test_bias_held_up),
-#endif
-	    cmocka_unit_test(test_conversation),
-	    cmocka_unit_test(test_burst_after_restart),
-	    cmocka_unit_test(test_stream_does_not_restart),
-	    cmocka_unit_test(test_mixed_talk),
-	    cmocka_unit_test(test_lying_answer),
-	    cmocka_unit_test(test_late_tail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	weir_ring_answered(p->end[0].tx, 3);
+	weir_ring_answered(p->end[0].tx, 11);
+	weir_ring_answered(p->end[0].tx, 0xffff);
+	assert_memory_equal(&before, p->end[0].tx, sizeof(before));
 }

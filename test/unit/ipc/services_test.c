@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of services, and who has which: the registry of a control without its network. */
+#include "worlds/test.h"
 #include "membership/registry.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void
-test_list(void **state)
+TEST(test_list)
 {
 	struct weir_services s = {0}, t = {0};
 	char name[WEIR_SERVICE_MAX];
@@ -46,8 +38,7 @@ test_list(void **state)
 }
 
 // "ab", "c" is another list than "a", "bc".
-static void
-test_digest(void **state)
+TEST(test_digest)
 {
 	struct weir_services s = {0}, t = {0};
 
@@ -124,8 +115,7 @@ list_of(const char *a, const char *b)
 	return s;
 }
 
-static void
-test_asking(void **state)
+TEST(test_asking)
 {
 	struct weir_services kv = list_of("kv", NULL), both = list_of("kv", "log");
 	struct world w = {.some = 5};
@@ -148,7 +138,7 @@ test_asking(void **state)
 	registry_tick(&w.r, 1000 + REGISTRY_RETRY);
 	assert_int_equal(w.asks, 2);
 	assert_int_equal(w.asked_of, 5);
-	// What isn't what was asked for changes nothing.
+	// Lists that were not asked for change nothing.
 	registry_take(&w.r, 2, &both);
 	registry_take(&w.r, 4, &kv);
 	assert_null(registry_list(&w.r, 2));
@@ -171,8 +161,7 @@ test_asking(void **state)
 	registry_fini(&w.r);
 }
 
-static void
-test_answering(void **state)
+TEST(test_answering)
 {
 	struct weir_services kv = list_of("kv", NULL), both = list_of("kv", "log");
 	struct registry_ask ask = {.count = 3};
@@ -203,9 +192,8 @@ test_answering(void **state)
 	registry_fini(&w.r);
 }
 
-// Of a thousand that are new at once so many are asked for that their answers bear it.
-static void
-test_bounds(void **state)
+// Of a thousand new lists only REGISTRY_UNDERWAY are asked for at a time.
+TEST(test_bounds)
 {
 	struct weir_services kv = list_of("kv", NULL);
 	struct world w = {.some = 5};
@@ -225,16 +213,4 @@ test_bounds(void **state)
 	}
 	assert_int_equal(w.r.wanting, 0);
 	registry_fini(&w.r);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_list),   cmocka_unit_test(test_digest),
-	    cmocka_unit_test(test_asking), cmocka_unit_test(test_answering),
-	    cmocka_unit_test(test_bounds),
-	};
-
-	return cmocka_run_group_tests_name("services", tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "worlds/test.h"
 #include "ipc/session_msg.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-static void
-test_every_type(void **state)
+TEST(test_every_type)
 {
 	unsigned known = 0;
 
@@ -39,8 +33,7 @@ test_every_type(void **state)
 	assert_string_equal(weir_session_type_name(UINT32_MAX), "unknown");
 }
 
-static void
-test_short(void **state)
+TEST(test_short)
 {
 	struct weir_session_msg m;
 
@@ -63,8 +56,7 @@ refuses_open_string(uint32_t type, char *field, size_t room, struct weir_session
 	assert_int_equal(weir_session_check(m, m->length), 0);
 }
 
-static void
-test_strings(void **state)
+TEST(test_strings)
 {
 	struct weir_session_msg m;
 
@@ -77,8 +69,7 @@ test_strings(void **state)
 }
 
 /* A count beyond the answer would be read from beyond it. */
-static void
-test_found(void **state)
+TEST(test_found)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_FOUND};
 
@@ -87,17 +78,4 @@ test_found(void **state)
 	assert_int_equal(weir_session_check(&m, m.length), 0);
 	m.found.count++;
 	assert_int_equal(weir_session_check(&m, m.length), -EBADMSG);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_every_type),
-	    cmocka_unit_test(test_short),
-	    cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_found),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

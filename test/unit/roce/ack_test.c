@@ -85,9 +85,7 @@ ack_after_answer(void **state)
 	assert_int_equal(post(p, wr), 1);
 	for (unsigned i = 0; i < 10 && p->memory[1][0] != 7; i++)
 		net_turn(p->net);
-	wr.sge[0] = (struct nic_sge){p->mr[1].address, 10, p->mr[1].lkey};
-	wr.remote_address = p->mr[0].address;
-	wr.rkey = p->mr[0].rkey;
+	wr = pair_wr(p, 1, NIC_WRITE, 1, 10);
 	assert_int_equal(nic_post_send(p->qb, &wr, 1), 1);
 	nic_flush(roce_nic_context(p->b->ctx), p->net->now);
 	for (unsigned i = 0; i < 5; i++)

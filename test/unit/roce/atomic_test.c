@@ -29,17 +29,8 @@ connect_ends(struct engine *e)
 	struct net_node *node = e->net->node;
 	struct nic_qp *qp[2] = {net_qp(&node[0].port[0]), net_qp(&node[1].port[0])};
 
-	for (unsigned i = 0; i < 2; i++) {
-		struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-					   .remote_qpn = nic_qpn(qp[1 - i]),
-					   .access = NIC_REMOTE_ATOMIC};
-		struct nic_attr device;
-
-		roce_ops.query(roce_nic_device(node[1 - i].dev), &device);
-		attr.remote_gid = device.gid;
-		for (; attr.state <= NIC_QP_RTS; attr.state++)
-			assert_int_equal(roce_ops.qp_modify(qp[i], &attr), 0);
-	}
+	for (unsigned i = 0; i < 2; i++)
+		net_join(qp[i], qp[!i], (struct nic_qp_attr){.access = NIC_REMOTE_ATOMIC});
 	e->qp = qp[0];
 }
 

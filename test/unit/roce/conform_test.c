@@ -465,7 +465,6 @@ static void
 asked_again_in_parts(void **state)
 {
 	struct world *w = world_create();
-	uint8_t f[512];
 	struct craft c;
 
 	make_qp(w, NIC_QP_RTS);
@@ -477,7 +476,7 @@ asked_again_in_parts(void **state)
 		c = craft(w, RC_READ_REQUEST, PSN + 2 * i);
 		c.address += 2 * i * MTU;
 		c.dma_length = (i == 0 ? 2 : 3) * MTU;
-		net_inject(w->net, 0, f, craft_frame(&c, f));
+		net_give(w->net, 0, &c);
 	}
 	net_turn(w->net);
 	assert_int_equal(w->answers, 2);
@@ -606,7 +605,6 @@ depth_of_memory(void **state)
 {
 	struct world *w = world_create();
 	struct craft c;
-	uint8_t f[512];
 	uint64_t value;
 
 	make_qp(w, NIC_QP_RTR);
@@ -630,7 +628,7 @@ depth_of_memory(void **state)
 	for (unsigned i = 6; i < 11; i++) {
 		c = craft(w, RC_FETCH_ADD, PSN + i);
 		c.address = w->mr.address;
-		net_inject(w->net, 0, f, craft_frame(&c, f));
+		net_give(w->net, 0, &c);
 	}
 	net_turn(w->net);
 	assert_int_equal(w->answers, 5);

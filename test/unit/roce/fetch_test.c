@@ -1,89 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* READs and atomics between two cores, and mixed with everything else. */
-#include "worlds/roce_craft.h"
-#include "worlds/roce_net.h"
+#include "worlds/roce_pair.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MEMORY 400000u
-#define EVERYTHING (NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC)
-
-struct pair {
-	struct net *net;
-	struct net_port *a, *b;
-	struct nic_qp *qa, *qb;
-	uint8_t *memory[2];
-	struct nic_mr mr[2];
-};
-
-static void
-connect_pair(struct pair *p, uint32_t psn, uint8_t rd_atomic, uint8_t access)
-{
-	struct nic_qp *qp[2] = {net_qp(p->a), net_qp(p->b)};
-	struct net_node *node[2] = {p->a->node, p->b->node};
-
-	for (unsigned i = 0; i < 2; i++) {
-		struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-					   .remote_qpn = nic_qpn(qp[!i]),
-					   .remote_psn = psn,
-					   .psn = psn,
-					   .rd_atomic = rd_atomic,
-					   .access = access};
-		struct nic_attr device;
-
-		roce_ops.query(roce_nic_device(node[!i]->dev), &device);
-		attr.remote_gid = device.gid;
-		for (; attr.state <= NIC_QP_RTS; attr.state++)
-			assert_int_equal(roce_ops.qp_modify(qp[i], &attr), 0);
-	}
-	p->qa = qp[0];
-	p->qb = qp[1];
-}
-
 static struct pair *
-pair_create(const struct roce_config *config, uint64_t seed, uint32_t psn, uint8_t rd_atomic)
+create(const struct roce_config *config, uint64_t seed, uint32_t psn, uint8_t rd_atomic)
 {
-	struct pair *p = calloc(1, sizeof(*p));
-
-	p->net = net_create(2, 1, config, seed);
-	p->a = &p->net->node[0].port[0];
-	p->b = &p->net->node[1].port[0];
-	for (unsigned i = 0; i < 2; i++) {
-		p->memory[i] = calloc(1, MEMORY);
-		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i], MEMORY,
-				EVERYTHING, &p->mr[i]);
-	}
-	connect_pair(p, psn, rd_atomic, EVERYTHING & ~NIC_LOCAL_WRITE);
-	return p;
-}
-
-static void
-pair_destroy(struct pair *p)
-{
-	net_destroy(p->net);
-	free(p->memory[0]);
-	free(p->memory[1]);
-	free(p);
+	return pair_create_as(config, seed, psn,
+			      (struct nic_qp_attr){.rd_atomic = rd_atomic, .access = PAIR_RIGHTS});
 }
 
 static struct nic_send_wr
 make_wr(struct pair *p, enum nic_opcode opcode, uint64_t id, uint32_t local, uint32_t remote,
 	uint32_t length)
 {
-	return (struct nic_send_wr){.wr_id = id,
-				    .opcode = (uint8_t)opcode,
-				    .flags = NIC_SIGNALED,
-				    .sge_count = 1,
-				    .sge = {{p->mr[0].address + local, length, p->mr[0].lkey}},
-				    .remote_address = p->mr[1].address + remote,
-				    .rkey = p->mr[1].rkey};
+	struct nic_send_wr wr = pair_wr(p, 0, opcode, id, length);
+
+	wr.sge[0].address += local;
+	wr.remote_address += remote;
+	return wr;
 }
 
 static void
-post(struct pair *p, struct nic_send_wr wr)
+post_one(struct pair *p, struct nic_send_wr wr)
 {
-	assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+	assert_int_equal(post(p, wr), 1);
 }
 
 static void
@@ -98,17 +41,9 @@ run_until(struct pair *p, unsigned wcs)
 }
 
 static void
-expect(const struct pair *p, unsigned i, uint64_t id, enum nic_wc_status status)
-{
-	assert_true(i < p->a->wcs);
-	assert_int_equal(p->a->wc[i].wr_id, id);
-	assert_string_equal(nic_wc_status_name(p->a->wc[i].status), nic_wc_status_name(status));
-}
-
-static void
 fill(struct pair *p, unsigned side, unsigned seed)
 {
-	for (uint32_t i = 0; i < MEMORY; i++)
+	for (uint32_t i = 0; i < PAIR_BYTES; i++)
 		p->memory[side][i] = (uint8_t)(i * 7 + (i >> 8) + seed);
 }
 
@@ -120,7 +55,7 @@ sizes(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reorder
 	const uint32_t lengths[] = {0,	   1,	  mtu - 1u, mtu, mtu + 1u, 3u * mtu, 10u * mtu + 3,
 				    70000, 65536, 4u * mtu};
 	struct roce_config config = {.mtu = mtu};
-	struct pair *p = pair_create(&config, seed, psn, rd_atomic);
+	struct pair *p = create(&config, seed, psn, rd_atomic);
 	uint32_t at = 0;
 
 	p->net->loss = loss;
@@ -133,17 +68,17 @@ sizes(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reorder
 
 		wr.sge[1] = (struct nic_sge){wr.sge[0].address + half, n - half, wr.sge[0].lkey};
 		wr.sge_count = half != n ? 2 : n == 0 ? 0 : 1;
-		post(p, wr);
+		post_one(p, wr);
 		at += n;
 	}
 	run_until(p, 10);
 	for (unsigned i = 0; i < 10; i++) {
-		expect(p, i, i, NIC_WC_SUCCESS);
+		expect_wc(p->a, i, i, NIC_WC_SUCCESS);
 		assert_int_equal(p->a->wc[i].opcode, NIC_READ);
 		assert_int_equal(p->a->wc[i].length, lengths[i]);
 	}
 	assert_memory_equal(p->memory[0], p->memory[1], at);
-	for (uint32_t i = at; i < MEMORY; i++)
+	for (uint32_t i = at; i < PAIR_BYTES; i++)
 		assert_int_equal(p->memory[0][i], 0);
 	assert_int_equal(net_counters(&p->net->node[0]).read_bytes, at);
 	if (loss + dup + reorder == 0) {
@@ -179,7 +114,7 @@ mixed(void **state)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
 		struct roce_config config = {.mtu = 512};
-		struct pair *p = pair_create(&config, seed, seed * 77, 1 + seed % 5);
+		struct pair *p = create(&config, seed, seed * 77, 1 + seed % 5);
 		uint64_t counter = 0, swapped = 1000, old;
 		unsigned posted = 0;
 
@@ -215,7 +150,7 @@ mixed(void **state)
 		for (unsigned i = 0; i < 200; i++) {
 			uint32_t local = 1024 + i * 1024;
 
-			expect(p, i, i, NIC_WC_SUCCESS);
+			expect_wc(p->a, i, i, NIC_WC_SUCCESS);
 			memcpy(&old, p->memory[0] + local, 8);
 			if (i % 4 == 0) {
 				assert_int_equal(old, counter);
@@ -235,14 +170,14 @@ mixed(void **state)
 static void
 compare_fails(void **state)
 {
-	struct pair *p = pair_create(NULL, 1, 1, 0);
+	struct pair *p = create(NULL, 1, 1, 0);
 	uint64_t there = 5, old;
 	struct nic_send_wr wr = make_wr(p, NIC_CMP_SWAP, 1, 0, 16, 8);
 
 	memcpy(p->memory[1] + 16, &there, 8);
 	wr.compare_add = 4;
 	wr.swap = 9;
-	post(p, wr);
+	post_one(p, wr);
 	run_until(p, 1);
 	memcpy(&old, p->memory[0], 8);
 	assert_int_equal(old, 5);
@@ -270,12 +205,12 @@ static void
 limit_kept(void **state)
 {
 	for (uint8_t limit = 0; limit <= 16; limit += 4) {
-		struct pair *p = pair_create(NULL, 1, 1, limit);
+		struct pair *p = create(NULL, 1, 1, limit);
 
 		p->net->tap = count_reads;
 		most_reads = open_reads = 0;
 		for (unsigned i = 0; i < 40; i++)
-			post(p, make_wr(p, i % 3 ? NIC_READ : NIC_FETCH_ADD, i, i * 8, 0, 8));
+			post_one(p, make_wr(p, i % 3 ? NIC_READ : NIC_FETCH_ADD, i, i * 8, 0, 8));
 		run_until(p, 40);
 		assert_int_equal(most_reads, limit ? limit : 16);
 		pair_destroy(p);
@@ -301,11 +236,11 @@ static void
 fences(void **state)
 {
 	for (unsigned fence = 0; fence < 2; fence++) {
-		struct pair *p = pair_create(NULL, 1, 1, 0);
+		struct pair *p = create(NULL, 1, 1, 0);
 		struct nic_send_wr wr[2] = {make_wr(p, NIC_READ, 1, 0, 0, 100),
 					    make_wr(p, NIC_WRITE, 2, 1000, 1000, 100)};
 
-		post(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4)); /* MACs */
+		post_one(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4)); /* MACs */
 		run_until(p, 1);
 		reads_seen = writes_before_answer = 0;
 		answered = false;
@@ -315,8 +250,8 @@ fences(void **state)
 		run_until(p, 3);
 		assert_int_equal(reads_seen, 1);
 		assert_int_equal(writes_before_answer, !fence);
-		expect(p, 1, 1, NIC_WC_SUCCESS);
-		expect(p, 2, 2, NIC_WC_SUCCESS);
+		expect_wc(p->a, 1, 1, NIC_WC_SUCCESS);
+		expect_wc(p->a, 2, 2, NIC_WC_SUCCESS);
 		pair_destroy(p);
 	}
 }
@@ -325,14 +260,14 @@ fences(void **state)
 static void
 waits_asleep(void **state)
 {
-	struct pair *p = pair_create(NULL, 1, 1, 1);
+	struct pair *p = create(NULL, 1, 1, 1);
 	int fd;
 
-	post(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4));
+	post_one(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4));
 	run_until(p, 1);
 	p->net->loss = 100;
-	post(p, make_wr(p, NIC_READ, 1, 0, 0, 100));
-	post(p, make_wr(p, NIC_READ, 2, 0, 0, 100));
+	post_one(p, make_wr(p, NIC_READ, 1, 0, 0, 100));
+	post_one(p, make_wr(p, NIC_READ, 2, 0, 0, 100));
 	net_turn(p->net);
 	net_turn(p->net);
 	assert_true(roce_ops.arm(roce_nic_context(p->a->ctx), p->net->now, &fd) > p->net->now);
@@ -346,7 +281,7 @@ static void
 refused(void **state)
 {
 	for (unsigned i = 0; i < 6; i++) {
-		struct pair *p = pair_create(NULL, 1, 1, 0);
+		struct pair *p = create(NULL, 1, 1, 0);
 		enum nic_wc_status status = NIC_WC_REM_ACCESS_ERR;
 		struct nic_send_wr wr =
 		    make_wr(p, i < 3 ? NIC_READ : NIC_FETCH_ADD, 2, 0, 0, i < 3 ? 5000 : 8);
@@ -354,20 +289,20 @@ refused(void **state)
 		if (i % 3 == 0)
 			wr.rkey ^= 0x100000;
 		else if (i % 3 == 1)
-			wr.remote_address = p->mr[1].address + MEMORY - (i < 3 ? 4999 : 0);
+			wr.remote_address = p->mr[1].address + PAIR_BYTES - (i < 3 ? 4999 : 0);
 		else
 			wr.sge[0].lkey ^= 0x100000, status = NIC_WC_LOC_PROT_ERR;
-		post(p, make_wr(p, NIC_READ, 1, 0, 0, 3000));
+		post_one(p, make_wr(p, NIC_READ, 1, 0, 0, 3000));
 		if (i % 3 == 2)
 			run_until(p, 1);
-		post(p, wr);
-		post(p, make_wr(p, NIC_READ, 3, 0, 0, 1));
-		post(p, make_wr(p, NIC_WRITE, 4, 0, 0, 1));
+		post_one(p, wr);
+		post_one(p, make_wr(p, NIC_READ, 3, 0, 0, 1));
+		post_one(p, make_wr(p, NIC_WRITE, 4, 0, 0, 1));
 		run_until(p, 4);
-		expect(p, 0, 1, NIC_WC_SUCCESS);
-		expect(p, 1, 2, status);
-		expect(p, 2, 3, NIC_WC_WR_FLUSH_ERR);
-		expect(p, 3, 4, NIC_WC_WR_FLUSH_ERR);
+		expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+		expect_wc(p->a, 1, 2, status);
+		expect_wc(p->a, 2, 3, NIC_WC_WR_FLUSH_ERR);
+		expect_wc(p->a, 3, 4, NIC_WC_WR_FLUSH_ERR);
 		assert_int_equal(((struct roce_qp *)p->qa)->rq.unframed, 0);
 		pair_destroy(p);
 	}
@@ -381,20 +316,20 @@ rights(void **state)
 					 NIC_REMOTE_WRITE | NIC_REMOTE_READ};
 
 	for (unsigned i = 0; i < 4; i++) {
-		struct pair *p = pair_create(NULL, 1, 1, 0);
+		struct pair *p = create(NULL, 1, 1, 0);
 		struct nic_send_wr wr = make_wr(p, i % 2 ? NIC_FETCH_ADD : NIC_READ, 1, 0, 0, 8);
 		struct nic_mr mr;
 
 		if (i < 2) {
-			connect_pair(p, 9, 0, access[i]);
+			pair_connect(p, 9, (struct nic_qp_attr){.access = access[i]});
 		} else {
 			roce_ops.mr_reg(roce_nic_device(p->net->node[1].dev), p->memory[1], 64,
 					access[i - 2], &mr);
 			wr.rkey = mr.rkey;
 		}
-		post(p, wr);
+		post_one(p, wr);
 		run_until(p, 1);
-		expect(p, 0, 1, i < 2 ? NIC_WC_REM_INV_REQ_ERR : NIC_WC_REM_ACCESS_ERR);
+		expect_wc(p->a, 0, 1, i < 2 ? NIC_WC_REM_INV_REQ_ERR : NIC_WC_REM_ACCESS_ERR);
 		pair_destroy(p);
 	}
 }
@@ -404,14 +339,14 @@ static void
 gone_midway(void **state)
 {
 	for (unsigned side = 0; side < 2; side++) {
-		struct pair *p = pair_create(NULL, 1, 1, 0);
+		struct pair *p = create(NULL, 1, 1, 0);
 
-		post(p, make_wr(p, NIC_READ, 1, 0, 0, 300000));
+		post_one(p, make_wr(p, NIC_READ, 1, 0, 0, 300000));
 		while (((struct roce_qp *)p->qa)->rq.una < 100)
 			net_turn(p->net);
 		roce_ops.mr_dereg(roce_nic_device(p->net->node[side].dev), &p->mr[side]);
 		run_until(p, 1);
-		expect(p, 0, 1, side ? NIC_WC_REM_ACCESS_ERR : NIC_WC_LOC_PROT_ERR);
+		expect_wc(p->a, 0, 1, side ? NIC_WC_REM_ACCESS_ERR : NIC_WC_LOC_PROT_ERR);
 		pair_destroy(p);
 	}
 }
@@ -420,17 +355,17 @@ gone_midway(void **state)
 static void
 no_answer(void **state)
 {
-	struct pair *p = pair_create(NULL, 1, 1, 0);
+	struct pair *p = create(NULL, 1, 1, 0);
 
 	p->net->step = 20 * NET_STEP_NS;
-	post(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4));
+	post_one(p, make_wr(p, NIC_WRITE, 0, 0, 0, 4));
 	run_until(p, 1);
 	p->net->loss = 100;
-	post(p, make_wr(p, NIC_READ, 1, 0, 0, 100000));
-	post(p, make_wr(p, NIC_WRITE, 2, 0, 0, 1000));
+	post_one(p, make_wr(p, NIC_READ, 1, 0, 0, 100000));
+	post_one(p, make_wr(p, NIC_WRITE, 2, 0, 0, 1000));
 	run_until(p, 3);
-	expect(p, 1, 1, NIC_WC_RETRY_EXC_ERR);
-	expect(p, 2, 2, NIC_WC_WR_FLUSH_ERR);
+	expect_wc(p->a, 1, 1, NIC_WC_RETRY_EXC_ERR);
+	expect_wc(p->a, 2, 2, NIC_WC_WR_FLUSH_ERR);
 	assert_int_equal(p->a->ctx->held, 0);
 	pair_destroy(p);
 }
@@ -440,15 +375,15 @@ static void
 scarce(void **state)
 {
 	struct roce_config config = {.mtu = 256, .tx_frames = 6, .window_frames = 8};
-	struct pair *p = pair_create(&config, 5, 1, 4);
+	struct pair *p = create(&config, 5, 1, 4);
 
 	p->net->frames_left = 70;
 	p->net->room = 3;
 	p->net->loss = 2;
 	fill(p, 1, 3);
 	for (unsigned i = 0; i < 30; i++)
-		post(p, make_wr(p, i % 2 ? NIC_WRITE : NIC_READ, i, i / 2 * 3000,
-				i % 2 ? 100000 : i / 2 * 3000, 3000));
+		post_one(p, make_wr(p, i % 2 ? NIC_WRITE : NIC_READ, i, i / 2 * 3000,
+				    i % 2 ? 100000 : i / 2 * 3000, 3000));
 	run_until(p, 30);
 	assert_memory_equal(p->memory[0], p->memory[1], 45000);
 	pair_destroy(p);
@@ -459,32 +394,33 @@ static void
 invalidates(void **state)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		struct pair *p = pair_create(NULL, 1, 1, 0);
+		struct pair *p = create(NULL, 1, 1, 0);
 		struct nic_send_wr wr = make_wr(p, NIC_SEND_INV, 1, 0, 0, i == 1 ? 3000 : 10);
 		struct nic_mr mr;
 
 		roce_ops.mr_reg(roce_nic_device(p->net->node[1].dev), p->memory[1] + 64, 64,
 				NIC_REMOTE_WRITE | (i == 2 ? 0 : NIC_REMOTE_INVALIDATE), &mr);
-		connect_pair(p, 5, 0, NIC_REMOTE_WRITE | NIC_REMOTE_INVALIDATE);
+		pair_connect(
+		    p, 5, (struct nic_qp_attr){.access = NIC_REMOTE_WRITE | NIC_REMOTE_INVALIDATE});
 		net_post_recvs(p->b, &p->mr[1], 4, 4096);
 		wr.rkey = mr.rkey;
-		post(p, wr);
+		post_one(p, wr);
 		run_until(p, 1);
 		if (i == 2) { /* not every region is for that */
-			expect(p, 0, 1, NIC_WC_REM_ACCESS_ERR);
+			expect_wc(p->a, 0, 1, NIC_WC_REM_ACCESS_ERR);
 			assert_int_equal(p->b->wc[0].status, NIC_WC_LOC_PROT_ERR);
 			pair_destroy(p);
 			continue;
 		}
-		expect(p, 0, 1, NIC_WC_SUCCESS);
+		expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
 		assert_true(p->b->wc[0].invalidated);
 		assert_false(p->b->wc[0].has_imm);
 		assert_int_equal(p->b->wc[0].imm, mr.rkey);
 		wr = make_wr(p, NIC_WRITE, 2, 0, 64, 4);
 		wr.rkey = mr.rkey;
-		post(p, wr);
+		post_one(p, wr);
 		run_until(p, 2);
-		expect(p, 1, 2, NIC_WC_REM_ACCESS_ERR);
+		expect_wc(p->a, 1, 2, NIC_WC_REM_ACCESS_ERR);
 		roce_ops.mr_dereg(roce_nic_device(p->net->node[1].dev), &mr);
 		assert_int_equal(mr.rkey, 0);
 		pair_destroy(p);
@@ -508,7 +444,7 @@ add(void *arg)
 static void
 against_threads(void **state)
 {
-	struct pair *p = pair_create(NULL, 1, 1, 16);
+	struct pair *p = create(NULL, 1, 1, 16);
 	uint64_t sum;
 	pthread_t thread;
 	unsigned done = 0;

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Chosen frames are lost: the time until that is noticed, and the window afterwards; frames that
  * may leave at once. */
-#include "worlds/roce_net.h"
+#include "worlds/roce_pair.h"
 
 #define BYTES 65536u
 #define FRAMES (BYTES / 1024)
 #define PSN 100u
 #define NAMED 4
 
-struct pair {
-	struct net *net;
-	struct net_port *a, *b;
-	struct nic_qp *qa, *qb;
-	uint8_t memory[2][BYTES];
-	struct nic_mr mr[2];
-	/* frames of A with such a PSN, and ACKs and NAKs of B, are lost so often */
+/* Frames of A with such a PSN, and ACKs and NAKs of B, that are still to be lost. */
+struct losses {
 	struct {
 		uint32_t psn;
 		unsigned times;
@@ -22,10 +17,16 @@ struct pair {
 	unsigned acks_lost, naks_lost;
 };
 
+static struct losses *
+losses(struct pair *p)
+{
+	return p->user;
+}
+
 static bool
 fate(struct net *n, const uint8_t *f, uint32_t length)
 {
-	struct pair *p = n->tap_user;
+	struct losses *p = n->tap_user;
 	uint32_t psn = get32(f + BTH_AT + 8) & PSN_MASK;
 	unsigned *times = NULL;
 
@@ -45,25 +46,24 @@ fate(struct net *n, const uint8_t *f, uint32_t length)
 
 /* After it the round trip is known, and the window lets a message leave whole. */
 static struct pair *
-pair_create(const struct roce_config *config)
+create(const struct roce_config *config)
 {
-	struct pair *p = calloc(1, sizeof(*p));
-	struct requester *rq;
+	struct pair *p = pair_create_as(
+	    config, 3, PSN, (struct nic_qp_attr){.access = NIC_REMOTE_WRITE | NIC_REMOTE_READ});
+	struct window *w = &((struct roce_qp *)p->qa)->rq.window;
 
-	p->net = net_create(2, 1, config, 3);
+	p->user = p->net->tap_user = calloc(1, sizeof(struct losses));
 	p->net->step = 1000;
 	p->net->tap = fate;
-	p->net->tap_user = p;
-	p->a = &p->net->node[0].port[0];
-	p->b = &p->net->node[1].port[0];
-	net_connect(p->a, p->b, PSN, &p->qa, &p->qb);
-	for (unsigned i = 0; i < 2; i++)
-		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i], BYTES,
-				NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ, &p->mr[i]);
-	((struct roce_qp *)p->qb)->access |= NIC_REMOTE_READ;
-	rq = &((struct roce_qp *)p->qa)->rq;
-	rq->window.size = rq->window.threshold = 4 * BYTES;
+	w->size = w->threshold = 4 * BYTES;
 	return p;
+}
+
+static void
+destroy(struct pair *p)
+{
+	free(p->user);
+	pair_destroy(p);
 }
 
 static struct window *
@@ -72,23 +72,11 @@ window(struct pair *p)
 	return &((struct roce_qp *)p->qa)->rq.window;
 }
 
-static void
-pair_destroy(struct pair *p)
-{
-	net_destroy(p->net);
-	free(p);
-}
-
 /* One message of FRAMES frames; returns how long it took, ns. */
 static uint64_t
 transfer(struct pair *p, enum nic_opcode opcode)
 {
-	struct nic_send_wr wr = {.opcode = (uint8_t)opcode,
-				 .flags = NIC_SIGNALED,
-				 .sge_count = 1,
-				 .sge = {{p->mr[0].address, BYTES, p->mr[0].lkey}},
-				 .remote_address = p->mr[1].address,
-				 .rkey = p->mr[1].rkey};
+	struct nic_send_wr wr = pair_wr(p, 0, opcode, 0, BYTES);
 	unsigned wcs = p->a->wcs;
 	uint64_t begun = p->net->now;
 
@@ -116,16 +104,16 @@ lost_again(void **state)
 	static const enum nic_opcode opcodes[] = {NIC_WRITE, NIC_SEND};
 
 	for (unsigned i = 0; i < 2; i++) {
-		struct pair *p = pair_create(NULL);
+		struct pair *p = create(NULL);
 
 		net_post_recvs(p->b, &p->mr[1], 2, BYTES);
 		transfer(p, NIC_WRITE);
-		p->lost[0].psn = PSN + FRAMES + 20;
-		p->lost[0].times = 3;
+		losses(p)->lost[0].psn = PSN + FRAMES + 20;
+		losses(p)->lost[0].times = 3;
 		transfer(p, opcodes[i]);
 		assert_int_equal(sender(p).timeouts, 0);
 		assert_int_equal(sender(p).naks_received, 3);
-		pair_destroy(p);
+		destroy(p);
 	}
 }
 
@@ -133,7 +121,7 @@ lost_again(void **state)
 static bool
 answer_lost(struct net *n, const uint8_t *f, uint32_t length)
 {
-	struct pair *p = n->tap_user;
+	struct losses *p = n->tap_user;
 
 	if (get32(f + IP_AT + 12) != net_ip(1) || p->lost[0].times == 0 ||
 	    (get32(f + BTH_AT + 8) & PSN_MASK) != p->lost[0].psn)
@@ -145,50 +133,50 @@ answer_lost(struct net *n, const uint8_t *f, uint32_t length)
 static void
 answer_lost_again(void **state)
 {
-	struct pair *p = pair_create(NULL);
+	struct pair *p = create(NULL);
 
 	transfer(p, NIC_READ);
 	p->net->tap = answer_lost;
-	p->lost[0].psn = PSN + FRAMES + 20;
-	p->lost[0].times = 3;
+	losses(p)->lost[0].psn = PSN + FRAMES + 20;
+	losses(p)->lost[0].times = 3;
 	transfer(p, NIC_READ);
 	assert_int_equal(sender(p).timeouts, 0);
 	assert_int_equal(sender(p).retransmits, 3); /* requests */
-	pair_destroy(p);
+	destroy(p);
 }
 
 /* Nothing comes behind the frame that is lost, or the NAK is: the timer, soon. */
 static void
 silence_is_short(void **state)
 {
-	struct pair *p = pair_create(NULL);
+	struct pair *p = create(NULL);
 
 	transfer(p, NIC_WRITE);
-	p->lost[0].psn = PSN + 2 * FRAMES - 1;
-	p->lost[0].times = 1;
+	losses(p)->lost[0].psn = PSN + 2 * FRAMES - 1;
+	losses(p)->lost[0].times = 1;
 	assert_true(transfer(p, NIC_WRITE) < 500000);
 	assert_int_equal(sender(p).timeouts, 1);
-	p->lost[0].psn = PSN + 2 * FRAMES + 7;
-	p->lost[0].times = p->naks_lost = 1;
+	losses(p)->lost[0].psn = PSN + 2 * FRAMES + 7;
+	losses(p)->lost[0].times = losses(p)->naks_lost = 1;
 	assert_true(transfer(p, NIC_WRITE) < 500000);
 	assert_int_equal(sender(p).timeouts, 2);
-	pair_destroy(p);
+	destroy(p);
 }
 
 /* Only ACKs were lost: what is sent again is little, and the window is what it was. */
 static void
 late_acks(void **state)
 {
-	struct pair *p = pair_create(NULL);
+	struct pair *p = create(NULL);
 	uint32_t size;
 
 	transfer(p, NIC_WRITE);
 	size = window(p)->size;
-	p->acks_lost = 3;
+	losses(p)->acks_lost = 3;
 	transfer(p, NIC_WRITE);
 	assert_true(sender(p).timeouts > 0);
 	assert_true(window(p)->size >= size);
-	pair_destroy(p);
+	destroy(p);
 }
 
 /*
@@ -198,17 +186,14 @@ late_acks(void **state)
 static void
 acks_unread(void **state)
 {
-	struct pair *p = pair_create(NULL);
+	struct pair *p = create(NULL);
 	struct requester *rq = &((struct roce_qp *)p->qa)->rq;
-	struct nic_send_wr one = {.opcode = NIC_WRITE}, many = one;
+	struct nic_send_wr one = {.opcode = NIC_WRITE}, many = pair_wr(p, 1, NIC_WRITE, 0, BYTES);
 	unsigned turns = 0;
 
 	transfer(p, NIC_WRITE);
 	((struct roce_qp *)p->qb)->rq.window.size = 4 * BYTES;
-	many.sge_count = 1;
-	many.sge[0] = (struct nic_sge){p->mr[1].address, BYTES, p->mr[1].lkey};
-	many.remote_address = p->mr[0].address;
-	many.rkey = p->mr[0].rkey;
+	many.flags = 0;
 	p->net->step = 10000000;
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(nic_post_send(p->qb, &many, 1), 1);
@@ -218,37 +203,32 @@ acks_unread(void **state)
 	while (rq->una != rq->next && ++turns < 20);
 	assert_int_equal(sender(p).timeouts, 0);
 	assert_in_range(turns, 4, 19);
-	pair_destroy(p);
+	destroy(p);
 }
 
 /* A NAK that comes twice, as all frames do, makes nobody go back twice. */
 static void
 told_twice(void **state)
 {
-	struct pair *p = pair_create(NULL);
+	struct pair *p = create(NULL);
 	uint64_t before;
 
 	transfer(p, NIC_WRITE);
 	before = sender(p).retransmits;
 	p->net->dup = 100;
-	p->lost[0].psn = PSN + FRAMES;
-	p->lost[0].times = 1;
+	losses(p)->lost[0].psn = PSN + FRAMES;
+	losses(p)->lost[0].times = 1;
 	transfer(p, NIC_WRITE);
 	assert_true(sender(p).retransmits - before <= FRAMES);
-	pair_destroy(p);
+	destroy(p);
 }
 
 /* A round trip that is longer than the shortest timeout is learnt: then nothing is sent twice. */
 static void
 long_way(void **state)
 {
-	struct pair *p = pair_create(NULL);
-	struct nic_send_wr wr = {.opcode = NIC_WRITE,
-				 .flags = NIC_SIGNALED,
-				 .sge_count = 1,
-				 .sge = {{p->mr[0].address, 64, p->mr[0].lkey}},
-				 .remote_address = p->mr[1].address,
-				 .rkey = p->mr[1].rkey};
+	struct pair *p = create(NULL);
+	struct nic_send_wr wr = write_wr(p, 0, 64);
 	uint64_t before = 0;
 
 	transfer(p, NIC_WRITE); /* the way was short before */
@@ -263,7 +243,7 @@ long_way(void **state)
 	}
 	assert_true(before > 0);
 	assert_int_equal(sender(p).timeouts, before);
-	pair_destroy(p);
+	destroy(p);
 }
 
 /* Without a queue a loss was chance; with one it is the queue that has no room. */
@@ -308,18 +288,15 @@ static void
 stream_gives_way(void **state)
 {
 	struct roce_config config = {.mtu = 4096};
-	struct pair *p = pair_create(&config);
-	struct nic_send_wr wr = {.sge_count = 1,
-				 .opcode = NIC_WRITE,
-				 .sge = {{p->mr[0].address, BYTES, p->mr[0].lkey}},
-				 .remote_address = p->mr[1].address,
-				 .rkey = p->mr[1].rkey};
+	struct pair *p = create(&config);
+	struct nic_send_wr wr = write_wr(p, 0, BYTES);
 	struct nic_context *nic = roce_nic_context(p->a->ctx);
 	struct nic_qp *qa, *qb;
 	bool busy = false;
 
 	transfer(p, NIC_WRITE);
 	net_connect(p->a, p->b, PSN, &qa, &qb);
+	wr.flags = 0;
 	window(p)->size = window(p)->threshold = 16 * BYTES;
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
@@ -333,7 +310,7 @@ stream_gives_way(void **state)
 	nic_flush(nic, p->net->now);
 	assert_true(small_seen);
 	assert_in_range(bytes_before_small, BYTES, 2 * BYTES);
-	pair_destroy(p);
+	destroy(p);
 }
 
 int

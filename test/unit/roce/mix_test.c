@@ -349,17 +349,10 @@ connect_pair(struct world *w, struct side *a)
 
 	for (unsigned i = 0; i < 2; i++) {
 		struct side *s = &a[i];
-		struct nic_attr device;
-		struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-					   .remote_qpn = nic_qpn(s->other->qp),
-					   .remote_psn = psn[1 - i],
-					   .psn = psn[i],
-					   .access = EVERYTHING & ~NIC_LOCAL_WRITE};
-
-		roce_ops.query(end_of(w, s->other)->dev, &device);
-		attr.remote_gid = device.gid;
-		for (; attr.state <= NIC_QP_RTS; attr.state++)
-			assert_int_equal(roce_ops.qp_modify(s->qp, &attr), 0);
+		net_join(s->qp, s->other->qp,
+			 (struct nic_qp_attr){.remote_psn = psn[1 - i],
+					      .psn = psn[i],
+					      .access = EVERYTHING & ~NIC_LOCAL_WRITE});
 		s->posted = s->done = s->arrived = 0;
 	}
 }

@@ -2,8 +2,6 @@
 /* Neighbour discovery, and what is refused in IPv6 headers and VLAN tags. */
 #include "worlds/roce_net.h"
 
-#include "worlds/roce_craft.h"
-
 #include "nic/roce/arp.h"
 
 #define SOLICIT 135
@@ -325,6 +323,16 @@ more_invalid(void **state)
 	net_destroy(n);
 }
 
+static struct craft
+sound_ack(const struct nic_qp *qp)
+{
+	struct craft c = net_craft(1, 0, RC_ACK, nic_qpn(qp), 4);
+
+	c.aeth = true;
+	c.syndrome = AETH(AETH_ACK, AETH_UNLIMITED);
+	return c;
+}
+
 /* Headers of RoCE frames, whose ICRC is right all the same. */
 static void
 headers(void **state)
@@ -368,15 +376,7 @@ headers(void **state)
 		n = net_create(2, 1, NULL, 1);
 		net_connect(&n->node[0].port[0], &n->node[1].port[0], 5, &a, &b);
 		front = n->node[0].dev->headers.front;
-		struct craft c = {.opcode = RC_ACK,
-				  .source_ip = net_ip(1),
-				  .dest_ip = net_ip(0),
-				  .qpn = nic_qpn(a),
-				  .psn = 4,
-				  .aeth = true,
-				  .syndrome = AETH(AETH_ACK, AETH_UNLIMITED)};
-		net_mac(0, c.dest_mac);
-		net_mac(1, c.source_mac);
+		struct craft c = sound_ack(a);
 		length = craft_dress(&n->node[0].dev->headers, plain, craft_frame(&c, plain), f);
 		f[cases[i].at] ^= cases[i].change;
 		uint32_t crc = htole32(frame_icrc(net_six(), f + front, length - front - 4));
@@ -409,15 +409,7 @@ checked_by_port(void **state)
 	setenv("WEIR_NET", "", 1);
 	n = net_create(2, 1, NULL, 1);
 	net_connect(&n->node[0].port[0], &n->node[1].port[0], 5, &a, &b);
-	struct craft c = {.opcode = RC_ACK,
-			  .source_ip = net_ip(1),
-			  .dest_ip = net_ip(0),
-			  .qpn = nic_qpn(a),
-			  .psn = 4,
-			  .aeth = true,
-			  .syndrome = AETH(AETH_ACK, AETH_UNLIMITED)};
-	net_mac(0, c.dest_mac);
-	net_mac(1, c.source_mac);
+	struct craft c = sound_ack(a);
 	length = craft_frame(&c, f);
 	f[IP_AT + 11] ^= 1; /* not in the ICRC */
 	give_bytes(n, f, length);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The receiving side against frames made by hand: in sequence, duplicate, ahead, forbidden,
  * impossible. */
-#include "worlds/roce_craft.h"
 #include "worlds/roce_net.h"
 
 #define MTU 1024u
@@ -74,33 +73,31 @@ bench_destroy(struct bench *b)
 static struct craft
 craft(struct bench *b, uint8_t opcode, uint32_t psn, uint32_t length)
 {
-	struct craft c = {.opcode = opcode,
-			  .source_ip = net_ip(1),
-			  .dest_ip = net_ip(0),
-			  .qpn = nic_qpn(b->qp),
-			  .psn = psn & PSN_MASK,
-			  .ack_request = true,
-			  .payload = b->payload,
-			  .length = length};
+	struct craft c = net_craft(1, 0, opcode, nic_qpn(b->qp), psn);
 
-	net_mac(0, c.dest_mac);
-	net_mac(1, c.source_mac);
+	c.ack_request = true;
+	c.payload = b->payload;
 	c.immediate = opcode == RC_SEND_LAST_IMM || opcode == RC_SEND_ONLY_IMM ||
 		      opcode == RC_WRITE_LAST_IMM || opcode == RC_WRITE_ONLY_IMM;
 	c.reth = opcode == RC_WRITE_FIRST || opcode == RC_WRITE_ONLY || opcode == RC_WRITE_ONLY_IMM;
 	c.address = b->mr.address;
 	c.rkey = b->mr.rkey;
-	c.dma_length = length;
+	c.length = c.dma_length = length;
 	return c;
 }
 
 static void
 give(struct bench *b, const struct craft *c)
 {
-	uint8_t f[ROCE_FRAME_MAX(4096) + 28];
-
-	net_inject(b->net, 0, f, craft_frame(c, f));
+	net_give(b->net, 0, c);
 	net_turn(b->net);
+}
+
+static void
+give_at(struct bench *b, struct craft *c, uint32_t psn)
+{
+	c->psn = psn & PSN_MASK;
+	give(b, c);
 }
 
 static void
@@ -161,12 +158,11 @@ static void
 acks_coalesced(void **state)
 {
 	struct bench *b = bench_create();
-	uint8_t f[2048];
 
 	for (unsigned i = 0; i < 10; i++) {
 		struct craft c = craft(b, RC_WRITE_ONLY, PSN + i, 64);
 
-		net_inject(b->net, 0, f, craft_frame(&c, f));
+		net_give(b->net, 0, &c);
 	}
 	assert_int_equal(b->answers, 0);
 	net_turn(b->net);
@@ -213,17 +209,13 @@ ahead(void **state)
 
 	give(b, &c);
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN);
-	c.psn = (PSN + 2) & PSN_MASK;
-	give(b, &c);
-	c.psn = (PSN + 0x7fffff) & PSN_MASK; /* the furthest ahead */
-	give(b, &c);
+	give_at(b, &c, PSN + 2);
+	give_at(b, &c, PSN + 0x7fffff);	 /* the furthest ahead */
 	assert_int_equal(b->answers, 1); /* one gap, one NAK */
 	assert_true(untouched(b));
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 2, ACK, PSN);
-	c.psn = (PSN + 2) & PSN_MASK; /* another gap */
-	give(b, &c);
+	give_at(b, &c, PSN + 2); /* another gap */
 	expect_answer(b, 3, NAK(NAK_SEQUENCE), PSN + 1);
 	assert_int_equal(net_counters(&b->net->node[0]).drop_out_of_order, 4);
 	bench_destroy(b);
@@ -238,18 +230,15 @@ lost_again(void **state)
 	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
 
 	for (unsigned i = 1; i <= 3; i++) {
-		c.psn = (PSN + i) & PSN_MASK;
-		give(b, &c);
+		give_at(b, &c, PSN + i);
 		give(b, &c); /* one that came twice tells nothing */
 	}
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN);
 	for (unsigned i = 1; i <= 5; i++) {
-		c.psn = (PSN + i) & PSN_MASK;
-		give(b, &c);
+		give_at(b, &c, PSN + i);
 	}
 	expect_answer(b, 2, NAK(NAK_SEQUENCE), PSN);
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 3, ACK, PSN);
 	bench_destroy(b);
 }
@@ -261,14 +250,11 @@ ahead_then_expected(void **state)
 {
 	struct bench *b = bench_create();
 	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
-	uint8_t f[2048];
 
-	net_inject(b->net, 0, f, craft_frame(&c, f));
-	c.psn = PSN;
-	give(b, &c);
+	net_give(b->net, 0, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN + 1);
-	c.psn = (PSN + 1) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 1);
 	expect_answer(b, 2, ACK, PSN + 1);
 	bench_destroy(b);
 }
@@ -477,11 +463,9 @@ receiver_not_ready(void **state)
 
 	give(b, &c);
 	expect_answer(b, 1, AETH(AETH_RNR, 6), PSN);
-	c.psn = (PSN + 1) & PSN_MASK; /* what follows is ahead, and not worth a word */
-	give(b, &c);
+	give_at(b, &c, PSN + 1); /* what follows is ahead, and not worth a word */
 	assert_int_equal(b->answers, 1);
-	c.psn = PSN;
-	give(b, &c);
+	give_at(b, &c, PSN);
 	expect_answer(b, 2, AETH(AETH_RNR, 6), PSN);
 	c = craft(b, RC_WRITE_ONLY_IMM, PSN, 64);
 	give(b, &c);
@@ -587,13 +571,11 @@ congestion(void **state)
 
 	c.tos = 3;
 	give(b, &c);
-	c.psn = (PSN + 1) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 1);
 	assert_int_equal(b->notifications, 1); /* not one a frame */
 	assert_int_equal(b->answers, 2);
 	net_run(b->net, 60000);
-	c.psn = (PSN + 2) & PSN_MASK;
-	give(b, &c);
+	give_at(b, &c, PSN + 2);
 	assert_int_equal(b->notifications, 2);
 	/* and the other way: a notification halves our window, once per window */
 	before = qp->rq.window.size;

@@ -48,21 +48,11 @@ rewrite(void *arg)
 static void
 connect_pair(struct world *w, struct nic_qp **qp)
 {
-	struct nic_qp *end[2];
+	const struct nic_qp_attr rights = {.access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
+	struct nic_qp *end[2] = {net_qp(w->port[0]), net_qp(w->port[1])};
 
 	for (unsigned i = 0; i < 2; i++)
-		end[i] = net_qp(w->port[i]);
-	for (unsigned i = 0; i < 2; i++) {
-		struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-					   .remote_qpn = nic_qpn(end[1 - i]),
-					   .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
-		struct nic_attr device;
-
-		roce_ops.query(roce_nic_device(w->net->node[1 - i].dev), &device);
-		attr.remote_gid = device.gid;
-		for (; attr.state <= NIC_QP_RTS; attr.state++)
-			assert_int_equal(roce_ops.qp_modify(end[i], &attr), 0);
-	}
+		net_join(end[i], end[!i], rights);
 	*qp = end[0];
 }
 

@@ -1,94 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* States of a queue pair: which changes there are, draining, the way back from an error. */
-#include "worlds/roce_net.h"
+#include "worlds/qp_states.h"
+#include "worlds/roce_pair.h"
 
-#define STATES 6u
 #define DEPTH 64u
-#define SECOND UINT64_C(1000000000)
 
-/* By line, from: RESET INIT RTR RTS SQD ERR. IBTA volume 1, figure of 10.3.1, written down again.
- */
-static const char allowed[STATES][STATES + 1] = {
-    "yy...y", /* RESET */
-    "y.y..y", /* INIT */
-    "y..y.y", /* RTR */
-    "y...yy", /* RTS */
-    "y..y.y", /* SQD */
-    "y....y", /* ERR */
-};
-
-struct pair {
-	struct net *net;
-	struct net_port *a, *b;
-	struct nic_qp *qa, *qb;
-	uint8_t memory[2][65536];
-	struct nic_mr mr[2];
-};
-
-static void
-connect_to(struct nic_qp *qp, struct nic_qp *peer, uint32_t psn)
-{
-	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-				   .remote_gid = ((struct roce_qp *)peer)->ctx->dev->config.gid,
-				   .remote_qpn = nic_qpn(peer),
-				   .remote_psn = psn,
-				   .psn = psn,
-				   .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
-
-	for (; attr.state <= NIC_QP_RTS; attr.state++)
-		assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
-}
-
-static void
-reconnect(struct pair *p, uint32_t psn)
-{
-	connect_to(p->qa, p->qb, psn);
-	connect_to(p->qb, p->qa, psn);
-}
+static const struct nic_qp_attr rights = {.access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
 
 static struct pair *
-pair_create(void)
+create(void)
 {
-	struct pair *p = calloc(1, sizeof(*p));
-
-	p->net = net_create(2, 1, NULL, 3);
-	p->a = &p->net->node[0].port[0];
-	p->b = &p->net->node[1].port[0];
-	p->qa = net_qp(p->a);
-	p->qb = net_qp(p->b);
-	reconnect(p, 100);
-	for (unsigned i = 0; i < 2; i++)
-		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i],
-				sizeof(p->memory[i]),
-				NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ, &p->mr[i]);
-	return p;
-}
-
-static void
-pair_destroy(struct pair *p)
-{
-	net_destroy(p->net);
-	free(p);
-}
-
-static struct nic_send_wr
-wr_of(struct pair *p, uint64_t id, enum nic_opcode opcode, uint32_t length)
-{
-	return (struct nic_send_wr){.wr_id = id,
-				    .opcode = (uint8_t)opcode,
-				    .flags = NIC_SIGNALED,
-				    .sge_count = 1,
-				    .sge = {{p->mr[0].address, length, p->mr[0].lkey}},
-				    .remote_address = p->mr[1].address,
-				    .rkey = p->mr[1].rkey};
+	return pair_create_as(NULL, 3, 100, rights);
 }
 
 static int
-post(struct pair *p, uint64_t id, enum nic_opcode opcode, uint32_t length)
+post_op(struct pair *p, uint64_t id, enum nic_opcode opcode, uint32_t length)
 {
-	struct nic_send_wr wr = wr_of(p, id, opcode, length);
-
-	return nic_post_send(p->qa, &wr, 1);
+	return post(p, pair_wr(p, 0, opcode, id, length));
 }
 
 static int
@@ -169,24 +97,19 @@ every_pair(void **state)
 static void
 drained(void **state)
 {
-	struct pair *p = pair_create();
-	struct nic_send_wr back = {.opcode = NIC_WRITE,
-				   .flags = NIC_SIGNALED,
-				   .sge_count = 1,
-				   .sge = {{p->mr[1].address, 3000, p->mr[1].lkey}},
-				   .remote_address = p->mr[0].address,
-				   .rkey = p->mr[0].rkey};
+	struct pair *p = create();
+	struct nic_send_wr back = pair_wr(p, 1, NIC_WRITE, 0, 3000);
 	unsigned begun;
 
 	p->net->loss = 5;
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(post(p, i, i % 3 == 2 ? NIC_READ : NIC_WRITE, 40000), 1);
+		assert_int_equal(post_op(p, i, i % 3 == 2 ? NIC_READ : NIC_WRITE, 40000), 1);
 	net_run(p->net, 50000);
 	assert_in_range(p->a->wcs, 0, 9);
 	assert_int_equal(modify(p->qa, NIC_QP_SQD), 0);
 	for (unsigned i = 10; i < DEPTH; i++)
-		assert_int_equal(post(p, i, NIC_WRITE, 100), 1);
-	assert_int_equal(post(p, DEPTH, NIC_WRITE, 100), p->a->wcs != 0);
+		assert_int_equal(post_op(p, i, NIC_WRITE, 100), 1);
+	assert_int_equal(post_op(p, DEPTH, NIC_WRITE, 100), p->a->wcs != 0);
 	assert_int_equal(event_of(p, 0), -EAGAIN);
 	assert_int_equal(nic_post_send(p->qb, &back, 1), 1);
 	net_run(p->net, SECOND / 5);
@@ -211,7 +134,7 @@ drained(void **state)
 	assert_int_equal(modify(p->qa, NIC_QP_RTS), 0);
 	net_turn(p->net);
 	assert_int_equal(event_of(p, 0), -EAGAIN);
-	assert_int_equal(post(p, 1, NIC_WRITE, 100), 1);
+	assert_int_equal(post_op(p, 1, NIC_WRITE, 100), 1);
 	net_run(p->net, SECOND / 10);
 	expect_ids(p->a, 1, 1, NIC_WC_SUCCESS);
 	pair_destroy(p);
@@ -221,18 +144,18 @@ drained(void **state)
 static void
 drained_and_failed(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = create();
 
-	assert_int_equal(post(p, 0, NIC_WRITE, 1), 1);
+	assert_int_equal(post_op(p, 0, NIC_WRITE, 1), 1);
 	net_run(p->net, SECOND / 100);
 	expect_ids(p->a, 0, 1, NIC_WC_SUCCESS);
 	p->net->loss = 100;
-	assert_int_equal(post(p, 0, NIC_WRITE, 40000), 1);
+	assert_int_equal(post_op(p, 0, NIC_WRITE, 40000), 1);
 	net_turn(p->net);
 	assert_int_equal(modify(p->qa, NIC_QP_SQD), 0);
 	net_turn(p->net);
 	for (unsigned i = 1; i < DEPTH; i++)
-		assert_int_equal(post(p, i, NIC_WRITE, 100), 1);
+		assert_int_equal(post_op(p, i, NIC_WRITE, 100), 1);
 	assert_int_equal(modify(p->qa, NIC_QP_ERR), 0);
 	net_turn(p->net);
 	net_turn(p->net);
@@ -248,7 +171,8 @@ make_busy(struct pair *p, unsigned i)
 {
 	p->net->loss = 50;
 	for (unsigned k = 0; k < DEPTH / 2; k++)
-		assert_int_equal(post(p, k, k % 4 == i % 4 ? NIC_READ : NIC_WRITE, 1 + 977 * k), 1);
+		assert_int_equal(post_op(p, k, k % 4 == i % 4 ? NIC_READ : NIC_WRITE, 1 + 977 * k),
+				 1);
 	net_run(p->net, i * 7000);
 	p->net->loss = 0;
 }
@@ -257,7 +181,8 @@ make_busy(struct pair *p, unsigned i)
 static void
 used_again(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = create();
+	struct nic_qp_attr again = rights;
 
 	for (unsigned i = 0; i < 40; i++) {
 		make_busy(p, i);
@@ -280,11 +205,13 @@ used_again(void **state)
 			;
 		net_run(p->net,
 			SECOND / 1000); /* frames of before must not be taken for new ones */
-		reconnect(p, 1000 * i);
+		again.psn = again.remote_psn = 1000 * i;
+		net_join(p->qa, p->qb, again);
+		net_join(p->qb, p->qa, again);
 		memset(p->memory[0], (int)i + 1, sizeof(p->memory[0]));
 		for (unsigned k = 0; k < DEPTH; k++)
-			assert_int_equal(post(p, k, NIC_WRITE, 1000), 1);
-		assert_int_equal(post(p, 0, NIC_WRITE, 1), 0);
+			assert_int_equal(post_op(p, k, NIC_WRITE, 1000), 1);
+		assert_int_equal(post_op(p, 0, NIC_WRITE, 1), 0);
 		net_run(p->net, SECOND / 50);
 		expect_ids(p->a, 0, DEPTH, NIC_WC_SUCCESS);
 		assert_memory_equal(p->memory[0], p->memory[1], 1000);
@@ -296,8 +223,8 @@ used_again(void **state)
 static void
 receive_comes_back(void **state)
 {
-	struct pair *p = pair_create();
-	struct nic_send_wr wr = wr_of(p, 1, NIC_SEND, 30000);
+	struct pair *p = create();
+	struct nic_send_wr wr = pair_wr(p, 0, NIC_SEND, 1, 30000);
 
 	net_post_recvs(p->b, &p->mr[1], 1, 32768);
 	p->net->room = 4;

@@ -168,6 +168,23 @@ check_receiver(const struct transfer *t)
 	assert_int_equal(t->b->wcs, got);
 }
 
+/* All messages from one port to another, and the end of the network. */
+static void
+check_all(struct transfer *t, uint32_t psn)
+{
+	net_connect(t->a, t->b, psn, &t->qa, &t->qb);
+	run(t);
+	check_sender(t);
+	check_receiver(t);
+}
+
+static void
+end(struct transfer *t)
+{
+	net_destroy(t->net);
+	tear_down(t);
+}
+
 static void
 one_case(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reorder, uint32_t psn)
 {
@@ -180,14 +197,10 @@ one_case(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reor
 	n->reorder = reorder;
 	set_up(&t, n, 0, 1, 0);
 	t.signal_every = seed % 4 == 3 ? 8 : 1;
-	net_connect(t.a, t.b, psn, &t.qa, &t.qb);
-	run(&t);
-	check_sender(&t);
-	check_receiver(&t);
+	check_all(&t, psn);
 	if (loss + dup + reorder == 0)
 		assert_int_equal(net_counters(&n->node[0]).retransmits, 0);
-	net_destroy(n);
-	tear_down(&t);
+	end(&t);
 }
 
 static void
@@ -262,12 +275,8 @@ own_device(void **state)
 	struct transfer t;
 
 	set_up(&t, n, 0, 0, 0);
-	net_connect(t.a, t.b, 1, &t.qa, &t.qb);
-	run(&t);
-	check_sender(&t);
-	check_receiver(&t);
-	net_destroy(n);
-	tear_down(&t);
+	check_all(&t, 1);
+	end(&t);
 }
 
 /* Frames that arrive at another engine's queue find their QP. */
@@ -280,15 +289,11 @@ handed_over(void **state)
 	n->node[0].rss = 1;
 	n->node[1].rss = 1;
 	set_up(&t, n, 0, 1, 0);
-	net_connect(t.a, t.b, 1, &t.qa, &t.qb);
+	check_all(&t, 1);
 	assert_int_equal(nic_qpn(t.qa) & 3, 0);
 	assert_int_equal(nic_qpn(t.qb) & 3, 2);
-	run(&t);
-	check_sender(&t);
-	check_receiver(&t);
 	assert_true(net_counters(&n->node[1]).handed_over > MESSAGES);
-	net_destroy(n);
-	tear_down(&t);
+	end(&t);
 }
 
 /* A pool that is nearly empty, and a port that takes little at once, slow things down but no more.
@@ -304,12 +309,8 @@ scarce_buffers(void **state)
 	n->room = 3;
 	n->loss = 1;
 	set_up(&t, n, 0, 1, 0);
-	net_connect(t.a, t.b, 1, &t.qa, &t.qb);
-	run(&t);
-	check_sender(&t);
-	check_receiver(&t);
-	net_destroy(n);
-	tear_down(&t);
+	check_all(&t, 1);
+	end(&t);
 }
 
 int

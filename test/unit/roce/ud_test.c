@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Datagrams: what arrives is whole and for whoever knows the Q_Key; what can't is lost, no more. */
-#include "worlds/roce_craft.h"
 #include "worlds/roce_net.h"
 
 #define QKEY 0x11223344u
@@ -236,31 +235,25 @@ wrong_kind(void **state)
 {
 	struct world *w = world_create();
 	struct nic_qp *ra, *rb;
-	uint8_t f[2048], mac[6];
 	uint8_t deth[72] = {0};
 	unsigned refused = 0;
 
 	net_connect(w->a, w->b, 1, &ra, &rb);
 	net_post_recvs(w->b, &w->target_mr, 4, SLOT);
 	put32(deth, QKEY);
-	net_mac(1, mac);
 	for (unsigned opcode = 0; opcode < 256; opcode++) {
 		for (unsigned i = 0; i < 3; i++) {
-			struct craft c = {.opcode = (uint8_t)opcode,
-					  .source_ip = i == 1 ? 0 : net_ip(0),
-					  .dest_ip = net_ip(1),
-					  .qpn = nic_qpn(i < 2 ? w->qb : rb),
-					  .psn = 1,
-					  .payload = deth,
-					  .length = 72};
+			struct craft c =
+			    net_craft(0, 1, (uint8_t)opcode, nic_qpn(i < 2 ? w->qb : rb), 1);
 
 			if (i < 2 && (opcode | 1) == UD_SEND_ONLY_IMM)
 				continue; /* that is what it is for */
 			if (i == 2 && (opcode & 0xe0) == 0)
 				continue; /* so is this */
-			net_mac(0, c.source_mac);
-			memcpy(c.dest_mac, mac, 6);
-			net_inject(w->net, 1, f, craft_frame(&c, f));
+			c.source_ip = i == 1 ? 0 : c.source_ip;
+			c.payload = deth;
+			c.length = sizeof(deth);
+			net_give(w->net, 1, &c);
 			refused++;
 		}
 	}

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Options of weir-nicperf. */
+#include "worlds/test.h"
 #include "tools/nicperf/options.h"
 #include "worlds/words.h"
-
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define NIC "--nic roce:net_ring0,ip=10.0.0.1/24 "
 
@@ -28,8 +20,7 @@ parse(const char *words)
 	return nicperf_options_parse(&o, argc, argv, reason, sizeof(reason));
 }
 
-static void
-test_defaults(void **state)
+TEST(test_defaults)
 {
 	assert_int_equal(parse(NIC), 0);
 	assert_string_equal(o.nic.port, "net_ring0");
@@ -44,8 +35,7 @@ test_defaults(void **state)
 	assert_true(o.calibrate && !o.json && !o.shared && !o.listen && !o.connect);
 }
 
-static void
-test_values(void **state)
+TEST(test_values)
 {
 	assert_int_equal(parse(NIC
 			       "-t lat,bare,cas -s 1,4k,16m -n 7 -q 12 --shared --depth 4 --list 4 "
@@ -76,8 +66,7 @@ test_values(void **state)
 	}
 }
 
-static void
-test_bad(void **state)
+TEST(test_bad)
 {
 	static const char *const bad[] = {
 	    "",
@@ -117,16 +106,4 @@ test_bad(void **state)
 		    strchr(reason, '\n'))
 			fail_msg("'%s': '%s'", bad[i], reason);
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_defaults),
-	    cmocka_unit_test(test_values),
-	    cmocka_unit_test(test_bad),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

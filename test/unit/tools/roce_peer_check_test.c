@@ -2,9 +2,6 @@
 /* Checks of weir-roce-peer on its memory after a run. */
 #include "worlds/roce_peer_world.h"
 
-#include <errno.h>
-#include <string.h>
-
 static void
 prime(const char *role, const char *run)
 {
@@ -13,8 +10,7 @@ prime(const char *role, const char *run)
 	peer_prepare(&p, 0);
 }
 
-static void
-test_pattern(void **state)
+TEST(test_pattern)
 {
 	static uint8_t data[9000];
 
@@ -27,8 +23,7 @@ test_pattern(void **state)
 }
 
 /* 1000 bytes at 0, 1024, 2048, 3072, and no other. */
-static void
-test_written(void **state)
+TEST(test_written)
 {
 	prime("--listen", "write_bw:1000");
 	assert_int_equal(p.region_bytes, 4096);
@@ -59,8 +54,7 @@ add(unsigned at, uint64_t n)
 }
 
 /* Each queue pair has a region of its own, and what is beside any of them counts. */
-static void
-test_regions(void **state)
+TEST(test_regions)
 {
 	prime("--listen", "write_bw:5000+q3");
 	assert_int_equal(p.region_bytes, 5056);
@@ -94,8 +88,7 @@ test_regions(void **state)
 	assert_int_equal(peer_inspect(&p), 0);
 }
 
-static void
-test_margins(void **state)
+TEST(test_margins)
 {
 	static const int at[] = {-1, -4096, 5056, 5056 + 4095};
 
@@ -114,8 +107,7 @@ test_margins(void **state)
 	assert_int_equal(peer_inspect(&p), -EBADMSG);
 }
 
-static void
-test_atomics(void **state)
+TEST(test_atomics)
 {
 	prime("--listen", "atomic_bw");
 	add(0, 3);
@@ -134,16 +126,4 @@ test_atomics(void **state)
 	assert_int_equal(peer_inspect(&p), -EBADMSG);
 	prime("--connect h", "atomic_bw");
 	assert_int_equal(peer_inspect(&p), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_pattern), cmocka_unit_test(test_written),
-	    cmocka_unit_test(test_regions), cmocka_unit_test(test_margins),
-	    cmocka_unit_test(test_atomics),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,7 @@
 
 #include "tools/tool.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-static void
-test_options(void **state)
+TEST(test_options)
 {
 	assert_int_equal(parse(NIC "--listen -t rc_pingpong,send_bw:1k,atomic_lat"), 0);
 	assert_int_equal(o.runs, 3);
@@ -31,8 +26,7 @@ test_options(void **state)
 	assert_int_equal(o.patience, 3);
 }
 
-static void
-test_run_options(void **state)
+TEST(test_run_options)
 {
 	assert_int_equal(parse(NIC "--listen -t send_bw:1k+b+q4,write_bw+a,read_bw+D3+reversed"),
 			 0);
@@ -50,8 +44,7 @@ test_run_options(void **state)
 }
 
 /* The error for an option that is not offered names it, and the remedy. */
-static void
-test_refused_options(void **state)
+TEST(test_refused_options)
 {
 	static const struct {
 		const char *run, *named;
@@ -92,8 +85,7 @@ test_refused_options(void **state)
 	}
 }
 
-static void
-test_bad_options(void **state)
+TEST(test_bad_options)
 {
 	static const char *const bad[] = {
 	    "--listen -t rc_pingpong",
@@ -123,17 +115,4 @@ test_bad_options(void **state)
 			fail_msg("accepted: %s", bad[i]);
 	/* 2^44 m are 2^64 */
 	assert_int_equal(option_number("17592186044416m", true, 0, 1u << 30, &n), -EINVAL);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_options),
-	    cmocka_unit_test(test_run_options),
-	    cmocka_unit_test(test_refused_options),
-	    cmocka_unit_test(test_bad_options),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

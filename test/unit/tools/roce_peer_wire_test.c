@@ -3,11 +3,7 @@
 #include "worlds/roce_peer_world.h"
 
 #include <endian.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define GID "00000000000000000000ffff0a000001"
 #define COLONS "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:00:00:01"
@@ -83,8 +79,7 @@ we_said(uint64_t value, size_t n)
 	memmove(said, said + n, said_bytes);
 }
 
-static void
-test_line(void **state)
+TEST(test_line)
 {
 	begin("--listen", "rc_pingpong");
 	p.count = 0;
@@ -110,8 +105,7 @@ test_line(void **state)
 }
 
 /* A line for each of 256 queue pairs, however many there are. */
-static void
-test_many_lines(void **state)
+TEST(test_many_lines)
 {
 	begin("--listen", "srq_pingpong");
 	p.count = 0;
@@ -123,8 +117,7 @@ test_many_lines(void **state)
 	assert_int_equal(connected, 3);
 }
 
-static void
-test_bad_lines(void **state)
+TEST(test_bad_lines)
 {
 	static const char *const bad[] = {"",
 					  "done",
@@ -186,8 +179,7 @@ we_greeted(unsigned n)
 		we_wrote(OUR_ADDRESS, 108);
 }
 
-static void
-test_write_bw(void **state)
+TEST(test_write_bw)
 {
 	begin("--listen", "write_bw:1000");
 	they_begin("6.06", 8192, 128, "3");
@@ -217,8 +209,7 @@ test_write_bw(void **state)
 }
 
 /* The server of a read_bw and the like has no results: those that it sends are ignored. */
-static void
-test_read_bw_client(void **state)
+TEST(test_read_bw_client)
 {
 	begin("--connect h", "read_bw:1000");
 	they_begin("6.06", 4096, 64, "5");
@@ -237,8 +228,7 @@ test_read_bw_client(void **state)
 	assert_int_equal(said_bytes, 0);
 }
 
-static void
-test_latency(void **state)
+TEST(test_latency)
 {
 	begin("--listen", "read_lat");
 	they_begin("6.06", 4096, 64, "5");
@@ -330,8 +320,7 @@ static const struct order orders[] = {
     {"atomic_bw+q4", "0123012300", "R", "0d", 1},
 };
 
-static void
-test_orders(void **state)
+TEST(test_orders)
 {
 	for (unsigned i = 0; i < 2 * sizeof(orders) / sizeof(orders[0]); i++) {
 		const struct order *order = &orders[i / 2];
@@ -366,8 +355,7 @@ test_orders(void **state)
 }
 
 /* Other options of the other program are found at once, and named. */
-static void
-test_mismatches(void **state)
+TEST(test_mismatches)
 {
 	static const struct {
 		const char *run, *says, *address, *named;
@@ -406,8 +394,7 @@ try_begin(const char *run, const char *version, uint32_t cycle, uint32_t line, c
 	return talk(peer_perftest);
 }
 
-static void
-test_bad_perftest(void **state)
+TEST(test_bad_perftest)
 {
 	assert_int_equal(try_begin("send_bw", "5.33", 4096, 64, "3", THEIR_ADDRESS), -EPROTO);
 	assert_int_equal(try_begin("send_bw", "", 4096, 64, "3", THEIR_ADDRESS), -EPROTO);
@@ -430,18 +417,4 @@ test_bad_perftest(void **state)
 	they_report(1000, 6); /* one more than we know of */
 	assert_int_equal(talk(peer_perftest), -EBADMSG);
 	assert_non_null(strstr(p.error, "; "));
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_line),	   cmocka_unit_test(test_many_lines),
-	    cmocka_unit_test(test_bad_lines),	   cmocka_unit_test(test_write_bw),
-	    cmocka_unit_test(test_read_bw_client), cmocka_unit_test(test_latency),
-	    cmocka_unit_test(test_orders),	   cmocka_unit_test(test_mismatches),
-	    cmocka_unit_test(test_bad_perftest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-switch: what it learns, what becomes of a frame, order and bound of its queues, options. */
+#include "worlds/test.h"
 #include "tools/switch/options.h"
 #include "tools/switch/queue.h"
 #include "tools/switch/table.h"
 #include "worlds/words.h"
-
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define AGE 300u
 
@@ -38,8 +31,7 @@ setup(void **state)
 	return 0;
 }
 
-static void
-test_learns(void **state)
+TEST_IN(setup, NULL, test_learns)
 {
 	/* nobody knows 2: to all; its answer goes to 1 alone, and then 1's to 2 */
 	assert_int_equal(switch_decide(&table, mac(2), mac(1), 10, 0), SWITCH_FLOOD);
@@ -50,8 +42,7 @@ test_learns(void **state)
 	assert_int_equal(switch_decide(&table, mac(1), mac(3), 10, 0), SWITCH_STAY);
 }
 
-static void
-test_groups(void **state)
+TEST_IN(setup, NULL, test_groups)
 {
 	static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
 	static const uint8_t group[6] = {0x33, 0x33, 0, 0, 0, 1}, nobody[6];
@@ -65,8 +56,7 @@ test_groups(void **state)
 	assert_int_equal(switch_table_count(&table, 0), 2);
 }
 
-static void
-test_moves(void **state)
+TEST_IN(setup, NULL, test_moves)
 {
 	assert_int_equal(switch_table_learn(&table, switch_mac(mac(1)), 1, 0), SWITCH_NEW);
 	assert_int_equal(switch_table_learn(&table, switch_mac(mac(1)), 1, 0), SWITCH_KNOWN);
@@ -76,8 +66,7 @@ test_moves(void **state)
 	assert_int_equal(switch_table_count(&table, 0), 1);
 }
 
-static void
-test_ages(void **state)
+TEST_IN(setup, NULL, test_ages)
 {
 	switch_table_learn(&table, switch_mac(mac(1)), 1, 1000);
 	assert_int_equal(switch_table_find(&table, switch_mac(mac(1)), 1000 + AGE), 1);
@@ -91,8 +80,7 @@ test_ages(void **state)
 	assert_int_equal(switch_table_find(&table, switch_mac(mac(1)), AGE - 1), 1);
 }
 
-static void
-test_forgets_a_port(void **state)
+TEST_IN(setup, NULL, test_forgets_a_port)
 {
 	for (unsigned i = 1; i <= 64; i++)
 		switch_table_learn(&table, switch_mac(mac(i)), i % 2, 0);
@@ -102,9 +90,8 @@ test_forgets_a_port(void **state)
 	assert_int_equal(switch_table_find(&table, switch_mac(mac(2)), 0), 0);
 }
 
-/* Who makes up addresses fills the table; those that are there stay, until they are old. */
-static void
-test_crowded(void **state)
+/* Invented addresses fill the table; older entries stay until they have aged. */
+TEST_IN(setup, NULL, test_crowded)
 {
 	unsigned known = 0;
 
@@ -122,8 +109,7 @@ test_crowded(void **state)
 }
 
 /* Nodes have addresses in a row, in a few networks, with a byte of zero here and there. */
-static void
-test_neighbours(void **state)
+TEST_IN(setup, NULL, test_neighbours)
 {
 	uint8_t m[6] = {0x02, 0, 10, 88};
 
@@ -137,8 +123,7 @@ test_neighbours(void **state)
 	assert_int_equal(switch_table_count(&table, 0), 1024);
 }
 
-static void
-test_queue(void **state)
+TEST(test_queue)
 {
 	void *cells[8], **first;
 	struct switch_queue q = {.frames = cells, .cells = 8, .limit = 5, .tail = UINT32_MAX - 2};
@@ -176,8 +161,7 @@ parse(const char *words)
 	return switch_options_parse(&options, argc, argv, reason, sizeof(reason));
 }
 
-static void
-test_options(void **state)
+TEST(test_options)
 {
 	assert_int_equal(parse(""), 0);
 	assert_int_equal(options.age, 300);
@@ -194,8 +178,7 @@ test_options(void **state)
 	assert_true(options.version);
 }
 
-static void
-test_bad_options(void **state)
+TEST(test_bad_options)
 {
 	static const char *const bad[] = {"--age 0",   "--age x",	   "--age",
 					  "--queue 0", "--queue 65537",	   "--idle doze",
@@ -206,23 +189,4 @@ test_bad_options(void **state)
 		assert_int_equal(parse(bad[i]), -EINVAL);
 		assert_true(strstr(reason, "; ") || strstr(reason, " (expected "));
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup(test_learns, setup),
-	    cmocka_unit_test_setup(test_groups, setup),
-	    cmocka_unit_test_setup(test_moves, setup),
-	    cmocka_unit_test_setup(test_ages, setup),
-	    cmocka_unit_test_setup(test_forgets_a_port, setup),
-	    cmocka_unit_test_setup(test_crowded, setup),
-	    cmocka_unit_test_setup(test_neighbours, setup),
-	    cmocka_unit_test(test_queue),
-	    cmocka_unit_test(test_options),
-	    cmocka_unit_test(test_bad_options),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,8 +46,7 @@ opcodes(void **state)
 	struct nic_send_wr wr;
 	struct nic_qp *qp;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 64, NULL, NULL);
+	qp = open_qp(64, NULL);
 	for (uint8_t op = NIC_SEND; op <= NIC_SEND_INV; op++) {
 		wr = write_wr(op, NIC_FENCE);
 		wr.opcode = op;
@@ -115,14 +114,12 @@ inline_data(void **state)
 static void
 selective_signaling(void **state)
 {
-	struct ibv_wc done = {.status = IBV_WC_SUCCESS};
 	struct nic_send_wr wr[10];
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct nic_qp *qp;
 	int user;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 8, NULL, &user);
+	qp = open_qp(8, &user);
 	for (unsigned i = 0; i < 10; i++)
 		wr[i] = write_wr(100 + i, 0);
 	assert_int_equal(nic_post_send(qp, wr, 10), 8);
@@ -130,20 +127,16 @@ selective_signaling(void **state)
 	nic_flush(ctx, 0);
 	for (unsigned i = 0; i < 8; i++) /* one in two, of a queue of eight */
 		assert_int_equal(!!(fake.post[i].wr.send_flags & IBV_SEND_SIGNALED), i % 2);
-	done.wr_id = fake.post[5].wr.wr_id;
-	fake_complete(ibqp(qp), true, &done);
+	complete(qp, 5, IBV_WC_SUCCESS);
 	assert_int_equal(poll_all(wc, 0), 0);	       /* nobody asked for it, */
 	assert_int_equal(nic_post_send(qp, wr, 8), 6); /* but six places are free */
 	nic_flush(ctx, 0);
-	done.wr_id = fake.post[13].wr.wr_id;
-	fake_complete(ibqp(qp), true, &done);
-	done.wr_id = fake.post[7].wr.wr_id; /* of long ago: means nothing */
-	fake_complete(ibqp(qp), true, &done);
+	complete(qp, 13, IBV_WC_SUCCESS);
+	complete(qp, 7, IBV_WC_SUCCESS); /* of long ago: means nothing */
 	assert_int_equal(poll_all(wc, 0), 0);
 	post(qp, 55, NIC_SIGNALED);
 	nic_flush(ctx, 0);
-	done.wr_id = fake.post[14].wr.wr_id;
-	fake_complete(ibqp(qp), true, &done);
+	complete(qp, 14, IBV_WC_SUCCESS);
 	assert_int_equal(poll_all(wc, 0), 1);
 	assert_int_equal(wc[0].wr_id, 55);
 	assert_int_equal(wc[0].opcode, NIC_WRITE);
@@ -161,8 +154,7 @@ a_failure_flushes(void **state)
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct nic_qp *qp;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 8, NULL, NULL);
+	qp = open_qp(8, NULL);
 	for (unsigned i = 0; i < 3; i++)
 		post(qp, i, 0);
 	nic_flush(ctx, 0);
@@ -184,14 +176,12 @@ a_failure_flushes(void **state)
 static void
 the_nic_refuses(void **state)
 {
-	struct ibv_wc done = {.status = IBV_WC_SUCCESS};
 	struct nic_send_wr wr = write_wr(1, 0);
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct nic_qp *qp;
 	int fd;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 16, NULL, NULL);
+	qp = open_qp(16, NULL);
 	for (unsigned i = 0; i < 4; i++)
 		post(qp, i, NIC_SIGNALED);
 	fake.post_errno = ENOMEM;
@@ -205,8 +195,7 @@ the_nic_refuses(void **state)
 	assert_int_equal(wc[2].wr_id, 3);
 	assert_int_equal(wc[2].status, NIC_WC_WR_FLUSH_ERR);
 	assert_int_equal(nic_post_send(qp, &wr, 1), -ENOTCONN);
-	done.wr_id = fake.post[0].wr.wr_id; /* what it had taken goes on */
-	fake_complete(ibqp(qp), true, &done);
+	complete(qp, 0, IBV_WC_SUCCESS); /* what it had taken goes on */
 	assert_int_equal(poll_all(wc, 0), 1);
 	assert_int_equal(wc[0].wr_id, 0);
 	assert_int_equal(poll_all(wc, 0), 0);
@@ -374,18 +363,18 @@ the_end_of_a_qp(void **state)
 		assert_int_equal(is->state, IBV_QPS_ERR);
 		assert_int_equal(ops()->arm(ctx, 5, &fd), 5);
 		assert_int_equal(poll_all(wc, 1000), 0);
-		assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), -EAGAIN);
+		expect_no_event();
 		assert_int_equal(fake.qps, 1); /* the NIC may still have something */
 		if (told) {
 			fake_async_event(IBV_EVENT_QP_LAST_WQE_REACHED, is);
-			assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), -EAGAIN);
+			expect_no_event();
 		}
 		late.wr_id = fake.recv[0].wr_id;
 		fake_complete(is, false, &late);
 		/* what is in the CQ is handed out before the QP is forgotten */
 		assert_int_equal(poll_all(wc, told ? 2000 : 1000000000), 1);
 		assert_int_equal(wc[0].wr_id, 5);
-		assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), -EAGAIN);
+		expect_no_event();
 		assert_int_equal(fake.qps, 0);
 		assert_int_equal(ops()->post_srq_recv(srq, &recv, 1), 1);
 		memmove(&fake.recv[0], &fake.recv[1], sizeof(fake.recv[0]));
@@ -410,8 +399,7 @@ sleep_and_wake(void **state)
 	struct nic_qp *qp;
 	int fd;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 8, NULL, NULL);
+	qp = open_qp(8, NULL);
 	post(qp, 1, 0);
 	nic_flush(ctx, 0);
 	assert_int_equal(ops()->arm(ctx, 10, &fd), 10); /* armed now: look once more */
@@ -435,29 +423,22 @@ sleep_and_wake(void **state)
 static void
 events(void **state)
 {
-	struct nic_async_event event;
 	struct nic_qp *qp;
 	int user;
 
-	open_roce();
-	qp = make_qp(NIC_RC, 8, NULL, &user);
+	qp = open_qp(8, &user);
 	post(qp, 1, 0);
 	nic_flush(ctx, 0);
 	fake_async_event(IBV_EVENT_COMM_EST, ibqp(qp));
 	fake_async_event(IBV_EVENT_QP_ACCESS_ERR, ibqp(qp));
-	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), 0);
-	assert_int_equal(event.type, NIC_EVENT_QP_FATAL);
-	assert_ptr_equal(event.qp_user, &user);
+	expect_event(NIC_EVENT_QP_FATAL, &user);
 	fake_async_event(IBV_EVENT_PORT_ERR, NULL);
-	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), 0);
-	assert_int_equal(event.type, NIC_EVENT_LINK_DOWN);
+	expect_event(NIC_EVENT_LINK_DOWN, NULL);
 	fake_async_event(IBV_EVENT_PORT_ACTIVE, NULL);
-	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), 0);
-	assert_int_equal(event.type, NIC_EVENT_LINK_UP);
+	expect_event(NIC_EVENT_LINK_UP, NULL);
 	fake_async_event(IBV_EVENT_DEVICE_FATAL, NULL);
-	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), 0);
-	assert_int_equal(event.type, NIC_EVENT_DEVICE_FATAL);
-	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), -EAGAIN);
+	expect_event(NIC_EVENT_DEVICE_FATAL, NULL);
+	expect_no_event();
 	close_all();
 }
 

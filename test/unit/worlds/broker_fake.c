@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "broker_fake.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 /* ---- the NIC ---- */
 
@@ -231,6 +220,13 @@ fake_emit(struct fake *f, uint32_t engine, const struct engine_event *e)
 	f->event[f->event_count++].e = *e;
 }
 
+void
+fake_event(struct fake *f, uint32_t engine, const struct engine_event *e)
+{
+	fake_emit(f, engine, e);
+	fake_run(f);
+}
+
 static void
 emit_closed(struct fake *f, uint32_t engine, uint32_t vqpn)
 {
@@ -253,7 +249,7 @@ snapshot(struct fake *f, uint32_t engine, struct engine_snapshot *s)
 	s->conn_next = i < f->snapshot_conns ? i : UINT32_MAX;
 }
 
-/* What a real engine would do, as far as the broker can tell. */
+/* Does as a real engine does, as far as the broker can tell. */
 static void
 execute(struct fake *f, uint32_t engine, struct engine_command *c)
 {
@@ -353,6 +349,13 @@ fake_release(struct fake *f)
 	fake_run(f);
 	if (f->held_count)
 		fake_release(f);
+}
+
+void
+fake_let_go(struct fake *f)
+{
+	f->hold = false;
+	fake_release(f);
 }
 
 /* ---- the rest of what the broker asks for ---- */
@@ -465,6 +468,10 @@ fake_open(const struct fake_config *config)
 	    .now = now,
 	    .user = f,
 	};
+	if (config->limits) {
+		assert_int_equal(users_limit(&f->users, config->limits, f->dir, sizeof(f->dir)), 0);
+		f->config.users = &f->users;
+	}
 	for (uint32_t i = 0; i < config->engines; i++)
 		f->config.engine[i].numa_socket = -1;
 	if (!config->no_nic)
@@ -511,6 +518,13 @@ fake_close(struct fake *f)
 }
 
 void
+fake_told(struct fake *f, const struct weir_ctl_msg *m)
+{
+	broker_control_input(f->b, m);
+	fake_run(f);
+}
+
+void
 fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
@@ -524,8 +538,7 @@ fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uin
 	m.node.address[0][12] = 10;
 	m.node.address[0][15] = (uint8_t)id;
 	assert_int_equal(weir_ctl_check(&m, m.length), 0);
-	broker_control_input(f->b, &m);
-	fake_run(f);
+	fake_told(f, &m);
 }
 
 /* ---- sessions without sockets ---- */
@@ -554,7 +567,7 @@ fake_attach(struct fake *f, struct fake_session *s)
 	fake_attach_as(f, s, "test");
 }
 
-void
+uint32_t
 fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
@@ -567,6 +580,7 @@ fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char 
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
 	s->s = broker_session_open(f->b, &m, m.length, getpid(), uid, on_reply, s);
 	fake_run(f); /* its memory is made */
+	return s->reply.type;
 }
 
 void
@@ -591,6 +605,13 @@ fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m)
 	return rc;
 }
 
+uint32_t
+fake_ask(struct fake *f, struct fake_session *s, struct weir_session_msg *m)
+{
+	assert_int_equal(fake_request(f, s, m), 0);
+	return s->reply.type;
+}
+
 void
 fake_channels(struct fake *f, struct fake_session *s)
 {
@@ -598,7 +619,7 @@ fake_channels(struct fake *f, struct fake_session *s)
 		struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 
 		m.add_channel.engine = i;
-		assert_int_equal(fake_request(f, s, &m), 0);
+		fake_ask(f, s, &m);
 		if (f->hold)
 			fake_release(f);
 		assert_int_equal(s->reply.type, WEIR_MSG_CHANNEL);
@@ -608,6 +629,20 @@ fake_channels(struct fake *f, struct fake_session *s)
 }
 
 void
+fake_program(struct fake *f, struct fake_session *s)
+{
+	fake_attach(f, s);
+	fake_channels(f, s);
+}
+
+void
+fake_leave(struct fake *f, struct fake_session *s)
+{
+	broker_session_close(s->s);
+	fake_run(f);
+}
+
+uint32_t
 fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_t backlog)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
@@ -616,10 +651,32 @@ fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_
 		m.listen.channel[i] = i;
 	m.listen.backlog = backlog;
 	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
-	assert_int_equal(fake_request(f, s, &m), 0);
+	return fake_ask(f, s, &m);
 }
 
-void
+int
+fake_listen_as(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN, .listen.flags = flags};
+
+	for (uint32_t i = 0; i < f->config.engines; i++)
+		m.listen.channel[i] = i;
+	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
+	return fake_ask(f, s, &m) == WEIR_MSG_REFUSED ? -s->reply.refused.code
+						      : (int)s->reply.listening.listener;
+}
+
+int
+fake_adopt(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+
+	m.adopt.bytes = bytes;
+	m.adopt.flags = flags;
+	return fake_ask(f, s, &m) == WEIR_MSG_REFUSED ? -s->reply.refused.code : 0;
+}
+
+uint32_t
 fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *service,
 	     uint32_t flags)
 {
@@ -629,7 +686,7 @@ fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *
 	m.connect.address.kind = WEIR_ADDRESS_NODE;
 	m.connect.address.id = node;
 	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "%s", service);
-	assert_int_equal(fake_request(f, s, &m), 0);
+	return fake_ask(f, s, &m);
 }
 
 unsigned

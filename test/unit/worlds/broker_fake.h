@@ -6,8 +6,11 @@
 #ifndef WEIR_BROKER_FAKE_H
 #define WEIR_BROKER_FAKE_H
 
+#include "test.h"
+
 #include "broker/session.h"
 #include "broker/state.h"
+#include "broker/user.h"
 
 #define FAKE_COMMANDS 4096u
 #define FAKE_EVENTS 1024u
@@ -29,12 +32,17 @@ struct fake_config {
 	bool link_down; /* of that, at first */
 	bool socket_threads;
 	const struct users *users;
+	const char *limits; /* of users, as --user-limit takes them; instead of `users` */
 };
+
+/* The usual one. */
+#define two_engines ((const struct fake_config){.engines = 2, .node = 7})
 
 struct fake {
 	struct broker *b;
 	struct broker_config config;
-	char dir[64]; /* run_dir */
+	struct users users; /* those of fake_config.limits */
+	char dir[64];	    /* run_dir */
 	uint32_t node;
 	uint16_t lid;
 	uint64_t now;
@@ -100,9 +108,14 @@ void fake_close(struct fake *f);
 void fake_release(struct fake *f);
 /* Delivers pending events and runs the broker until nothing moves. */
 void fake_run(struct fake *f);
-/* The engine says so. */
+/* The engines go on: releases what is held, and holds nothing more. */
+void fake_let_go(struct fake *f);
+/* The engine says so, when the broker runs next. */
 void fake_emit(struct fake *f, uint32_t engine, const struct engine_event *e);
+/* The engine says so, and the broker runs. */
+void fake_event(struct fake *f, uint32_t engine, const struct engine_event *e);
 /* Control says so. */
+void fake_told(struct fake *f, const struct weir_ctl_msg *m);
 void fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines);
 struct fake_qp *fake_qp_find(struct fake *f, uint32_t qpn);
 
@@ -117,18 +130,43 @@ struct fake_session {
 };
 void fake_attach(struct fake *f, struct fake_session *s);
 void fake_attach_as(struct fake *f, struct fake_session *s, const char *name);
-/* As a user: refused, or welcome; the reply is in s. */
-void fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name);
+/* As a user: refused, or welcome. Returns the type of the reply; the reply is in s. */
+uint32_t fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name);
 /* Sends a request of this type (length is filled in) and runs. */
 int fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m);
+/* The same of a request that keeps the rules. Returns the type of the reply. */
+uint32_t fake_ask(struct fake *f, struct fake_session *s, struct weir_session_msg *m);
 /* One channel to each engine: channel i to engine i. */
 void fake_channels(struct fake *f, struct fake_session *s);
-void fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_t backlog);
-/* Connects channel 0 to a node; the reply is in s. */
-void fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *service,
-		  uint32_t flags);
+uint32_t fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_t backlog);
+/* Listens with the first channel per engine. Returns the listener, or -code of the refusal. */
+int fake_listen_as(struct fake *f, struct fake_session *s, const char *service, uint32_t flags);
+/* Adopts memory. Returns 0, or -code of the refusal. */
+int fake_adopt(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t flags);
+/* A session with its channels. */
+void fake_program(struct fake *f, struct fake_session *s);
+/* The program ends. */
+void fake_leave(struct fake *f, struct fake_session *s);
+/* Connects channel 0 to a node. Returns the type of the reply; the reply is in s. */
+uint32_t fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *service,
+		      uint32_t flags);
 
 unsigned fake_open_fds(void);
 unsigned fake_mappings(const char *name);
+
+/* A test with a broker of this config, f. */
+#define TEST_FAKE(name, config) TEST_FAKE_FROM(name, fake_open(&config))
+
+/* A test with the broker that the expression `open` makes, f. */
+#define TEST_FAKE_FROM(name, open)                                                                 \
+	static void name(struct fake *f);                                                          \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct fake *f = open;                                                             \
+                                                                                                   \
+		name(f);                                                                           \
+		fake_close(f);                                                                     \
+	}                                                                                          \
+	static void name(struct fake *f)
 
 #endif

@@ -1,11 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "broker_net.h"
 
 #include "broker/link.h"
@@ -29,8 +22,7 @@ know_each_other(struct net *n)
 void
 open_session(struct net *n, unsigned i)
 {
-	fake_attach(n->f[i], &n->s[i]);
-	fake_channels(n->f[i], &n->s[i]);
+	fake_program(n->f[i], &n->s[i]);
 	fake_listen(n->f[i], &n->s[i], "echo", 1000);
 }
 
@@ -42,6 +34,12 @@ net_open(struct net *n, uint32_t engines, uint32_t peer_engines)
 	know_each_other(n);
 	open_session(n, 0);
 	open_session(n, 1);
+}
+
+void
+open_net_of_two(struct net *n)
+{
+	net_open(n, 1, 1);
 }
 
 void
@@ -66,8 +64,7 @@ hand_over(struct net *n, unsigned from, const struct weir_ctl_msg *m)
 {
 	if (m->type != WEIR_CTL_LINK)
 		return; /* LINK_DOWN is for control itself */
-	broker_control_input(n->f[!from]->b, m);
-	fake_run(n->f[!from]);
+	fake_told(n->f[!from], m);
 }
 
 /* Control works as it should. Returns how many messages it took. */
@@ -135,9 +132,16 @@ assert_joined(struct net *n)
 }
 
 void
+exchange_and_join(struct net *n)
+{
+	exchange(n);
+	assert_joined(n);
+}
+
+void
 bring_up(struct net *n)
 {
-	net_open(n, 1, 1);
+	open_net_of_two(n);
 	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
 	exchange(n);
 	assert_joined(n);

@@ -25,6 +25,27 @@ void pass_time(struct net *n, uint64_t ns);
 struct broker_link *the_link(struct net *n, unsigned i);
 /* One link, up at both ends, and each end's QPs know the other's. */
 void assert_joined(struct net *n);
+void exchange_and_join(struct net *n);
 void bring_up(struct net *n);
+/* net_open() of one engine each. */
+void open_net_of_two(struct net *n);
+
+/* A test with the nodes as open(n) leaves them. */
+#define TEST_NET(name, open) TEST_NET_EACH(name, open, only, 0, 1)
+
+/* The same, anew for each of the numbers k from begin to end - 1. */
+#define TEST_NET_EACH(name, open, k, begin, end)                                                   \
+	static void name(struct net *n, unsigned k);                                               \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		for (unsigned i = begin; i < end; i++) {                                           \
+			struct net n;                                                              \
+                                                                                                   \
+			open(&n);                                                                  \
+			name(&n, i);                                                               \
+			net_close(&n);                                                             \
+		}                                                                                  \
+	}                                                                                          \
+	static void name(struct net *n, unsigned k)
 
 #endif

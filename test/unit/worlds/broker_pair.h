@@ -3,22 +3,10 @@
 #ifndef TEST_BROKER_PAIR_H
 #define TEST_BROKER_PAIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "broker_fake.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-static const struct fake_config two_engines = {.engines = 2, .node = 7};
 
 /* A service with `backlog` by l and one connection from c to it. */
 struct pair {
@@ -30,13 +18,24 @@ static inline void
 pair_open(struct pair *p, uint32_t backlog)
 {
 	p->f = fake_open(&two_engines);
-	fake_attach(p->f, &p->l);
-	fake_attach(p->f, &p->c);
-	fake_channels(p->f, &p->l);
-	fake_channels(p->f, &p->c);
+	fake_program(p->f, &p->l);
+	fake_program(p->f, &p->c);
 	fake_listen(p->f, &p->l, "echo", backlog);
 	assert_int_equal(p->l.reply.type, WEIR_MSG_LISTENING);
 }
+
+/* A test with a pair, p. */
+#define TEST_PAIR(name, backlog)                                                                   \
+	static void name(struct pair *p);                                                          \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct pair p;                                                                     \
+                                                                                                   \
+		pair_open(&p, backlog);                                                            \
+		name(&p);                                                                          \
+		fake_close(p.f);                                                                   \
+	}                                                                                          \
+	static void name(struct pair *p)
 
 static inline void
 expect_refused(const struct fake_session *s, int code)

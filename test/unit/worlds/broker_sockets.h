@@ -3,20 +3,15 @@
 #ifndef TEST_BROKER_SOCKETS_H
 #define TEST_BROKER_SOCKETS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "broker_fake.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
+
+/* With other members of fake_config. */
+#define WITH_SOCKETS(...)                                                                          \
+	((const struct fake_config){.engines = 2, .sockets = true, .node = 7, __VA_ARGS__})
 
 static const struct fake_config with_sockets = {.engines = 2, .sockets = true, .node = 7};
 
@@ -32,7 +27,7 @@ dial(struct fake *f, const char *name)
 	return fd;
 }
 
-/* What comes next: bytes, 0 = closed, -EAGAIN = nothing. Descriptors go to fds. */
+/* Takes the next message: bytes, 0 = closed, -EAGAIN = nothing. Descriptors go to fds. */
 static inline ssize_t
 get(struct fake *f, int fd, void *m, size_t room, int fds[WEIR_SESSION_FDS])
 {
@@ -74,10 +69,15 @@ static inline struct weir_session_msg
 call(struct fake *f, int fd, struct weir_session_msg m, int fds[WEIR_SESSION_FDS])
 {
 	struct weir_session_msg r = {0};
+	ssize_t n;
 
 	m.length = weir_session_length(m.type);
 	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
-	assert_true(get(f, fd, &r, sizeof(r), fds) > 0);
+	while ((n = get(f, fd, &r, sizeof(r), fds)) == -EAGAIN) {
+		poll(&(struct pollfd){fd, POLLIN, 0}, 1, 1);
+		f->now += 1000000; /* kicks of socket threads are due by this clock */
+	}
+	assert_true(n > 0);
 	assert_int_equal(weir_session_check(&r, r.length), 0);
 	return r;
 }
@@ -90,6 +90,44 @@ attach(struct fake *f)
 	assert_int_equal(call(f, fd, hello(), fds).type, WEIR_MSG_WELCOME);
 	close(fds[0]);
 	return fd;
+}
+
+/* A channel per engine, for which the program keeps no bell. */
+static inline void
+add_channels(struct fake *f, int fd)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
+	int fds[WEIR_SESSION_FDS];
+
+	for (; m.add_channel.engine < 2; m.add_channel.engine++) {
+		assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_CHANNEL);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
+/* Listens as service "s". */
+static inline void
+listen_to(struct fake *f, int fd)
+{
+	struct weir_session_msg m = {
+	    .type = WEIR_MSG_LISTEN,
+	    .listen = {.channel = {0, 1}, .backlog = 1000, .service = "s"}};
+
+	assert_int_equal(call(f, fd, m, NULL).type, WEIR_MSG_LISTENING);
+}
+
+/* Connects to service "s" of this node. */
+static inline struct weir_session_msg
+connect_to(struct fake *f, int fd)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT}, r;
+
+	m.connect.address =
+	    (struct weir_address){.kind = WEIR_ADDRESS_NODE, .id = 7, .service = "s"};
+	r = call(f, fd, m, NULL);
+	assert_int_equal(r.type, WEIR_MSG_CONNECTING);
+	return r;
 }
 
 /* Something to close for whoever takes it: 0 or -errno. */
@@ -140,11 +178,9 @@ static inline int
 ctl_open(struct fake *f, uint32_t role, union ctl *answer)
 {
 	int fd = dial(f, "control.sock");
-	struct weir_ctl_msg m = {0};
+	struct weir_ctl_msg m = {
+	    .hello.version = WEIR_CTL_VERSION, .hello.role = role, .hello.node = 7};
 
-	m.hello.version = WEIR_CTL_VERSION;
-	m.hello.role = role;
-	m.hello.node = 7;
 	ctl_send(fd, &m, WEIR_CTL_HELLO);
 	assert_true(get(f, fd, answer, sizeof(*answer), NULL) > 0);
 	assert_int_equal(weir_ctl_check(&answer->m, answer->m.length), 0);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_net.h"
 
-#include "roce_craft.h"
-
 #include "nic/roce/address.h"
 
 uint32_t
@@ -401,6 +399,37 @@ net_connect(struct net_port *a, struct net_port *b, uint32_t psn, struct nic_qp 
 	assert_int_equal(net_rtr(*qb, a->node, nic_qpn(*qa), psn), 0);
 	assert_int_equal(net_rts(*qa, psn), 0);
 	assert_int_equal(net_rts(*qb, psn), 0);
+}
+
+void
+net_join(struct nic_qp *qp, struct nic_qp *peer, struct nic_qp_attr attr)
+{
+	attr.remote_gid = ((struct roce_qp *)peer)->ctx->dev->config.gid;
+	attr.remote_qpn = nic_qpn(peer);
+	for (attr.state = NIC_QP_INIT; attr.state <= NIC_QP_RTS; attr.state++)
+		assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+}
+
+struct craft
+net_craft(unsigned from, unsigned to, uint8_t opcode, uint32_t qpn, uint32_t psn)
+{
+	struct craft c = {.opcode = opcode,
+			  .source_ip = net_ip(from),
+			  .dest_ip = net_ip(to),
+			  .qpn = qpn,
+			  .psn = psn & PSN_MASK};
+
+	net_mac(from, c.source_mac);
+	net_mac(to, c.dest_mac);
+	return c;
+}
+
+void
+net_give(struct net *n, unsigned node, const struct craft *c)
+{
+	uint8_t f[ROCE_FRAME_MAX(4096) + 64];
+
+	net_inject(n, node, f, craft_frame(c, f));
 }
 
 void

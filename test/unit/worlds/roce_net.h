@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "nic/roce/context.h"
+#include "roce_craft.h"
 
 #include <errno.h>
 
@@ -88,9 +89,15 @@ void net_turn(struct net *n);
 void net_run(struct net *n, uint64_t ns);
 /* Puts a frame into a node's receive queue now. */
 void net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length);
+/* The addresses of a frame between two nodes; the test fills in the rest. */
+struct craft net_craft(unsigned from, unsigned to, uint8_t opcode, uint32_t qpn, uint32_t psn);
+/* Makes the frame and puts it into the receive queue of a node. */
+void net_give(struct net *n, unsigned node, const struct craft *c);
 /* A QP at each of the ports, connected and in RTS; psn of both directions. */
 void net_connect(struct net_port *a, struct net_port *b, uint32_t psn, struct nic_qp **qa,
 		 struct nic_qp **qb);
+/* Brings a QP from RESET to RTS, connected to `peer`, with further attributes as in `attr`. */
+void net_join(struct nic_qp *qp, struct nic_qp *peer, struct nic_qp_attr attr);
 struct nic_qp *net_qp(struct net_port *p);
 int net_rtr(struct nic_qp *qp, struct net_node *peer, uint32_t remote_qpn, uint32_t psn);
 int net_rts(struct nic_qp *qp, uint32_t psn);

@@ -3,33 +3,53 @@
 #ifndef WEIR_TEST_ROCE_PAIR_H
 #define WEIR_TEST_ROCE_PAIR_H
 
-#include "roce_craft.h"
 #include "roce_net.h"
 
 #define SECOND UINT64_C(1000000000)
+
+#define PAIR_BYTES 400000u
+#define PAIR_RIGHTS (NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC)
 
 struct pair {
 	struct net *net;
 	struct net_port *a, *b;
 	struct nic_qp *qa, *qb;
-	uint8_t memory[2][65536];
+	uint8_t memory[2][PAIR_BYTES];
 	struct nic_mr mr[2];
+	void *user; /* of the test */
 };
+
+/* A new QP at each end; `attr`: rights and limits of both. */
+static inline void
+pair_connect(struct pair *p, uint32_t psn, struct nic_qp_attr attr)
+{
+	p->qa = net_qp(p->a);
+	p->qb = net_qp(p->b);
+	attr.psn = attr.remote_psn = psn;
+	net_join(p->qa, p->qb, attr);
+	net_join(p->qb, p->qa, attr);
+}
+
+static inline struct pair *
+pair_create_as(const struct roce_config *config, uint64_t seed, uint32_t psn,
+	       struct nic_qp_attr attr)
+{
+	struct pair *p = calloc(1, sizeof(*p));
+
+	p->net = net_create(2, 1, config, seed);
+	p->a = &p->net->node[0].port[0];
+	p->b = &p->net->node[1].port[0];
+	pair_connect(p, psn, attr);
+	for (unsigned i = 0; i < 2; i++)
+		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i], PAIR_BYTES,
+				NIC_LOCAL_WRITE | PAIR_RIGHTS, &p->mr[i]);
+	return p;
+}
 
 static inline struct pair *
 pair_create(const struct roce_config *config)
 {
-	struct pair *p = calloc(1, sizeof(*p));
-
-	p->net = net_create(2, 1, config, 3);
-	p->a = &p->net->node[0].port[0];
-	p->b = &p->net->node[1].port[0];
-	net_connect(p->a, p->b, 100, &p->qa, &p->qb);
-	for (unsigned i = 0; i < 2; i++)
-		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i],
-				sizeof(p->memory[i]), NIC_LOCAL_WRITE | NIC_REMOTE_WRITE,
-				&p->mr[i]);
-	return p;
+	return pair_create_as(config, 3, 100, (struct nic_qp_attr){0});
 }
 
 static inline void
@@ -39,16 +59,23 @@ pair_destroy(struct pair *p)
 	free(p);
 }
 
+/* A WR of one end, between the beginnings of both memories. */
+static inline struct nic_send_wr
+pair_wr(struct pair *p, unsigned end, enum nic_opcode opcode, uint64_t id, uint32_t length)
+{
+	return (struct nic_send_wr){.wr_id = id,
+				    .opcode = (uint8_t)opcode,
+				    .flags = NIC_SIGNALED,
+				    .sge_count = 1,
+				    .sge = {{p->mr[end].address, length, p->mr[end].lkey}},
+				    .remote_address = p->mr[!end].address,
+				    .rkey = p->mr[!end].rkey};
+}
+
 static inline struct nic_send_wr
 write_wr(struct pair *p, uint64_t id, uint32_t length)
 {
-	return (struct nic_send_wr){.wr_id = id,
-				    .opcode = NIC_WRITE,
-				    .flags = NIC_SIGNALED,
-				    .sge_count = 1,
-				    .sge = {{p->mr[0].address, length, p->mr[0].lkey}},
-				    .remote_address = p->mr[1].address,
-				    .rkey = p->mr[1].rkey};
+	return pair_wr(p, 0, NIC_WRITE, id, length);
 }
 
 static inline int

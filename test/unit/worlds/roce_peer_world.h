@@ -5,12 +5,7 @@
 
 #include "tools/roce_peer/roce_peer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define NIC "--nic roce:net_ring0,ip=10.0.0.1/24 "
 

@@ -179,17 +179,11 @@ is_known(uint8_t op)
 struct craft
 craft(struct world *w, uint8_t op, uint32_t psn)
 {
-	struct craft c = {.opcode = op,
-			  .source_ip = net_ip(1),
-			  .dest_ip = net_ip(0),
-			  .qpn = nic_qpn(w->qp),
-			  .psn = psn & PSN_MASK,
-			  .ack_request = true,
-			  .payload = w->payload,
-			  .length = 64};
+	struct craft c = net_craft(1, 0, op, nic_qpn(w->qp), psn);
 
-	net_mac(0, c.dest_mac);
-	net_mac(1, c.source_mac);
+	c.ack_request = true;
+	c.payload = w->payload;
+	c.length = 64;
 	c.reth = has_reth(op);
 	c.atomic = is_atomic(op);
 	c.swap_add = c.compare = 0x0101010101010101u * FILL;

@@ -3,7 +3,6 @@
 #ifndef WEIR_TEST_ROCE_TARGET_H
 #define WEIR_TEST_ROCE_TARGET_H
 
-#include "roce_craft.h"
 #include "roce_net.h"
 
 #define MTU 256u

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "verbs_world.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,4 +149,38 @@ post(struct nic_qp *qp, uint64_t id, unsigned flags)
 	struct nic_send_wr wr = write_wr(id, flags);
 
 	assert_int_equal(nic_post_send(qp, &wr, 1), 1);
+}
+
+struct nic_qp *
+open_qp(uint32_t depth, void *user)
+{
+	open_roce();
+	return make_qp(NIC_RC, depth, NULL, user);
+}
+
+void
+complete(struct nic_qp *qp, unsigned i, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = {.wr_id = fake.post[i].wr.wr_id, .status = status};
+
+	fake_complete(ibqp(qp), true, &wc);
+}
+
+void
+expect_event(int type, const void *user)
+{
+	struct nic_async_event event;
+
+	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), 0);
+	assert_int_equal(event.type, type);
+	if (user)
+		assert_ptr_equal(event.qp_user, user);
+}
+
+void
+expect_no_event(void)
+{
+	struct nic_async_event event;
+
+	assert_int_equal(ops()->async_event(vnic_nic_device(dev), &event), -EAGAIN);
 }

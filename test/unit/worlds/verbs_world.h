@@ -33,5 +33,12 @@ struct nic_qp *make_qp(enum nic_qp_type type, uint32_t depth, struct nic_srq *sr
 unsigned poll_all(struct nic_wc *wc, uint64_t now);
 struct nic_send_wr write_wr(uint64_t id, unsigned flags);
 void post(struct nic_qp *qp, uint64_t id, unsigned flags);
+/* Opens the RoCE port, and makes a QP without an SRQ there. */
+struct nic_qp *open_qp(uint32_t depth, void *user);
+/* WR `i` of those that reached the NIC completes. */
+void complete(struct nic_qp *qp, unsigned i, enum ibv_wc_status status);
+/* The device's next event is this one; user: of its QP, NULL: any. */
+void expect_event(int type, const void *user);
+void expect_no_event(void);
 
 #endif
