@@ -94,17 +94,17 @@ test_broken(void **state)
 {
 	struct weir_handler h = {.handle = broken, .place = place};
 	uint8_t *buf = calloc(1, 3u << 20);
-	struct fake_options little = message_plane;
+	struct plane_options little = message_plane;
 	struct both p;
 
-	little.send_blocks = 200;
+	little.recv_blocks = little.send_blocks = 200;
 	open_both(&p, &little, NULL);
 	h.user = &p.b;
 	must(weir_message_register(p.b.m, WEIR_TYPE(5, 2), &h));
 	must(weir_message_request(p.a.m, B, TYPE_ECHO, buf, 8, buf, 8, NULL, PATIENT));
-	fake_hold(p.f, true); /* the first piece stays where it is */
+	plane_hold(p.f, true); /* the first piece stays where it is */
 	assert_int_equal(weir_message_send(p.a.m, B, WEIR_TYPE(5, 2), buf, 3u << 20, 0), -EAGAIN);
-	fake_hold(p.f, false);
+	plane_hold(p.f, false);
 	await(p.b.bytes == 1);
 	must(weir_message_disconnect(p.a.m, B));
 	await(p.b.notes == 1);
@@ -117,7 +117,7 @@ static void
 test_drafts(void **state)
 {
 	static const size_t lengths[] = {8, 60, 100, 900, 1000, 9000};
-	uint16_t nodes[3] = {B, FAKE_NODE(7), B};
+	uint16_t nodes[3] = {B, PLANE_NODE(2), B};
 	struct weir_draft d;
 	uint32_t buf[4];
 	int results[3];
@@ -155,26 +155,26 @@ test_drafts(void **state)
 static void
 test_responses_wait(void **state)
 {
-	enum { LENGTH = 100000 };
-	struct fake_options little = message_plane;
+	enum { LENGTH = 900000 };
+	struct plane_options little = message_plane;
 	uint8_t *in = calloc(8, LENGTH), *out = malloc(LENGTH);
 	struct weir_request r[8];
 	struct both p;
 
-	little.send_blocks = 16;
+	little.recv_blocks = little.send_blocks = 200;
 	open_both(&p, &little, NULL);
 	register_keep(&p.b);
 	for (uint32_t i = 0; i < 8; i++)
 		must(weir_request_start(p.a.m, &r[i], B, TYPE_KEEP, &i, 4, in + i * LENGTH, LENGTH,
 					PATIENT));
 	await(kept_count == 8);
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	for (uint32_t i = 0; i < 8; i++) {
 		memset(out, (int)i + 1, LENGTH);
 		must(weir_message_respond(p.b.m, &kept[i], out, LENGTH));
 	}
 	nap(20); /* it tries again, in vain */
-	fake_hold(p.f, false);
+	plane_hold(p.f, false);
 	for (uint32_t i = 0; i < 8; i++) {
 		must(weir_request_wait(&r[i], PATIENT));
 		assert_int_equal(r[i].length, LENGTH);

@@ -13,7 +13,7 @@ test_death(void **state)
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
 	await(kept_count == 1);
-	fake_die(p.f, p.b.w);
+	plane_die(p.f, p.b.w);
 	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -EHOSTUNREACH);
 	await(p.a.lost == 1);
 	assert_int_equal(p.a.status, -ECONNRESET);
@@ -29,7 +29,7 @@ test_death(void **state)
 static void
 test_data_plane(void **state)
 {
-	struct fake_options plane = message_plane;
+	struct plane_options plane = message_plane;
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
 	struct weir_request r;
 	uint64_t in = 0;
@@ -41,12 +41,12 @@ test_data_plane(void **state)
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
 	await(kept_count == 1);
-	fake_kill(p.f);
+	plane_kill(p.f);
 	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -ENODEV);
 	assert_non_null(strstr(weir_reason(), "open another one"));
 	await(p.a.lost == 1 && p.b.lost == 1);
 	assert_int_equal(p.a.status, -ENODEV);
-	fake_come_back(p.f);
+	plane_come_back(p.f);
 	must(weir_reattach(p.a.w, PATIENT));
 	must(weir_reattach(p.b.w, PATIENT));
 	rc = weir_message_send(p.a.m, B, TYPE_NOTE, "x", 1, PATIENT);
@@ -56,13 +56,13 @@ test_data_plane(void **state)
 	weir_messenger_close(p.a.m);
 	open_side(&p.a, &o);
 	open_side(&p.b, &o);
-	/* the fourth session is another node to the made-up data plane */
-	must(weir_message_request(p.a.m, FAKE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
+	/* the fourth session is another node to the replacement */
+	must(weir_message_request(p.a.m, PLANE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
 				  PATIENT));
 	assert_memory_equal(&in, "again", 6);
 	/* and one that is closed at once says so, too */
 	p.a.status = 0;
-	fake_kill(p.f);
+	plane_kill(p.f);
 	await(weir_state(weir_now(p.a.w)) != WEIR_UP);
 	weir_messenger_close(p.a.m);
 	p.a.m = NULL;
@@ -85,39 +85,39 @@ test_least_recent(void **state)
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
 	struct side side[4] = {0};
 	uint32_t buf[2] = {0, 0};
-	struct fake *f = fake_create(&message_plane);
+	struct plane *f = plane_create(&message_plane);
 
 	o.handler_threads = 1;
 	for (int i = 0; i < 4; i++)
-		side[i].w = fake_attach(f);
-	fake_run(f);
+		side[i].w = plane_attach(f);
+	plane_run(f);
 	for (int i = 1; i < 4; i++)
 		open_side(&side[i], &o);
 	o.connections = 2;
 	open_side(&side[0], &o);
 	for (; buf[1] < 2; buf[1]++)
-		must(weir_message_send(side[0].m, FAKE_NODE(1), TYPE_NOTE, buf, 8, PATIENT));
-	ask(&side[1], FAKE_NODE(0));
+		must(weir_message_send(side[0].m, PLANE_NODE(1), TYPE_NOTE, buf, 8, PATIENT));
+	ask(&side[1], PLANE_NODE(0));
 	buf[1] = 0;
-	must(weir_message_send(side[0].m, FAKE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
+	must(weir_message_send(side[0].m, PLANE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
 	await(side[0].created == 2);
-	await_looks(&side[0]);	     /* what is used from now on, is so later */
-	ask(&side[1], FAKE_NODE(0)); /* also those that only receive are in use */
-	must(weir_message_send(side[0].m, FAKE_NODE(3), TYPE_NOTE, buf, 8, PATIENT));
+	await_looks(&side[0]);	      /* what is used from now on, is so later */
+	ask(&side[1], PLANE_NODE(0)); /* also those that only receive are in use */
+	must(weir_message_send(side[0].m, PLANE_NODE(3), TYPE_NOTE, buf, 8, PATIENT));
 	await(side[2].lost + side[1].lost);
 	assert_int_equal(stats_of(&side[1]).lost, 0);
 	assert_int_equal(stats_of(&side[0]).evicted, 1);
 	/* what had been sent arrived; and it can be made again */
 	buf[1] = 1;
-	must(weir_message_send(side[0].m, FAKE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
+	must(weir_message_send(side[0].m, PLANE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
 	await(side[2].notes == 2 && side[1].notes == 2 && side[3].notes == 1);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(side[i].wrong, 0);
 		weir_messenger_close(side[i].m);
 		weir_detach(side[i].w);
 	}
-	fake_stop(f);
-	fake_destroy(f);
+	plane_stop(f);
+	plane_destroy(f);
 }
 
 static void
@@ -159,7 +159,7 @@ static void
 test_early(void **state)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
-	struct fake_options slow = message_plane;
+	struct plane_options slow = message_plane;
 	struct both p;
 	pthread_t t;
 	void *rc;

@@ -115,9 +115,9 @@ test_bad_input(void **state)
 	await(p.b.notes == 1);
 	assert_int_equal(stats_of(&p.b).unknown, 1);
 	assert_int_equal(weir_message_send(p.a.m, B, TYPE_NOTE, buf, (2u << 20) + 1, 0), -EMSGSIZE);
-	assert_int_equal(weir_message_send(p.a.m, FAKE_NODE(7), TYPE_NOTE, buf, 8, PATIENT),
+	assert_int_equal(weir_message_send(p.a.m, PLANE_NODE(2), TYPE_NOTE, buf, 8, PATIENT),
 			 -ECONNREFUSED);
-	assert_int_equal(weir_message_disconnect(p.a.m, FAKE_NODE(7)), -ENOTCONN);
+	assert_int_equal(weir_message_disconnect(p.a.m, PLANE_NODE(2)), -ENOTCONN);
 	assert_int_equal(weir_message_reserve(p.a.m, B, TYPE_NOTE, (1u << 20) + 1, 0, 0, &d),
 			 -EMSGSIZE);
 	assert_int_equal(weir_message_reserve(p.a.m, B, TYPE_NOTE, 10, 8, 0, &d), -EINVAL);
@@ -133,12 +133,12 @@ test_public(void **state)
 	struct both p;
 
 	open_both(&p, NULL, &o);
-	assert_int_equal(fake_listen_flags(p.f), 0);
+	assert_int_equal(plane_listen_flags(p.f), 0);
 	o.service = "known";
 	o.flags = WEIR_MESSENGER_PUBLIC;
 	o.handler_threads = o.receivers = 1;
 	must(weir_messenger_open(p.a.w, &o, &m));
-	assert_int_equal(fake_listen_flags(p.f), WEIR_LISTEN_PUBLIC);
+	assert_int_equal(plane_listen_flags(p.f), WEIR_LISTEN_PUBLIC);
 	weir_messenger_close(m);
 	close_both(&p);
 }
@@ -248,7 +248,7 @@ test_cancel(void **state)
 	assert_int_equal((intptr_t)rc, -ECANCELED);
 	assert_int_equal(pthread_create(&t, NULL, wait_for, &r[1]), 0);
 	nap(5);
-	assert_int_equal(weir_message_cancel(p.a.m, FAKE_NODE(7)), 0);
+	assert_int_equal(weir_message_cancel(p.a.m, PLANE_NODE(2)), 0);
 	assert_int_equal(weir_message_cancel(p.a.m, B), 3);
 	pthread_join(t, &rc);
 	assert_int_equal((intptr_t)rc, -ECANCELED);

@@ -10,7 +10,7 @@
 #define TYPE_PLACED WEIR_TYPE(6, 0)
 #define TYPE_OTHER WEIR_TYPE(6, 1) /* memory from another place() */
 #define TYPE_OURS WEIR_TYPE(6, 2)  /* from the library */
-#define C FAKE_NODE(2)
+#define C PLANE_NODE(2)
 
 /* Memory that place() has given. */
 struct ground {
@@ -370,7 +370,7 @@ test_bound(void **state)
 
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
-	w = fake_attach(p.f);
+	w = plane_attach(p.f);
 	register_all(&p.b);
 	one = raw_connect(p.a.w, B, 1, 0);
 	two = raw_connect(p.a.w, B, 1, 0);
@@ -458,7 +458,7 @@ test_stalled(void **state)
 
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
-	w = fake_attach(p.f);
+	w = plane_attach(p.f);
 	register_all(&p.b);
 	one = raw_connect(p.a.w, B, 1, 0);
 	two = raw_connect(p.a.w, B, 1, 0);
@@ -510,7 +510,7 @@ test_ended(void **state)
 
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
-	w = fake_attach(p.f);
+	w = plane_attach(p.f);
 	register_all(&p.b);
 	must(weir_listen(w, "weir.message", 0, &l));
 	one = raw_connect(w, B, 1, 1);

@@ -53,7 +53,7 @@ ask_many(void *arg)
 }
 
 static void
-many(const struct weir_messenger_options *o, const struct fake_options *f, unsigned threads)
+many(const struct weir_messenger_options *o, const struct plane_options *f, unsigned threads)
 {
 	struct job jobs[12];
 	struct both p;
@@ -88,7 +88,7 @@ test_threads(void **state)
 {
 	struct weir_messenger_options shared = WEIR_MESSENGER_OPTIONS,
 				      more = WEIR_MESSENGER_OPTIONS;
-	struct fake_options few = message_plane;
+	struct plane_options few = message_plane;
 
 	many(NULL, NULL, 6);
 	shared.lanes = 3; /* handler threads have two of them */
@@ -108,16 +108,18 @@ test_consumed_late(void **state)
 {
 	uint8_t buf[6000] = {0};
 	struct both p;
+	uint32_t all;
 
 	open_both(&p, NULL, NULL);
+	all = p.b.w->geometry.recv_blocks;
 	register_block(&p.b, 0);
 	must(weir_message_request(p.a.m, B, TYPE_ECHO, buf, 6000, buf, 6000, NULL, PATIENT));
-	await(fake_recv_blocks_free(p.f, p.b.w) == 512);
+	await(plane_recv_blocks_free(p.f, p.b.w) == all);
 	must(weir_message_send(p.a.m, B, TYPE_BLOCK, buf, 6000, PATIENT));
 	await(blocked_now == 1);
-	stays(fake_recv_blocks_free(p.f, p.b.w) == 511);
+	stays(plane_recv_blocks_free(p.f, p.b.w) == all - 1);
 	atomic_store(&go, 1);
-	await(fake_recv_blocks_free(p.f, p.b.w) == 512);
+	await(plane_recv_blocks_free(p.f, p.b.w) == all);
 	close_both(&p);
 }
 

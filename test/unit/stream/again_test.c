@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections that the library makes again, and WEIR_REATTACH. */
+#include "worlds/plane_fake.h"
 #include "worlds/stream_pair.h"
 
 #include "stream/conn.h"
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const struct fake_options watched = {.watched = true};
+static const struct plane_options watched = {.watched = true};
 static int who; /* its address is what programs say of their connections */
 
 static void
@@ -30,7 +31,7 @@ next_event(struct pair *p, struct weir *w)
 	for (int i = 0; i < PATIENT; i++) {
 		if (weir_poll(w, &e, 1) == 1)
 			return e;
-		fake_settle(p->f);
+		plane_settle(p->f);
 		nap(1);
 	}
 	fail_msg("no event");
@@ -52,14 +53,14 @@ open_pair(uint32_t on, uint32_t total_ms, const struct weir_options *options)
 {
 	struct weir_connect_options o = {
 	    .reconnect = {.on = on, .first_ms = 5, .max_ms = 20, .total_ms = total_ms}};
-	struct pair p = {.f = fake_create(&watched)};
+	struct pair p = {.f = plane_create(&watched)};
 	struct weir_address to;
 	struct weir_event e;
 
-	p.a = fake_attach_with(p.f, options);
-	p.b = fake_attach(p.f);
+	p.a = plane_attach_with(p.f, options);
+	p.b = plane_attach(p.f);
 	assert_int_equal(weir_listen(p.b, "svc", 0, &p.l), 0);
-	assert_int_equal(weir_address_parse(FAKE_REMOTE, &to), 0);
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &to), 0);
 	assert_int_equal(weir_connect_with(p.a, &to, &o, 0, &p.c), 0);
 	weir_conn_set_user(p.c, &who);
 	e = expect(&p, p.a, WEIR_EVENT_OPENED, 0);
@@ -103,7 +104,7 @@ test_restart(void **state)
 
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(weir_send_notify(p.c, "lost", 4, WEIR_NOTIFY, 9, 0), 0);
-		fake_kill(p.f);
+		plane_kill(p.f);
 		e = expect(&p, p.a, WEIR_EVENT_SENT, -ENODEV);
 		assert_int_equal(e.cookie, 9);
 		e = expect(&p, p.a, WEIR_EVENT_LOST, -ENODEV);
@@ -113,7 +114,7 @@ test_restart(void **state)
 		nap(30);
 		assert_int_equal(weir_poll(p.a, &e, 1), -ENODEV);
 		await_end(p.b);
-		fake_come_back(p.f);
+		plane_come_back(p.f);
 		assert_int_equal(weir_reattach(p.a, PATIENT), 0);
 		nap(30); /* tries are refused meanwhile */
 		assert_int_equal(weir_poll(p.a, &e, 1), 0);
@@ -130,7 +131,7 @@ test_peer_lost(void **state)
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
 	struct weir *dead = p.b;
 
-	fake_die(p.f, dead);
+	plane_die(p.f, dead);
 	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET).conn, p.c);
 	weir_close(p.c);
 	weir_listener_close(p.l);
@@ -138,18 +139,18 @@ test_peer_lost(void **state)
 		struct weir_event e;
 
 		assert_int_equal(weir_poll(p.a, &e, 1), 0);
-		fake_settle(p.f);
+		plane_settle(p.f);
 		nap(2);
 	}
-	p.b = fake_attach(p.f);
+	p.b = plane_attach(p.f);
 	assert_int_equal(weir_listen(p.b, "svc", 0, &p.l), 0);
 	go_on(&p);
 	weir_lost(dead);
 	weir_detach(dead);
-	fake_run(p.f);
+	plane_run(p.f);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* Only what was asked for: neither a restart nor what the peer has closed. */
@@ -163,11 +164,11 @@ test_others(void **state)
 	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_CLOSED, 0).conn, p.c);
 	pair_close(&p);
 	p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
-	fake_kill(p.f);
+	plane_kill(p.f);
 	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_CLOSED, -ENODEV).conn, p.c);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* When the time is over; a thread that calls later than that has had one try. */
@@ -177,7 +178,7 @@ gives_up(unsigned away_ms)
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 60, NULL);
 	struct weir_event e;
 
-	fake_die(p.f, p.b);
+	plane_die(p.f, p.b);
 	expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET);
 	weir_listener_close(p.l);
 	nap(away_ms);
@@ -189,7 +190,7 @@ gives_up(unsigned away_ms)
 	weir_lost(p.b);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 static void
@@ -205,7 +206,7 @@ test_cancel(void **state)
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
 	struct weir_event e;
 
-	fake_die(p.f, p.b);
+	plane_die(p.f, p.b);
 	e = expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET);
 	weir_listener_close(p.l);
 	nap(10);
@@ -215,13 +216,13 @@ test_cancel(void **state)
 	assert_int_equal(weir_reconnect_cancel(p.a, e.cookie), -ENOENT);
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(weir_poll(p.a, &e, 1), 0);
-		fake_settle(p.f);
+		plane_settle(p.f);
 		nap(2);
 	}
 	weir_lost(p.b);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* ---- all by itself ---- */
@@ -233,13 +234,13 @@ restart(void *arg)
 	struct pair *p = arg;
 
 	nap(30);
-	fake_kill(p->f);
+	plane_kill(p->f);
 	await_end(p->b);
 	weir_close(p->d);
 	nap(100);
-	fake_come_back(p->f);
+	plane_come_back(p->f);
 	assert_int_equal(weir_reattach(p->b, PATIENT), 0);
-	fake_run(p->f);
+	plane_run(p->f);
 	assert_int_equal(weir_accept(p->l, PATIENT, &p->d), 0);
 	return NULL;
 }
@@ -249,7 +250,7 @@ static const struct weir_options self_made = {.flags = WEIR_REATTACH};
 static void
 check_and_close(struct pair *p)
 {
-	fake_stop(p->f);
+	plane_stop(p->f);
 	pair_pass(p, p->c, p->d, 3, 100);
 	pair_pass(p, p->d, p->c, 4, 3000);
 	pair_close(p);
@@ -352,7 +353,7 @@ test_evicted(void **state)
 		weir_listener_close(p.l);
 		weir_detach(p.a);
 		weir_detach(p.b);
-		fake_destroy(p.f);
+		plane_destroy(p.f);
 	}
 }
 
@@ -448,14 +449,14 @@ curious(void *arg)
 static void
 test_crowd(void **state)
 {
-	struct fake *f = fake_create(&watched);
-	struct crowd a = {.w = fake_attach_with(f, &self_made)},
-		     b = {.w = fake_attach_with(f, &self_made)};
+	struct plane *f = plane_create(&watched);
+	struct crowd a = {.w = plane_attach_with(f, &self_made)},
+		     b = {.w = plane_attach_with(f, &self_made)};
 	unsigned before = 0;
 	pthread_t t[5];
 
-	assert_int_equal(weir_address_parse(FAKE_REMOTE, &a.to), 0);
-	fake_run(f);
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &a.to), 0);
+	plane_run(f);
 	pthread_create(&t[0], NULL, server, &b);
 	while (!b.opened)
 		nap(1);
@@ -467,16 +468,16 @@ test_crowd(void **state)
 			nap(1);
 		assert_true(a.opened >= before + 3);
 		before = a.opened;
-		fake_kill(f);
+		plane_kill(f);
 		nap(5 * (unsigned)round);
-		fake_come_back(f);
+		plane_come_back(f);
 	}
 	a.stop = b.stop = true;
 	for (int i = 0; i < 5; i++)
 		pthread_join(t[i], NULL);
 	weir_detach(a.w);
 	weir_detach(b.w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 int

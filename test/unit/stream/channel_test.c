@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections over an engine: the fake one fails the test when a rule of the channel is broken. */
+#include "worlds/plane_fake.h"
 #include "worlds/stream_pair.h"
 
 #include "ipc/wire.h"
@@ -20,10 +21,10 @@ check_memory(struct pair *p)
 	for (int i = 0; i < 200; i++) { /* what is due is told after some empty polls */
 		weir_poll(p->a, &e, 1);
 		weir_poll(p->b, &e, 1);
-		fake_settle(p->f);
+		plane_settle(p->f);
 	}
-	assert_int_equal(fake_recv_blocks_free(p->f, p->a), 64);
-	assert_int_equal(fake_recv_blocks_free(p->f, p->b), 64);
+	assert_int_equal(plane_recv_blocks_free(p->f, p->a), 64);
+	assert_int_equal(plane_recv_blocks_free(p->f, p->b), 64);
 	assert_int_equal(p->a->heap.blocks.free + p->a->threads.lh_first->cache_count, 64);
 }
 
@@ -31,7 +32,7 @@ static void
 test_sizes(void **state)
 {
 	for (int self = 0; self < 2; self++) {
-		struct pair p = pair_open(FAKE_REMOTE, NULL, self);
+		struct pair p = pair_open(PLANE_REMOTE, NULL, self);
 
 		(void)state;
 		for (int round = 0; round < 30; round++) {
@@ -49,7 +50,7 @@ test_sizes(void **state)
 static void
 test_too_long(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = calloc(1, 65 * 8192);
 	void *buf;
 
@@ -58,7 +59,7 @@ test_too_long(void **state)
 	assert_int_equal(weir_send_reserve(p.c, 64 * 8192 + 1, 0, &buf), -EMSGSIZE);
 	assert_int_equal(weir_send(p.c, m, 64 * 8192, 0), 0);
 	free(m);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	pair_close(&p);
 }
 
@@ -89,7 +90,7 @@ fill_and_drain(struct pair *p, size_t length)
 	}
 	for (rc = 0; rc < 200; rc++) {
 		weir_recv(p->d, in, length, &n, 0);
-		fake_settle(p->f);
+		plane_settle(p->f);
 	}
 	assert_int_equal(weir_poll(p->a, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
@@ -103,19 +104,19 @@ fill_and_drain(struct pair *p, size_t length)
 static void
 test_room_for_control(void **state)
 {
-	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	const struct weir_ring *tx = &p.c->pipe->tx;
 	unsigned sent = 0;
 
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	while (weir_send(p.c, "x", 1, 0) == 0)
 		sent++;
 	assert_in_range(sent, 40, 64 - WEIR_CONTROL_RESERVE);
 	/* WANT has taken one */
 	assert_true(weir_ring_room(tx) >= WEIR_CONTROL_RESERVE - 1);
-	fake_hold(p.f, false);
-	fake_settle(p.f);
+	plane_hold(p.f, false);
+	plane_settle(p.f);
 	pair_close(&p);
 }
 
@@ -154,18 +155,18 @@ crowd_turn(struct pair *p, struct member *m, unsigned first)
 static void
 test_crowded_ring(void **state)
 {
-	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	struct member m[CROWD];
 
 	for (unsigned i = 0; i < CROWD; i++) {
-		m[i] = (struct member){.c = pair_connect(&p, FAKE_REMOTE), .ready = true};
+		m[i] = (struct member){.c = pair_connect(&p, PLANE_REMOTE), .ready = true};
 		m[i].d = pair_accept(&p);
 		weir_conn_set_user(m[i].c, &m[i]);
 	}
 	for (unsigned round = 0; round < 40; round++) {
 		assert_true(crowd_turn(&p, m, round * 32) >= 16);
-		fake_turn(p.f);
+		plane_turn(p.f);
 	}
 	for (unsigned i = 0; i < CROWD; i++)
 		assert_true(m[i].sent >= 3);
@@ -180,13 +181,13 @@ test_crowded_ring(void **state)
 static void
 test_asker_leaves(void **state)
 {
-	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
-	struct weir_conn *other = pair_connect(&p, FAKE_REMOTE);
+	static const struct plane_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
+	struct weir_conn *other = pair_connect(&p, PLANE_REMOTE);
 	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
 	struct weir_event e;
 
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	while (weir_send(p.c, "x", 1, 0) == 0)
 		;
 	assert_int_equal(weir_send(other, "x", 1, 0), -EAGAIN);
@@ -196,8 +197,8 @@ test_asker_leaves(void **state)
 	assert_ptr_equal(other->channel->asking, other);
 	assert_int_equal(weir_arm(p.a), 0);
 	assert_int_equal(poll(&fd, 1, 0), 0);
-	fake_hold(p.f, false);
-	fake_settle(p.f);
+	plane_hold(p.f, false);
+	plane_settle(p.f);
 	assert_int_equal(poll(&fd, 1, 0), 1);
 	assert_int_equal(weir_poll(p.a, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
@@ -210,7 +211,7 @@ test_asker_leaves(void **state)
 static void
 test_full(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 
 	for (int round = 0; round < 3; round++) {
 		fill_and_drain(&p, 0);
@@ -228,8 +229,8 @@ test_full(void **state)
 static void
 test_want_less(void **state)
 {
-	static const struct fake_options o = {.first = 512, .window = 512};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.first = 512, .window = 512};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	uint8_t m[400] = {0}, in[400];
 	struct weir_event e;
 	size_t n;
@@ -237,21 +238,21 @@ test_want_less(void **state)
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(weir_send(p.c, m, 48, 0), 0);
 	assert_int_equal(weir_send(p.c, m, 400, 0), -EAGAIN);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_send(p.c, m, 48, 0), -EAGAIN);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_poll(p.a, &e, 1), 0);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
 	for (int i = 0; i < 200; i++) {
 		weir_poll(p.b, &e, 1); /* tells what was consumed */
-		fake_settle(p.f);
+		plane_settle(p.f);
 	}
 	assert_int_equal(weir_poll(p.a, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
 	assert_int_equal(weir_send(p.c, m, 48, 0), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	while (weir_recv(p.d, in, sizeof(in), &n, 0) == 0)
-		fake_settle(p.f);
+		plane_settle(p.f);
 	pair_close(&p);
 }
 
@@ -259,8 +260,8 @@ test_want_less(void **state)
 static void
 test_narrow(void **state)
 {
-	static const struct fake_options o = {.ring_slots = 32, .first = 64, .window = 128};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.ring_slots = 32, .first = 64, .window = 128};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 
 	for (uint32_t i = 0; i < 500; i++)
 		pair_pass(&p, i % 2 ? p.c : p.d, i % 2 ? p.d : p.c, i, (i * 131) % 2000);
@@ -273,19 +274,19 @@ test_narrow(void **state)
 static void
 test_completion(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_event e[4];
 	uint8_t *m = make_message(1, 5000);
 
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	assert_int_equal(weir_send_notify(p.c, "a", 1, WEIR_NOTIFY, 100, 0), 0);
 	assert_int_equal(weir_send(p.c, "b", 1, 0), 0);
 	assert_int_equal(weir_send_notify(p.c, m, 5000, WEIR_NOTIFY, 200, 0), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_flush(p.c, 0), -EAGAIN);
 	assert_int_equal(weir_poll(p.a, e, 4), 0);
-	fake_hold(p.f, false);
-	fake_settle(p.f);
+	plane_hold(p.f, false);
+	plane_settle(p.f);
 	assert_int_equal(weir_flush(p.c, 0), 0);
 	assert_int_equal(weir_poll(p.a, e, 4), 2);
 	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
@@ -293,12 +294,12 @@ test_completion(void **state)
 	assert_int_equal(e[1].cookie, 200);
 	assert_int_equal(e[1].status, 0);
 	/* what never completes is told as well, once */
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	assert_int_equal(weir_send_notify(p.c, m, 5000, WEIR_NOTIFY, 300, 0), 0);
-	fake_die(p.f, p.b);
-	fake_hold(p.f, false);
-	fake_turn(p.f);
-	fake_turn(p.f);
+	plane_die(p.f, p.b);
+	plane_hold(p.f, false);
+	plane_turn(p.f);
+	plane_turn(p.f);
 	assert_int_equal(weir_poll(p.a, e, 1), 1);
 	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
 	assert_int_equal(e[0].cookie, 300);
@@ -312,13 +313,13 @@ test_completion(void **state)
 	weir_lost(p.b);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 static void
 test_zero_copy(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t in[40000];
 	void *buf;
 	size_t n;
@@ -351,8 +352,8 @@ static void
 test_loans(void **state)
 {
 	static const size_t lengths[] = {3000, 20, 0, 9000, 949, 30000};
-	static const struct fake_options o = {.first = 65536};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.first = 65536};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	struct weir_loan loan[COUNT(lengths)];
 
 	for (int round = 0; round < 20; round++) {
@@ -361,7 +362,7 @@ test_loans(void **state)
 
 			assert_int_equal(weir_send(p.c, m, lengths[i], 0), 0);
 			free(m);
-			fake_settle(p.f);
+			plane_settle(p.f);
 		}
 		for (size_t i = 0; i < COUNT(lengths); i++)
 			assert_int_equal(weir_recv_loan(p.d, &loan[i], 0), 0);
@@ -379,7 +380,7 @@ test_loans(void **state)
 static void
 test_close_with_data(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = make_message(4, 7000), in[7000];
 	struct weir_event e[4];
 	size_t n;
@@ -388,7 +389,7 @@ test_close_with_data(void **state)
 	assert_int_equal(weir_send(p.c, "end", 3, 0), 0);
 	weir_close(p.c);
 	p.c = NULL;
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
 	check_message(in, 4, 7000);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
@@ -398,13 +399,13 @@ test_close_with_data(void **state)
 	/* what arrives for a closed one gives its memory back */
 	weir_close(p.d);
 	p.d = NULL;
-	p.c = pair_connect(&p, FAKE_REMOTE);
+	p.c = pair_connect(&p, PLANE_REMOTE);
 	p.d = pair_accept(&p);
 	assert_int_equal(weir_send(p.c, m, 7000, 0), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	weir_close(p.d);
 	p.d = NULL;
-	fake_settle(p.f);
+	plane_settle(p.f);
 	check_memory(&p);
 	free(m);
 	pair_close(&p);
@@ -414,7 +415,7 @@ test_close_with_data(void **state)
 static void
 test_reasons(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t in[8];
 	size_t n;
 
@@ -424,7 +425,7 @@ test_reasons(void **state)
 	assert_non_null(strstr(weir_reason(), "the time is over; "));
 	weir_close(p.d);
 	p.d = NULL;
-	fake_settle(p.f);
+	plane_settle(p.f);
 	/* the send itself finds the end in the ring */
 	assert_int_equal(weir_send(p.c, "x", 1, 0), -ECONNRESET);
 	assert_non_null(strstr(weir_reason(), "the peer has gone; "));
@@ -439,7 +440,7 @@ test_reasons(void **state)
 static void
 test_open_refused(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_address address;
 	struct weir_event e[4];
 	struct weir_conn *c;
@@ -450,15 +451,15 @@ test_open_refused(void **state)
 	assert_int_equal(weir_address_parse("node:1:nobody", &address), 0);
 	assert_int_equal(weir_connect(p.a, &address, 0, &c), 0);
 	assert_int_equal(weir_send(c, "x", 1, 0), -EAGAIN);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_poll(p.a, e, 4), 1);
 	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
 	assert_int_equal(e[0].status, -ECONNREFUSED);
 	assert_int_equal(weir_send(c, "x", 1, 0), -ECONNREFUSED);
 	weir_close(c);
-	fake_run(p.f);
+	plane_run(p.f);
 	assert_int_equal(weir_connect(p.a, &address, 1000, &c), -ECONNREFUSED);
-	fake_stop(p.f);
+	plane_stop(p.f);
 	pair_close(&p);
 }
 
@@ -477,8 +478,8 @@ channels(const struct weir *w)
 static void
 test_other_port(void **state)
 {
-	static const struct fake_options o = {.engines = 2, .reaches = 1};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.engines = 2, .reaches = 1};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	struct weir_conn *c, *d;
 
 	assert_int_equal(WEIR_CHANNEL_OF(p.c->pipe)->engine, 1);
@@ -486,7 +487,7 @@ test_other_port(void **state)
 	pair_pass(&p, p.c, p.d, 1, 60);
 	pair_pass(&p, p.d, p.c, 2, 9000);
 	/* as often as it is asked, over the same */
-	c = pair_connect(&p, FAKE_REMOTE);
+	c = pair_connect(&p, PLANE_REMOTE);
 	d = pair_accept(&p);
 	assert_ptr_equal(c->pipe, p.c->pipe);
 	assert_int_equal(channels(p.a), 2);
@@ -500,30 +501,30 @@ test_other_port(void **state)
 static void
 test_no_port(void **state)
 {
-	static const struct fake_options o[] = {{.engines = 2, .reaches = 2},
-						{.engines = 2, .fickle = true}};
+	static const struct plane_options o[] = {{.engines = 2, .reaches = 2},
+						 {.engines = 2, .fickle = true}};
 
 	for (size_t i = 0; i < COUNT(o); i++) {
-		struct fake *f = fake_create(&o[i]);
-		struct weir *w = fake_attach(f);
+		struct plane *f = plane_create(&o[i]);
+		struct weir *w = plane_attach(f);
 		struct weir_address address;
 		struct weir_conn *c;
 
-		assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+		assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
 		assert_int_equal(weir_connect(w, &address, 0, &c), -EPROTO);
 		assert_non_null(strstr(weir_reason(), "names no engine"));
-		assert_int_equal(fake_open_ends(f), 0);
+		assert_int_equal(plane_open_ends(f), 0);
 		weir_detach(w);
-		fake_destroy(f);
+		plane_destroy(f);
 	}
 }
 
 static void
 test_open_late(void **state)
 {
-	static const struct fake_options o = {.slow_open = true};
-	struct fake *f = fake_create(&o);
-	struct weir *a = fake_attach(f), *b = fake_attach(f);
+	static const struct plane_options o = {.slow_open = true};
+	struct plane *f = plane_create(&o);
+	struct weir *a = plane_attach(f), *b = plane_attach(f);
 	struct weir_listener *l, *l2;
 	struct weir_address address;
 	struct weir_conn *c, *d;
@@ -532,38 +533,38 @@ test_open_late(void **state)
 	assert_int_equal(weir_listen(b, "svc", 0, &l), 0);
 	assert_int_equal(weir_listen(a, "svc", 0, &l2), -EADDRINUSE);
 	assert_int_equal(weir_listen(a, "", 0, &l2), -EINVAL);
-	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
 	assert_int_equal(weir_connect(a, &address, 20, &c), -ETIMEDOUT);
-	fake_settle(f);
+	plane_settle(f);
 	assert_int_equal(weir_connect(a, &address, 0, &c), 0);
 	assert_int_equal(weir_send(c, "x", 1, 0), -EAGAIN);
 	assert_int_equal(weir_poll(a, e, 4), 0);
 	fake_open(f);
-	fake_settle(f);
+	plane_settle(f);
 	assert_int_equal(weir_poll(a, e, 4), 1);
 	assert_int_equal(e[0].type, WEIR_EVENT_OPENED);
 	assert_int_equal(weir_send(c, "x", 1, 0), 0);
 	assert_int_equal(weir_accept(l, 0, &d), 0);
 	weir_close(c);
 	weir_close(d);
-	fake_run(f);
+	plane_run(f);
 	weir_detach(a);
 	weir_detach(b);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* All of the last life of a vQPN and of the next lies in the ring when connect() gets its reply. */
 static void
 test_two_lives_in_ring(void **state)
 {
-	static const struct fake_options o = {.prompt = true};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	static const struct plane_options o = {.prompt = true};
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 	struct weir_address nobody, svc;
 	struct weir_conn *first, *second, *d;
 	struct weir_event e[4];
 
 	assert_int_equal(weir_address_parse("node:1:nobody", &nobody), 0);
-	assert_int_equal(weir_address_parse(FAKE_REMOTE, &svc), 0);
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &svc), 0);
 	assert_int_equal(weir_connect(p.a, &nobody, 0, &first), 0);
 	assert_int_equal(weir_connect(p.a, &svc, 0, &second), 0);
 	assert_int_equal(WEIR_VQPN_INDEX(first->vqpn), WEIR_VQPN_INDEX(second->vqpn));
@@ -583,13 +584,13 @@ test_two_lives_in_ring(void **state)
 static void
 test_nodes(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_event e[4];
 
 	fake_node_event(p.f, 7, 0);
 	fake_node_event(p.f, 9, 0);
 	fake_node_event(p.f, 7, EHOSTDOWN); /* the later one counts */
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_poll(p.a, e, 4), 2);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(e[i].type, WEIR_EVENT_NODE);
@@ -601,7 +602,7 @@ test_nodes(void **state)
 /* What happens while a program sleeps in detach: the first time another one detaches, the third
  * time the engine goes on. */
 static struct {
-	struct fake *f;
+	struct plane *f;
 	struct weir *other;
 	unsigned count;
 } naps;
@@ -616,8 +617,8 @@ nanosleep(const struct timespec *wanted, struct timespec *left)
 	naps.other = NULL;
 	if (other)
 		weir_detach(other);
-	fake_hold(naps.f, ++naps.count < 3);
-	fake_settle(naps.f);
+	plane_hold(naps.f, ++naps.count < 3);
+	plane_settle(naps.f);
 	return 0;
 }
 
@@ -625,25 +626,25 @@ nanosleep(const struct timespec *wanted, struct timespec *left)
 static void
 test_detach_during_detach(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	size_t n;
 	char c;
 
 	naps.f = p.f;
-	naps.other = fake_attach(p.f);
-	fake_hold(p.f, true);
+	naps.other = plane_attach(p.f);
+	plane_hold(p.f, true);
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	weir_close(p.c);
 	weir_detach(p.a);
 	naps.f = NULL;
 	assert_int_equal(naps.count, 3);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv(p.d, &c, 1, &n, 0), 0);
 	assert_int_equal(weir_recv(p.d, &c, 1, &n, 0), -ESHUTDOWN);
 	weir_close(p.d);
-	fake_run(p.f);
+	plane_run(p.f);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 int

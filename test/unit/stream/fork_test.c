@@ -32,7 +32,7 @@ hold_lock(void *arg)
 static int
 live(void)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 
 	pair_pass(&p, p.c, p.d, 1, 500);
 	pair_pass(&p, p.d, p.c, 2, 50000);
@@ -63,8 +63,8 @@ check_child(struct pair *p, int fd)
 static void
 test_fork(void **state)
 {
-	static const struct fake_options o = {.watched = true};
-	struct pair p = pair_open(FAKE_LOCAL, &o, false);
+	static const struct plane_options o = {.watched = true};
+	struct pair p = pair_open(PLANE_LOCAL, &o, false);
 	int fd = p.a->transport.fd, status;
 	pthread_t t;
 
@@ -90,8 +90,8 @@ test_fork(void **state)
 static void
 test_after_detach(void **state)
 {
-	static const struct fake_options o = {.watched = true};
-	struct pair p = pair_open(FAKE_LOCAL, &o, false);
+	static const struct plane_options o = {.watched = true};
+	struct pair p = pair_open(PLANE_LOCAL, &o, false);
 	int fd = p.a->transport.fd, other, status;
 	pid_t pid;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A local peer that writes what it likes into the shared segment. */
+#include "worlds/plane_fake.h"
 #include "worlds/stream_pair.h"
 
 #include "stream/conn.h"
@@ -25,7 +26,7 @@ static void
 scribble(struct pair *p, enum scribble what, uint32_t slot, const struct weir_conn *other)
 {
 	struct weir_segment_geometry g;
-	uint8_t *base = fake_segment(p->f, &g);
+	uint8_t *base = plane_segment(p->f, &g);
 	struct weir_slot *s = (struct weir_slot *)(base + weir_segment_ring_at(&g, 0)) + slot;
 	struct weir_segment_side *side1 =
 	    (struct weir_segment_side *)(base + weir_segment_side_at(&g, 1));
@@ -78,8 +79,8 @@ scribble(struct pair *p, enum scribble what, uint32_t slot, const struct weir_co
 static void
 hostile_peer(enum scribble what, bool by_poll)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_REMOTE), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_REMOTE), *d2 = pair_accept(&p);
 	static uint8_t m[5000], in[5000];
 	struct weir_loan loan = {0};
 	struct weir_event e[4];
@@ -144,9 +145,9 @@ test_scribble_at_random(void **state)
 	uint32_t seed = 1;
 
 	for (int round = 0; round < 200; round++) {
-		struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+		struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 		struct weir_segment_geometry g;
-		uint8_t *base = fake_segment(p.f, &g), in[3000] = {0};
+		uint8_t *base = plane_segment(p.f, &g), in[3000] = {0};
 		size_t n;
 
 		for (int i = 0; i < 200; i++) {

@@ -18,9 +18,8 @@ static void
 test_sizes(void **state)
 {
 	for (int self = 0; self < 2; self++) {
-		struct pair p = pair_open(FAKE_LOCAL, NULL, self);
+		struct pair p = pair_open(PLANE_LOCAL, NULL, self);
 
-		(void)state;
 		for (size_t i = 0; i < COUNT(sizes); i++) {
 			pair_pass(&p, p.c, p.d, (uint32_t)i, sizes[i]);
 			pair_pass(&p, p.d, p.c, (uint32_t)i + 100, sizes[i]);
@@ -36,7 +35,7 @@ test_sizes(void **state)
 static void
 test_flush(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	size_t length = 40000; /* goes in pieces: the area has 64 KiB */
 	uint8_t *m = make_message(1, length);
 
@@ -62,9 +61,9 @@ test_flush(void **state)
 static void
 test_counted(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_segment_geometry g;
-	const uint8_t *base = fake_segment(p.f, &g);
+	const uint8_t *base = plane_segment(p.f, &g);
 	const struct weir_segment_conn *line = (const void *)(base + weir_segment_conns_at(&g, 0));
 	struct weir_event e;
 
@@ -79,7 +78,7 @@ test_counted(void **state)
 static void
 test_too_long(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 
 	assert_int_equal(weir_send(p.c, "", WEIR_STREAM_MESSAGE_MAX + 1ul, 0), -EMSGSIZE);
 	assert_int_equal(weir_send(p.c, "", 1ul << 32, 0), -EMSGSIZE);
@@ -92,7 +91,7 @@ static void
 test_small_buffer(void **state)
 {
 	static const size_t lengths[] = {1, 49, 948, 949, 8193, 100000};
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 
 	for (size_t i = 0; i < COUNT(lengths); i++) {
 		size_t length = lengths[i], n = 0;
@@ -148,7 +147,7 @@ fill_and_drain(struct pair *p, size_t length)
 static void
 test_full(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 
 	for (int round = 0; round < 3; round++) {
 		fill_and_drain(&p, 0);
@@ -166,14 +165,14 @@ test_full(void **state)
 static void
 test_slow_neighbour(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	static uint8_t big[6000];
 	uint32_t sent = 0, got = 0;
 	uint64_t bytes = 0;
 	size_t n;
 
-	assert_int_equal(fake_segments(p.f), 1);
+	assert_int_equal(plane_segments(p.f), 1);
 	/* much more than ring and area hold goes to the slow one, between messages to the other */
 	for (uint32_t i = 0; i < 20000; i++) {
 		size_t length = i % 3 ? 100 : sizeof(big);
@@ -204,7 +203,7 @@ test_slow_neighbour(void **state)
 static void
 test_events(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e[8];
 	char buf[8];
 	size_t n;
@@ -243,8 +242,8 @@ test_events(void **state)
 static void
 test_large_events(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	uint8_t *m = make_message(3, 5000), in[5000];
 	unsigned seen = 0, polls = 0;
 	struct weir_event e[4];
@@ -275,7 +274,7 @@ test_large_events(void **state)
 static void
 test_close(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e[4];
 	uint8_t *m = make_message(9, 3000), in[3000];
 	size_t n;
@@ -284,7 +283,7 @@ test_close(void **state)
 	assert_int_equal(weir_send(p.c, m, 3000, 0), 0);
 	weir_close(p.c);
 	p.c = NULL;
-	fake_settle(p.f);
+	plane_settle(p.f);
 	/* queued data first, then one event */
 	assert_int_equal(weir_poll(p.b, e, 4), 1);
 	assert_int_equal(e[0].type, WEIR_EVENT_READABLE);
@@ -308,7 +307,7 @@ test_close(void **state)
 static void
 test_close_with_a_rest(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	uint8_t *m = make_message(4, 1 << 20), *in = malloc(1 << 20);
 	struct weir_event e;
 	int rc = -EAGAIN;
@@ -318,7 +317,7 @@ test_close_with_a_rest(void **state)
 	weir_close(p.c);
 	p.c = NULL;
 	for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
-		fake_settle(p.f);
+		plane_settle(p.f);
 		weir_poll(p.a, &e, 1);
 		rc = weir_recv(p.d, in, 1 << 20, &n, 0);
 	}
@@ -326,7 +325,7 @@ test_close_with_a_rest(void **state)
 	assert_int_equal(n, 1 << 20);
 	check_message(in, 4, n);
 	weir_poll(p.a, &e, 1);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, 0), -ESHUTDOWN);
 	free(m);
 	free(in);
@@ -336,14 +335,14 @@ test_close_with_a_rest(void **state)
 static void
 test_peer_dies(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e[4];
 	char buf[8];
 	size_t n;
 
 	assert_int_equal(weir_send(p.c, "last", 4, 0), 0);
-	fake_die(p.f, p.a);
-	fake_turn(p.f);
+	plane_die(p.f, p.a);
+	plane_turn(p.f);
 	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
 	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), -ECONNRESET);
 	assert_int_equal(weir_send(p.d, "x", 1, 0), -ECONNRESET);
@@ -354,22 +353,22 @@ test_peer_dies(void **state)
 	weir_lost(p.a); /* it doesn't wait for anything any more */
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* Accepting comes long after data and end have come. */
 static void
 test_late_accept(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2;
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2;
 	struct weir_event e[4];
 	char buf[8];
 	size_t n;
 
 	assert_int_equal(weir_send(c2, "early", 5, 0), 0);
 	weir_close(c2);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	/* the other connection of the same segment gets on meanwhile */
 	pair_pass(&p, p.c, p.d, 1, 100);
 	assert_int_equal(weir_poll(p.b, e, 4), 1);
@@ -387,7 +386,7 @@ test_late_accept(void **state)
 static void
 test_loans(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	static const size_t lengths[] = {3000, 20, 0, 9000, 949, 30000};
 	struct weir_loan loan[COUNT(lengths)];
 
@@ -425,7 +424,7 @@ test_loans(void **state)
 static void
 test_zero_copy(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	uint8_t in[40000];
 	void *buf;
 	size_t n;
@@ -455,7 +454,7 @@ test_zero_copy(void **state)
 static void
 test_rest_of_pieces(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	const size_t length = 200000;
 	uint8_t *m = make_message(1, length), *in = malloc(length);
 	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
@@ -487,7 +486,7 @@ static void
 test_reservation_is_kept(void **state)
 {
 	static const size_t others[] = {1000, 8000, 15000, 31000};
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	uint8_t in[40000];
 	size_t n;
 
@@ -534,7 +533,7 @@ test_reservation_is_kept(void **state)
 static void
 test_data_plane_gone(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e[4];
 	struct weir_conn *c;
 	char buf[8];
@@ -557,13 +556,13 @@ test_data_plane_gone(void **state)
 	assert_int_equal(weir_node(p.a), -ENODEV);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 static void
 test_fork(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e;
 	struct weir_conn *c;
 	struct weir_loan loan;
@@ -575,7 +574,7 @@ test_fork(void **state)
 	pid_t child;
 
 	assert_int_equal(weir_send(p.c, "parent", 6, 0), 0);
-	weir_address_parse(FAKE_LOCAL, &address);
+	weir_address_parse(PLANE_LOCAL, &address);
 	child = fork();
 	if (!child) {
 		bool ok = weir_send(p.c, "x", 1, 0) == -ENOTCONN &&

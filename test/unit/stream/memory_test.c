@@ -10,7 +10,7 @@
 #define BYTES (1u << 20)
 #define BOTH (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 
-static const char *const ways[] = {FAKE_REMOTE, FAKE_LOCAL};
+static const char *const ways[] = {PLANE_REMOTE, PLANE_LOCAL};
 
 static uint8_t *
 pages(void)
@@ -35,16 +35,16 @@ adopt(struct weir *w, void *m, size_t length, unsigned flags)
 static void
 test_contents(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.a, m + 8192, 65536, BOTH);
 
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	check_message(m, 99, BYTES);
 	m[8192] ^= 1;
 	m[8191] ^= 1; /* its neighbours are as they were */
 	assert_int_equal(weir_disown(r), 0);
-	assert_int_equal(fake_regions(p.f, p.a), 0);
+	assert_int_equal(plane_regions(p.f, p.a), 0);
 	m[8192] ^= 1;
 	m[8191] ^= 1;
 	check_message(m, 99, BYTES);
@@ -60,7 +60,7 @@ test_contents(void **state)
 static void
 test_refused(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	struct weir_region *r, *more;
 
@@ -137,13 +137,13 @@ test_send(void **state)
 static void
 test_send_beyond_the_arena(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &(struct fake_options){.send_blocks = 4}, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages(), *in = malloc(BYTES);
 	size_t n;
 
-	assert_int_equal(weir_send_notify(p.c, m, 300000, WEIR_ZERO_COPY, 0, 0), -EMSGSIZE);
+	assert_int_equal(weir_send_notify(p.c, m, 800000, WEIR_ZERO_COPY, 0, 0), -EMSGSIZE);
 	adopt(p.a, m, BYTES, WEIR_ADOPT_SEND);
-	assert_int_equal(weir_send_notify(p.c, m, 300000, WEIR_ZERO_COPY, 0, 0), 0);
+	assert_int_equal(weir_send_notify(p.c, m, 800000, WEIR_ZERO_COPY, 0, 0), 0);
 	assert_int_equal(pair_recv(&p, p.d, in, BYTES, &n), 0);
 	check_message(in, 99, n);
 	pair_close(&p);
@@ -155,30 +155,30 @@ test_send_beyond_the_arena(void **state)
 static void
 test_ended(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.a, m, BYTES, BOTH);
 	struct weir_placed placed;
 
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	assert_int_equal(weir_send_notify(p.c, m, 100000, WEIR_ZERO_COPY, 0, 0), 0);
 	assert_int_equal(weir_recv_into(p.c, m + 200000, 10000, 1), 0);
 	assert_int_equal(weir_disown(r), -EBUSY);
-	fake_hold(p.f, false);
-	fake_die(p.f, p.b);
-	fake_settle(p.f);
+	plane_hold(p.f, false);
+	plane_die(p.f, p.b);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv_placed(p.c, &placed, 0), -ECONNRESET);
 	assert_int_equal(weir_recv_into(p.c, m, 10, 1), -ECONNRESET);
 	assert_int_equal(weir_disown(r), -EBUSY); /* still posted */
 	weir_close(p.c);
 	p.c = NULL;
 	assert_int_equal(weir_disown(r), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	munmap(m, BYTES);
 	weir_listener_close(p.l);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 static void
@@ -190,7 +190,7 @@ pass(struct pair *p, uint32_t seed, size_t length)
 	free(m);
 	for (int i = 0; i < 10; i++) {
 		weir_flush(p->c, 0);
-		fake_settle(p->f);
+		plane_settle(p->f);
 	}
 }
 
@@ -198,7 +198,7 @@ pass(struct pair *p, uint32_t seed, size_t length)
 static void
 test_recv(void **state)
 {
-	const struct fake_options room = {.first = 65536, .area_bytes = 1 << 19};
+	const struct plane_options room = {.first = 65536};
 	static const size_t lengths[] = {0, 48, 948, 949, 8192, 8193, 60000};
 
 	for (unsigned way = 0; way < 2; way++) {
@@ -237,7 +237,7 @@ test_recv(void **state)
 static void
 test_recv_otherwise(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages(), *in = malloc(BYTES);
 	struct weir_region *r = adopt(p.b, m, BYTES, WEIR_ADOPT_RECV);
 	struct weir_placed placed;
@@ -278,7 +278,7 @@ test_recv_otherwise(void **state)
 static void
 test_posts_refused(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.b, m, 65536, WEIR_ADOPT_RECV);
 
@@ -291,7 +291,7 @@ test_posts_refused(void **state)
 		assert_int_equal(weir_recv_into(p.d, m, 1000, i), 0);
 	assert_int_equal(weir_recv_into(p.d, m, 1000, 64), -EAGAIN);
 	assert_int_equal(weir_disown(r), -EBUSY);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	weir_close(p.d);
 	p.d = NULL;
 	assert_int_equal(weir_disown(r), 0);
@@ -317,7 +317,7 @@ reader(void *arg)
 static void
 test_readers(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	void *wrong;
 
@@ -339,7 +339,7 @@ test_readers(void **state)
 static void
 test_fork(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.a, m, BYTES, BOTH), *other;
 	int status;
@@ -384,21 +384,21 @@ send_cached(struct pair *p, uint8_t *m, size_t length, unsigned n)
 static void
 test_cache(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 
 	send_cached(&p, m, CACHED - 4096, COPIES + 2);
 	send_cached(&p, m, CACHED + 1, COPIES + 2);
 	send_cached(&p, m + 1, CACHED, COPIES + 2);
-	assert_int_equal(fake_regions(p.f, p.a), 0);
+	assert_int_equal(plane_regions(p.f, p.a), 0);
 	send_cached(&p, m, CACHED, COPIES - 1);
-	assert_int_equal(fake_regions(p.f, p.a), 0);
+	assert_int_equal(plane_regions(p.f, p.a), 0);
 	send_cached(&p, m, CACHED, 3);
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	assert_int_equal(weir_uncache(p.a, m + CACHED, 4096), 0); /* another range */
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	assert_int_equal(weir_uncache(p.a, m + CACHED - 1, 1), 0);
-	assert_int_equal(fake_regions(p.f, p.a), 0);
+	assert_int_equal(plane_regions(p.f, p.a), 0);
 	check_message(m, 2, CACHED);
 	pair_close(&p);
 	munmap(m, BYTES);
@@ -408,25 +408,25 @@ test_cache(void **state)
 static void
 test_cache_makes_room(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages(), *own = pages();
 	struct weir_region *r = adopt(p.a, own, 4096, BOTH);
 
 	send_cached(&p, m, CACHED, COPIES + 1);
 	send_cached(&p, m + CACHED, CACHED, COPIES + 1);
-	assert_int_equal(fake_regions(p.f, p.a), 3);
+	assert_int_equal(plane_regions(p.f, p.a), 3);
 	send_cached(&p, m, CACHED, 1);
 	send_cached(&p, m + 2 * CACHED, CACHED, COPIES + 1);
-	assert_int_equal(fake_regions(p.f, p.a), 3);
+	assert_int_equal(plane_regions(p.f, p.a), 3);
 	/* that one wasn't the first, nor what the program adopted itself */
 	assert_int_equal(weir_uncache(p.a, m + CACHED, CACHED), 0);
-	assert_int_equal(fake_regions(p.f, p.a), 3);
+	assert_int_equal(plane_regions(p.f, p.a), 3);
 	assert_int_equal(weir_uncache(p.a, m, BYTES), 0);
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	/* more ranges than it keeps in mind */
 	for (unsigned i = 0; i < 2 * COPIES; i++)
 		send_cached(&p, m + i % 20 * 4096, CACHED, 1);
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	assert_int_equal(weir_disown(r), 0);
 	pair_close(&p);
 	munmap(m, BYTES);
@@ -437,18 +437,18 @@ test_cache_makes_room(void **state)
 static void
 test_cache_stale(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 
 	send_cached(&p, m, CACHED, COPIES + 1);
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	assert_ptr_equal(
 	    mmap(m, CACHED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 	    m);
 	send_cached(&p, m, CACHED, 1);
-	assert_int_equal(fake_regions(p.f, p.a), 0);
+	assert_int_equal(plane_regions(p.f, p.a), 0);
 	send_cached(&p, m, CACHED, COPIES);
-	assert_int_equal(fake_regions(p.f, p.a), 1);
+	assert_int_equal(plane_regions(p.f, p.a), 1);
 	munmap(m, BYTES);
 	pair_close(&p);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of nodes and its events, as a program's threads see them. */
-#include "worlds/plane_fake.h"
+#include "worlds/plane.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,14 +11,17 @@
 
 #include <cmocka.h>
 
+/* The table has what the test says, not even the node itself. */
+static const struct plane_options alone = {.alone = true};
+
 static void
-say(struct fake *f, uint16_t id, uint8_t state, uint64_t incarnation)
+say(struct plane *f, uint16_t id, uint8_t state, uint64_t incarnation)
 {
 	struct weir_node_info is = {.id = id, .state = state, .incarnation = incarnation};
 
 	is.address_count = 1;
 	is.address[0][15] = (uint8_t)id;
-	fake_node(f, &is);
+	plane_node(f, &is);
 }
 
 /* The next event is of this node and says this. */
@@ -46,8 +49,8 @@ expect_none(struct weir *w)
 static void
 test_changes(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 
 	say(f, 3, WEIR_NODE_UP, 1);
 	expect_none(w); /* nobody has asked */
@@ -72,15 +75,15 @@ test_changes(void **state)
 	expect(w, 4, WEIR_CHANGE_ADDED | WEIR_CHANGE_UP, WEIR_NODE_UP);
 	expect_none(w);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* Who takes no events is told the difference at last, once a node. */
 static void
 test_slow(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
 	say(f, 1, WEIR_NODE_UP, 1);
@@ -96,15 +99,15 @@ test_slow(void **state)
 	expect(w, 1, WEIR_CHANGE_RESTART, WEIR_NODE_UP);
 	expect_none(w); /* 5 was never there as far as we were told */
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* First the list, then what came later; larger than a message; without watching too. */
 static void
 test_list(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 	struct weir_node_info list[40], one;
 
 	assert_int_equal(weir_nodes(w, list, 40), 0);
@@ -130,41 +133,34 @@ test_list(void **state)
 	assert_int_equal(weir_node_find(w, 7, &one), -ENOENT);
 	assert_int_equal(weir_node_find(w, 700, &one), -ENOENT);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* The old events are for who hasn't asked for these; none are asked for in vain. */
 static void
 test_quiet(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
-	struct weir_address a;
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 	struct weir_event e;
-	struct weir_conn *c;
 	uint32_t lists;
 
-	assert_int_equal(weir_address_parse("node:1:nobody", &a), 0);
-	assert_int_equal(weir_connect(w, &a, 0, &c), 0);
-	fake_settle(f);
-	assert_int_equal(weir_poll(w, &e, 1), 1);
-	weir_close(c);
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
-	fake_node_event(f, 7, 0);
-	fake_settle(f);
-	lists = fake_lists(f);
+	say(f, 7, WEIR_NODE_UP, 1);
+	plane_settle(f); /* the plain event is in the ring as well */
+	expect(w, 7, WEIR_CHANGE_ADDED | WEIR_CHANGE_UP, WEIR_NODE_UP);
+	lists = plane_lists(f);
 	for (int i = 0; i < 100; i++)
 		expect_none(w);
-	assert_int_equal(fake_lists(f), lists);
+	assert_int_equal(plane_lists(f), lists);
 	assert_int_equal(weir_nodes_watch(w, 0), 0);
 	say(f, 3, WEIR_NODE_UP, 1);
-	expect_none(w);
-	fake_node_event(f, 7, 0);
-	fake_settle(f);
+	plane_settle(f);
 	assert_int_equal(weir_poll(w, &e, 1), 1);
 	assert_int_equal(e.change, 0);
+	expect_none(w);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 static void *
@@ -186,8 +182,8 @@ look(void *w)
 static void
 test_watcher_ends(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 	struct weir_listener *l;
 	struct weir_event e;
 	pthread_t t;
@@ -197,8 +193,7 @@ test_watcher_ends(void **state)
 	pthread_create(&t, NULL, watch_and_end, w);
 	pthread_join(t, NULL);
 	say(f, 4, WEIR_NODE_UP, 1);
-	fake_node_event(f, 4, 0);
-	fake_settle(f);
+	plane_settle(f);
 	assert_int_equal(weir_poll(w, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_NODE);
 	assert_int_equal(e.cookie, 4);
@@ -206,15 +201,15 @@ test_watcher_ends(void **state)
 	pthread_join(t, NULL);
 	weir_listener_close(l);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* A thread that sleeps is woken, on its own descriptor too. */
 static void
 test_asleep(void **state)
 {
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
 	struct pollfd p = {.events = POLLIN};
 
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
@@ -229,7 +224,7 @@ test_asleep(void **state)
 	assert_int_equal(weir_arm(w), -EAGAIN);
 	expect(w, 3, WEIR_CHANGE_DOWN, WEIR_NODE_DOWN);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 int

@@ -81,8 +81,8 @@ drain(struct weir_conn *d)
 static void
 test_last_of_many(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir *b = fake_attach(p.f);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir *b = plane_attach(p.f);
 	struct weir_address a;
 	struct weir_listener *l;
 	struct weir_conn *c[20], *d[20], *other, *end;
@@ -91,11 +91,11 @@ test_last_of_many(void **state)
 	assert_int_equal(weir_listen(b, "other", 0, &l), 0);
 	assert_int_equal(weir_address_parse("node:0:other", &a), 0);
 	for (unsigned i = 0; i < 20; i++) {
-		c[i] = pair_connect(&p, FAKE_LOCAL);
+		c[i] = pair_connect(&p, PLANE_LOCAL);
 		d[i] = pair_accept(&p);
 	}
 	assert_int_equal(weir_connect(p.a, &a, 0, &other), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	while (weir_poll(p.a, &e, 1) > 0)
 		;
 	assert_int_equal(weir_accept(l, 0, &end), 0);
@@ -117,7 +117,7 @@ test_last_of_many(void **state)
 	weir_close(end);
 	weir_listener_close(l);
 	for (int i = 0; i < 3; i++) {
-		fake_settle(p.f);
+		plane_settle(p.f);
 		while (weir_poll(b, &e, 1) > 0)
 			;
 	}
@@ -128,8 +128,8 @@ test_last_of_many(void **state)
 static void
 test_behind_a_large_one(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	struct weir_event e;
 
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
@@ -150,7 +150,7 @@ test_behind_a_large_one(void **state)
 static void
 test_bell_for_two(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.b), *two;
 	struct weir_wait wait;
 	struct weir_event e;
@@ -174,7 +174,7 @@ test_bell_for_two(void **state)
 static void
 test_consumed_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.b);
 	static uint8_t in[32768];
 	struct weir_loan loan;
@@ -217,7 +217,7 @@ test_consumed_while_asleep(void **state)
 static void
 test_pieces_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	const size_t length = 200000;
 	uint8_t *m = make_message(1, length), *in = malloc(length);
 	struct weir_wait wait;
@@ -249,8 +249,8 @@ test_pieces_while_asleep(void **state)
 static void
 test_parked_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	struct weir_wait wait;
 	struct weir_event e;
 	uint8_t in[8];
@@ -283,8 +283,8 @@ test_parked_while_asleep(void **state)
 static void
 test_consumed_by_another_thread(void **state)
 {
-	static const struct fake_options small = {.window = 1024, .first = 1024};
-	struct pair p = pair_open(FAKE_REMOTE, &small, false);
+	static const struct plane_options small = {.window = 1024, .first = 1024};
+	struct pair p = pair_open(PLANE_REMOTE, &small, false);
 	struct weir_thread *one = thread_of(p.b);
 	uint8_t in[512];
 	size_t n;
@@ -293,12 +293,12 @@ test_consumed_by_another_thread(void **state)
 	assert_int_equal(weir_send(p.c, in, 400, 0), 0);
 	assert_int_equal(weir_send(p.c, in, 300, 0), 0);
 	assert_int_equal(weir_send(p.c, in, 300, 0), -EAGAIN);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	sleep_now(p.a);
 	sleep_now(p.b);
 	become_another(p.b);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_arm(p.a), -EAGAIN);
 	assert_int_equal(weir_send(p.c, in, 300, 0), 0);
 	weir_thread_use(one);
@@ -310,9 +310,9 @@ test_consumed_by_another_thread(void **state)
 static void
 test_blocks_of_another_worker(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_thread *one = thread_of(p.a), *two = become_another(p.a), *three, *four;
-	struct weir_conn *c2 = pair_connect(&p, FAKE_REMOTE), *d2 = pair_accept(&p);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_REMOTE), *d2 = pair_accept(&p);
 	uint8_t *m = make_message(1, 8000);
 	uint64_t start;
 	struct weir_event e;
@@ -332,7 +332,7 @@ test_blocks_of_another_worker(void **state)
 	assert_int_equal(weir_poll(p.a, &e, 1), 0);
 	assert_int_equal(weir_arm(p.a), -EAGAIN);
 	weir_thread_use(two);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	while (weir_poll(p.a, &e, 1) > 0)
 		;
 	weir_thread_use(three);
@@ -356,30 +356,30 @@ test_blocks_of_another_worker(void **state)
 static void
 test_control_slots_wait(void **state)
 {
-	static const struct fake_options small = {.ring_slots = 32, .window = 128, .first = 128};
-	struct pair p = pair_open(FAKE_REMOTE, &small, false);
+	static const struct plane_options small = {.ring_slots = 32, .window = 128, .first = 128};
+	struct pair p = pair_open(PLANE_REMOTE, &small, false);
 	struct weir_conn *c[12] = {p.c}, *d[12] = {p.d};
 	struct weir_thread *one = thread_of(p.a);
 	int fd;
 
 	for (unsigned i = 1; i < 12; i++) {
-		c[i] = pair_connect(&p, FAKE_REMOTE);
+		c[i] = pair_connect(&p, PLANE_REMOTE);
 		d[i] = pair_accept(&p);
 	}
-	fake_settle(p.f);
+	plane_settle(p.f);
 	fd = sleep_now(p.a);
 	become_another(p.a);
-	fake_hold(p.f, true);
+	plane_hold(p.f, true);
 	/* messages leave 8 slots; each of 12 connections asks for its window */
 	for (unsigned i = 0; i < 24; i++)
 		assert_int_equal(weir_send(c[i % 12], "x", 1, 0), 0);
 	for (unsigned i = 0; i < 12; i++)
 		assert_int_equal(weir_send(c[i], "x", 1, 0), -EAGAIN);
 	assert_true(is_woken(fd));
-	fake_hold(p.f, false);
+	plane_hold(p.f, false);
 	weir_thread_use(one);
 	for (unsigned i = 0; i < 12; i++) {
-		fake_settle(p.f);
+		plane_settle(p.f);
 		drain(d[i]);
 	}
 	for (unsigned i = 1; i < 12; i++) {
@@ -393,8 +393,8 @@ test_control_slots_wait(void **state)
 static void
 test_spoilt_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	struct weir_thread *one = thread_of(p.a);
 	struct weir_segment_geometry g;
 	struct weir_event e[2];
@@ -403,7 +403,7 @@ test_spoilt_while_asleep(void **state)
 
 	weir_send(p.c, "x", 1, 0);
 	drain(p.d);
-	base = fake_segment(p.f, &g);
+	base = plane_segment(p.f, &g);
 	fd = sleep_now(p.a);
 	become_another(p.a);
 	for (uint32_t i = 0; i < 2; i++)
@@ -426,7 +426,7 @@ test_spoilt_while_asleep(void **state)
 static void
 test_blocked_while_asleep(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_thread *one = thread_of(p.a);
 	struct weir_event e;
 	int fd = sleep_now(p.a);
@@ -447,8 +447,8 @@ test_blocked_while_asleep(void **state)
 static void
 test_accepted_long_ago(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2;
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2;
 	uint8_t in[8];
 	size_t n;
 

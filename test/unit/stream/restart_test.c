@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const struct fake_options watched = {.watched = true};
+static const struct plane_options watched = {.watched = true};
 
 static void
 nap(unsigned ms)
@@ -64,16 +64,16 @@ expect(struct weir *w, struct weir_conn *c, uint32_t type, int status)
 static void
 test_loss(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	size_t n;
 	char buf[8];
 
 	for (uint64_t i = 0; i < 3; i++) {
 		assert_int_equal(weir_send_notify(p.c, "abc", 3, WEIR_NOTIFY, i, 0), 0);
 		if (i == 1)
-			fake_settle(p.f);
+			plane_settle(p.f);
 	}
-	fake_kill(p.f);
+	plane_kill(p.f);
 	expect(p.a, p.c, WEIR_EVENT_SENT, 0);
 	expect(p.a, p.c, WEIR_EVENT_SENT, 0);
 	expect(p.a, p.c, WEIR_EVENT_SENT, -ENODEV);
@@ -90,26 +90,26 @@ test_loss(void **state)
 	weir_close(p.d);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* What is complete was received. True: it was. */
 static bool
 loss_local(unsigned after_ms)
 {
-	struct pair p = pair_open(FAKE_LOCAL, &watched, false);
+	struct pair p = pair_open(PLANE_LOCAL, &watched, false);
 	struct weir_event e;
 	bool received;
 	size_t n;
 	char c;
 
 	assert_int_equal(weir_send(p.c, "1", 1, 0), 0);
-	fake_cut(p.f, p.b);
+	plane_cut(p.f, p.b);
 	while (weir_state(p.b) == WEIR_UP)
 		nap(1);
 	nap(after_ms);
 	assert_int_equal(weir_send_notify(p.c, "2", 1, WEIR_NOTIFY, 7, 0), 0);
-	fake_kill(p.f);
+	plane_kill(p.f);
 	assert_int_equal(weir_recv(p.d, &c, 1, &n, -1), 0);
 	assert_int_equal(c, '1');
 	received = !weir_recv(p.d, &c, 1, &n, -1);
@@ -124,7 +124,7 @@ loss_local(unsigned after_ms)
 	weir_close(p.d);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 	return received;
 }
 
@@ -153,7 +153,7 @@ back(struct pair *p)
 {
 	await_end(p->a);
 	await_end(p->b);
-	fake_come_back(p->f);
+	plane_come_back(p->f);
 	assert_int_equal(weir_reattach(p->a, PATIENT), 0);
 	assert_int_equal(weir_reattach(p->b, PATIENT), 0);
 }
@@ -162,21 +162,21 @@ back(struct pair *p)
 static void
 test_reattach(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	struct weir_conn *c = p.c, *d = p.d;
 	int fd = weir_fd(p.b);
 	struct weir_event e;
 
 	assert_int_equal(weir_reattach(p.a, 0), 0); /* nothing was lost */
 	for (int round = 0; round < 3; round++) {
-		fake_kill(p.f);
+		plane_kill(p.f);
 		await_end(p.a);
 		assert_int_equal(weir_reattach(p.a, 20), -ENOENT);
 		back(&p);
 		assert_int_equal(weir_send(c, "x", 1, 0), -ENODEV);
 		assert_int_equal(weir_fd(p.b), fd);
 		expect(p.a, c, WEIR_EVENT_CLOSED, -ENODEV);
-		p.c = pair_connect(&p, FAKE_REMOTE);
+		p.c = pair_connect(&p, PLANE_REMOTE);
 		expect(p.b, d, WEIR_EVENT_CLOSED, -ENODEV);
 		e = next_event(p.b);
 		assert_int_equal(e.type, WEIR_EVENT_ACCEPT);
@@ -199,17 +199,17 @@ test_reattach(void **state)
 static void
 test_memory(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	uint8_t *m = make_message(5, 3000);
 	struct weir_loan loan;
 	unsigned before;
 	void *to;
 
 	assert_int_equal(weir_send(p.c, m, 3000, 0), 0);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv_loan(p.d, &loan, 0), 0);
 	assert_int_equal(weir_send_reserve(p.c, 3000, 0, &to), 0);
-	fake_kill(p.f);
+	plane_kill(p.f);
 	expect(p.a, p.c, WEIR_EVENT_CLOSED, -ENODEV);
 	back(&p);
 	before = mappings("arena");
@@ -229,18 +229,18 @@ test_memory(void **state)
 	weir_listener_close(p.l);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* A thread that was in a call all the time finds the former session empty, and no worse. */
 static void
 test_late(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	struct weir_thread *t = LIST_FIRST(&p.a->threads);
 	struct weir_channel *ch = NULL;
 
-	fake_kill(p.f);
+	plane_kill(p.f);
 	back(&p);
 	weir_close(p.c);
 	weir_close(p.d);
@@ -252,22 +252,22 @@ test_late(void **state)
 	weir_listener_close(p.l);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 /* A name that somebody else has by then: the listener says so. */
 static void
 test_name_taken(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	struct weir_listener *other;
 	struct weir_conn *c;
 	struct weir_event e;
 
-	fake_kill(p.f);
+	plane_kill(p.f);
 	await_end(p.a);
 	await_end(p.b);
-	fake_come_back(p.f);
+	plane_come_back(p.f);
 	assert_int_equal(weir_reattach(p.a, PATIENT), 0);
 	assert_int_equal(weir_listen(p.a, "svc", 0, &other), 0);
 	assert_int_equal(weir_accept(p.l, 0, &c), -ENODEV);
@@ -284,14 +284,14 @@ test_name_taken(void **state)
 	weir_listener_close(p.l);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 }
 
 static void *
 kill_soon(void *fake)
 {
 	nap(30);
-	fake_kill(fake);
+	plane_kill(fake);
 	return NULL;
 }
 
@@ -299,28 +299,28 @@ kill_soon(void *fake)
 static void
 test_gone_again(void **state)
 {
-	static const struct fake_options slow = {.watched = true, .listen_ms = 100};
-	struct pair p = pair_open(FAKE_REMOTE, &slow, false);
+	static const struct plane_options slow = {.watched = true, .listen_ms = 100};
+	struct pair p = pair_open(PLANE_REMOTE, &slow, false);
 	struct weir_conn *c;
 	pthread_t t;
 
 	for (int round = 0; round < 2; round++) {
-		fake_kill(p.f);
+		plane_kill(p.f);
 		await_end(p.a);
 		await_end(p.b);
-		fake_come_back(p.f);
+		plane_come_back(p.f);
 		pthread_create(&t, NULL, kill_soon, p.f);
 		weir_reattach(p.b, 1000);
 		pthread_join(t, NULL);
 		await_end(p.b);
 		assert_int_equal(weir_accept(p.l, 0, &c), -ENODEV);
-		fake_come_back(p.f);
+		plane_come_back(p.f);
 		assert_int_equal(weir_reattach(p.a, PATIENT), 0);
 		assert_int_equal(weir_reattach(p.b, PATIENT), 0);
 		assert_int_equal(weir_accept(p.l, 0, &c), -EAGAIN);
 		weir_close(p.c);
 		weir_close(p.d);
-		p.c = pair_connect(&p, FAKE_REMOTE);
+		p.c = pair_connect(&p, PLANE_REMOTE);
 		p.d = pair_accept(&p);
 		pair_pass(&p, p.c, p.d, 1, 100);
 	}
@@ -331,12 +331,12 @@ test_gone_again(void **state)
 static void
 test_sleepers(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
 	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
 
 	while (weir_arm(p.b) == -EAGAIN)
 		;
-	fake_kill(p.f);
+	plane_kill(p.f);
 	assert_int_equal(poll(&fd, 1, PATIENT), 1);
 	expect(p.b, p.d, WEIR_EVENT_CLOSED, -ENODEV);
 	back(&p);
@@ -345,7 +345,7 @@ test_sleepers(void **state)
 		;
 	assert_int_equal(poll(&fd, 1, 0), 0); /* the hang-up is no news any more */
 	weir_close(p.c);
-	p.c = pair_connect(&p, FAKE_REMOTE);
+	p.c = pair_connect(&p, PLANE_REMOTE);
 	assert_int_equal(poll(&fd, 1, PATIENT), 1);
 	assert_int_equal(next_event(p.b).type, WEIR_EVENT_ACCEPT);
 	p.d = pair_accept(&p);
@@ -353,19 +353,19 @@ test_sleepers(void **state)
 }
 
 static void
-say(struct fake *f, uint16_t id, uint64_t incarnation)
+say(struct plane *f, uint16_t id, uint64_t incarnation)
 {
 	struct weir_node_info is = {.id = id, .state = WEIR_NODE_UP, .incarnation = incarnation};
 
-	fake_node(f, &is);
+	plane_node(f, &is);
 }
 
 /* Who watches nodes goes on: what has changed meanwhile is told once the new table is whole. */
 static void
 test_nodes(void **state)
 {
-	struct fake *f = fake_create(&watched);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&watched);
+	struct weir *w = plane_attach(f);
 	struct weir_event e;
 
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
@@ -373,9 +373,9 @@ test_nodes(void **state)
 		say(f, i, 1);
 		assert_int_equal(next_event(w).cookie, i);
 	}
-	fake_kill(f);
+	plane_kill(f);
 	await_end(w);
-	fake_come_back(f);
+	plane_come_back(f);
 	assert_int_equal(weir_reattach(w, PATIENT), 0);
 	say(f, 1, 1);
 	say(f, 2, 2);
@@ -383,13 +383,13 @@ test_nodes(void **state)
 	assert_int_equal(e.cookie, 2);
 	assert_int_equal(e.change, WEIR_CHANGE_RESTART);
 	assert_int_equal(weir_poll(w, &e, 1), 0);
-	fake_synced(f);
+	plane_synced(f);
 	e = next_event(w);
 	assert_int_equal(e.cookie, 3);
 	assert_int_equal(e.change, WEIR_CHANGE_REMOVED);
 	assert_int_equal(weir_poll(w, &e, 1), 0);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 int

@@ -53,7 +53,7 @@ static struct chain
 open_chain(void)
 {
 	struct chain k = {
-	    .p = pair_open(FAKE_REMOTE, &(struct fake_options){.watched = true}, false)};
+	    .p = pair_open(PLANE_REMOTE, &(struct plane_options){.watched = true}, false)};
 
 	k.head =
 	    (void *)(k.p.b->arena + weir_arena_channel(&k.p.b->geometry, k.p.d->channel->index));
@@ -109,13 +109,13 @@ take(struct chain *k, uint32_t seed, size_t length)
 static void
 close_chain(struct chain *k)
 {
-	fake_cut(k->p.f, k->p.a); /* nobody tells it that its peer has gone */
+	plane_cut(k->p.f, k->p.a); /* nobody tells it that its peer has gone */
 	weir_close(k->p.c);
 	weir_close(k->p.d);
 	weir_listener_close(k->p.l);
 	weir_detach(k->p.a);
 	weir_detach(k->p.b);
-	fake_destroy(k->p.f);
+	plane_destroy(k->p.f);
 }
 
 static void
@@ -124,7 +124,7 @@ send_one(struct chain *k, uint32_t seed, size_t length)
 	uint8_t *m = make_message(seed, length);
 
 	assert_int_equal(weir_send(k->p.c, m, length, 0), 0);
-	fake_settle(k->p.f);
+	plane_settle(k->p.f);
 	free(m);
 }
 
@@ -138,7 +138,7 @@ test_it_lives(void **state)
 
 	put(&k, 0, 30);
 	show(&k, k.count);
-	fake_cut(k.p.f, k.p.b);
+	plane_cut(k.p.f, k.p.b);
 	take(&k, 0, 30);
 	send_one(&k, 0, 30);
 	for (int i = 0; i < 3; i++)
@@ -163,7 +163,7 @@ test_salvage(void **state)
 	for (uint32_t i = 0; i < 7; i++)
 		put(&k, i, sizes[i]);
 	show(&k, k.count);
-	fake_cut(k.p.f, k.p.b);
+	plane_cut(k.p.f, k.p.b);
 	take(&k, 91, 10);
 	for (uint32_t i = 0; i < 7; i++)
 		take(&k, i, sizes[i]);
@@ -186,7 +186,7 @@ test_order(void **state)
 	k.order++;
 	put(&k, 6, 26);
 	show(&k, k.count);
-	fake_cut(k.p.f, k.p.b);
+	plane_cut(k.p.f, k.p.b);
 	for (uint32_t i = 0; i < 5; i++)
 		take(&k, i, 20 + i);
 	assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, 1000), -ENODEV);
@@ -226,7 +226,7 @@ test_bad_chain(void **state)
 			break;
 		}
 		show(&k, k.count);
-		fake_cut(k.p.f, k.p.b);
+		plane_cut(k.p.f, k.p.b);
 		take(&k, 1, 20);
 		assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, PATIENT), -ENODEV);
 		close_chain(&k);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Public services as the library sees them: listened for, found, connected to by name. */
+#include "worlds/plane_fake.h"
 #include "worlds/stream_pair.h"
 
 #include <stdio.h>
 
-#define SERVER FAKE_NODE(1) /* the second that is attached */
+#define SERVER PLANE_NODE(1) /* the second that is attached */
 
 static struct weir_address
 by_name(const char *service)
@@ -19,23 +20,23 @@ static void
 test_listen(void **state)
 {
 	struct weir_listen_options public = {.flags = WEIR_LISTEN_PUBLIC, .backlog = 3};
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(NULL);
+	struct weir *w = plane_attach(f);
 	struct weir_listener *l, *m, *n;
 
 	assert_int_equal(weir_listen(w, "a", 0, &l), 0);
-	assert_int_equal(fake_listen_flags(f), 0);
+	assert_int_equal(plane_listen_flags(f), 0);
 	assert_int_equal(weir_listen_with(w, "b", &public, &m), 0);
-	assert_int_equal(fake_listen_flags(f), WEIR_LISTEN_PUBLIC);
+	assert_int_equal(plane_listen_flags(f), WEIR_LISTEN_PUBLIC);
 	assert_int_equal(weir_listen_with(w, "c", NULL, &n), 0);
-	assert_int_equal(fake_listen_flags(f), 0);
+	assert_int_equal(plane_listen_flags(f), 0);
 	weir_listener_close(l);
 	weir_listener_close(m);
 	weir_listener_close(n);
 	public.flags = 2;
 	assert_int_equal(weir_listen_with(w, "d", &public, &l), -EINVAL);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 static void
@@ -43,8 +44,8 @@ test_find(void **state)
 {
 	static struct weir_found found[2 * WEIR_FOUND_MAX + 3];
 	struct weir_service_entry list[2 * WEIR_FOUND_MAX + 3];
-	struct fake *f = fake_create(NULL);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(NULL);
+	struct weir *w = plane_attach(f);
 	uint32_t all = sizeof(found) / sizeof(found[0]), flags;
 	char text[WEIR_ADDRESS_TEXT_MAX];
 
@@ -58,7 +59,7 @@ test_find(void **state)
 	found[2].kind = WEIR_ADDRESS_NONE;
 	fake_found(f, found, all);
 	assert_int_equal(weir_service_find(w, "kv", list, all), all);
-	assert_int_equal(fake_found_asked(f, &flags), 3); /* page by page */
+	assert_int_equal(plane_found_asked(f, &flags), 3); /* page by page */
 	assert_int_equal(flags, 0);
 	for (uint32_t i = 0; i < all; i++) {
 		assert_int_equal(list[i].node, i);
@@ -78,18 +79,18 @@ test_find(void **state)
 	assert_int_equal(weir_service_find(w, "", list, 2), -EINVAL);
 	assert_int_equal(weir_service_find(w, NULL, list, 2), -EINVAL);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* The first that takes us, in the order of the data plane. */
 static void
 test_connect(void **state)
 {
-	static const struct weir_found found[] = {{.node = FAKE_NODE(7)}, {.node = SERVER}};
-	const struct fake_options nodes = {.nodes = true};
+	static const struct weir_found found[] = {{.node = PLANE_NODE(7)}, {.node = SERVER}};
+	const struct plane_options nodes = {.nodes = true};
 	struct weir_address a = by_name("svc");
-	struct fake *f = fake_create(&nodes);
-	struct weir *w = fake_attach(f), *server = fake_attach(f);
+	struct plane *f = plane_create(&nodes);
+	struct weir *w = plane_attach(f), *server = plane_attach(f);
 	struct weir_listener *l;
 	struct weir_conn *c;
 	uint32_t flags;
@@ -98,10 +99,10 @@ test_connect(void **state)
 	assert_non_null(strstr(weir_reason(), "no node that is up offers the service svc"));
 	assert_int_equal(weir_listen(server, "svc", 0, &l), 0);
 	fake_found(f, found, 2);
-	fake_run(f);
+	plane_run(f);
 	assert_int_equal(weir_connect(w, &a, 5000, &c), 0);
 	weir_close(c);
-	assert_int_equal(fake_found_asked(f, &flags), 1);
+	assert_int_equal(plane_found_asked(f, &flags), 1);
 	assert_int_equal(flags, WEIR_FIND_BEST);
 	/* nobody takes us: the last one's reason */
 	fake_found(f, found, 1);
@@ -109,34 +110,34 @@ test_connect(void **state)
 	assert_non_null(strstr(weir_reason(), "refused"));
 	memset(a.service, 'x', sizeof(a.service)); /* without an end */
 	assert_int_equal(weir_connect(w, &a, 5000, &c), -EINVAL);
-	fake_stop(f);
+	plane_stop(f);
 	weir_listener_close(l);
 	weir_detach(w);
 	weir_detach(server);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* Without waiting a refusal comes later, and by the connection. */
 static void
 test_connect_later(void **state)
 {
-	static const struct weir_found found[] = {{.node = FAKE_NODE(7)}};
-	const struct fake_options nodes = {.nodes = true};
+	static const struct weir_found found[] = {{.node = PLANE_NODE(7)}};
+	const struct plane_options nodes = {.nodes = true};
 	struct weir_address a = by_name("svc");
-	struct fake *f = fake_create(&nodes);
-	struct weir *w = fake_attach(f);
+	struct plane *f = plane_create(&nodes);
+	struct weir *w = plane_attach(f);
 	struct weir_event e;
 	struct weir_conn *c;
 
 	fake_found(f, found, 1);
 	assert_int_equal(weir_connect(w, &a, 0, &c), 0);
-	fake_settle(f);
+	plane_settle(f);
 	assert_int_equal(weir_poll(w, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_CLOSED);
 	assert_int_equal(e.status, -ECONNREFUSED);
 	weir_close(c);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 /* The handle finds and listens as before after its data plane came back. */
@@ -145,24 +146,24 @@ test_reattached(void **state)
 {
 	static const struct weir_found found[] = {{.node = 4}};
 	const struct weir_listen_options public = {.flags = WEIR_LISTEN_PUBLIC};
-	const struct fake_options watched = {.watched = true};
-	struct fake *f = fake_create(&watched);
-	struct weir *w = fake_attach(f);
+	const struct plane_options watched = {.watched = true};
+	struct plane *f = plane_create(&watched);
+	struct weir *w = plane_attach(f);
 	struct weir_listener *l;
 
 	assert_int_equal(weir_listen_with(w, "kv", &public, &l), 0);
-	fake_kill(f);
+	plane_kill(f);
 	while (weir_service_find(w, "kv", NULL, 0) >= 0)
 		;
 	assert_int_equal(weir_service_find(w, "kv", NULL, 0), -ENODEV);
-	fake_come_back(f);
+	plane_come_back(f);
 	assert_int_equal(weir_reattach(w, 1000), 0);
-	assert_int_equal(fake_listen_flags(f), WEIR_LISTEN_PUBLIC);
+	assert_int_equal(plane_listen_flags(f), WEIR_LISTEN_PUBLIC);
 	fake_found(f, found, 1);
 	assert_int_equal(weir_service_find(w, "kv", NULL, 0), 1);
 	weir_listener_close(l);
 	weir_detach(w);
-	fake_destroy(f);
+	plane_destroy(f);
 }
 
 int

@@ -76,7 +76,7 @@ echo(void *arg)
 }
 
 static void
-ping_pong(const char *address, const struct fake_options *o, uint32_t rounds)
+ping_pong(const char *address, const struct plane_options *o, uint32_t rounds)
 {
 	struct pair p = pair_open(address, o, false);
 	struct job j = {.c = p.d, .rounds = rounds, .timeout = -1};
@@ -84,7 +84,7 @@ ping_pong(const char *address, const struct fake_options *o, uint32_t rounds)
 	pthread_t t;
 	size_t n;
 
-	fake_run(p.f);
+	plane_run(p.f);
 	t = start(echo, &j);
 	for (uint32_t i = 0; i < rounds; i++) {
 		uint8_t *m = make_message(i, (i * 37) % 3000);
@@ -98,19 +98,19 @@ ping_pong(const char *address, const struct fake_options *o, uint32_t rounds)
 		free(m);
 	}
 	pthread_join(t, NULL);
-	fake_stop(p.f);
+	plane_stop(p.f);
 	pair_close(&p);
 }
 
 static void
 test_ping_pong(void **state)
 {
-	static const struct fake_options fences = {.fence = true};
+	static const struct plane_options fences = {.fence = true};
 
-	ping_pong(FAKE_LOCAL, NULL, ROUNDS);
-	ping_pong(FAKE_LOCAL, &fences, ROUNDS / 4);
-	ping_pong(FAKE_REMOTE, NULL, ROUNDS / 4);
-	ping_pong(FAKE_REMOTE, &fences, ROUNDS / 8);
+	ping_pong(PLANE_LOCAL, NULL, ROUNDS);
+	ping_pong(PLANE_LOCAL, &fences, ROUNDS / 4);
+	ping_pong(PLANE_REMOTE, NULL, ROUNDS / 4);
+	ping_pong(PLANE_REMOTE, &fences, ROUNDS / 8);
 }
 
 /* ---- many senders, one receiver ---- */
@@ -140,7 +140,7 @@ many_senders(const char *address)
 	uint32_t next[3] = {0}, m[16];
 	size_t n;
 
-	fake_run(p.f);
+	plane_run(p.f);
 	for (uint32_t i = 0; i < 3; i++) {
 		j[i] = (struct job){.c = p.c, .rounds = ROUNDS, .from = i};
 		t[i] = start(send_many, &j[i]);
@@ -158,15 +158,15 @@ many_senders(const char *address)
 	for (int i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
 	assert_int_equal(weir_recv(p.d, m, sizeof(m), &n, 0), -EAGAIN);
-	fake_stop(p.f);
+	plane_stop(p.f);
 	pair_close(&p);
 }
 
 static void
 test_many_senders(void **state)
 {
-	many_senders(FAKE_LOCAL);
-	many_senders(FAKE_REMOTE);
+	many_senders(PLANE_LOCAL);
+	many_senders(PLANE_REMOTE);
 }
 
 /* ---- a sender that is faster than its receiver sleeps, and is woken ---- */
@@ -181,7 +181,7 @@ slow_receiver(const char *address, size_t length, uint32_t rounds)
 	pthread_t t;
 	size_t n;
 
-	fake_run(p.f);
+	plane_run(p.f);
 	j.length = length;
 	t = start(send_many, &j);
 	for (uint32_t i = 0; i < rounds; i++) {
@@ -195,7 +195,7 @@ slow_receiver(const char *address, size_t length, uint32_t rounds)
 	}
 	pthread_join(t, NULL);
 	assert_true(now_ms() - start_ms < PATIENT);
-	fake_stop(p.f);
+	plane_stop(p.f);
 	free(buf);
 	pair_close(&p);
 }
@@ -203,8 +203,8 @@ slow_receiver(const char *address, size_t length, uint32_t rounds)
 static void
 test_slow_receiver(void **state)
 {
-	slow_receiver(FAKE_LOCAL, 64, ROUNDS);
-	slow_receiver(FAKE_REMOTE, 64, ROUNDS);
+	slow_receiver(PLANE_LOCAL, 64, ROUNDS);
+	slow_receiver(PLANE_REMOTE, 64, ROUNDS);
 }
 
 /* ---- timeouts ---- */
@@ -212,7 +212,7 @@ test_slow_receiver(void **state)
 static void
 test_timeouts(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_event e;
 	struct weir_conn *c;
 	char buf[900] = {0};
@@ -253,8 +253,8 @@ receive_later(void *arg)
 static void
 test_receive_elsewhere(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	struct job j = {.c = p.d};
 	struct weir_event e;
 	pthread_t t;
@@ -307,7 +307,7 @@ bound(const char *address)
 	struct weir_event e;
 	pthread_t t;
 
-	fake_run(p.f);
+	plane_run(p.f);
 	t = start(bind_and_wait, &j);
 	for (uint32_t i = 0; i < j.rounds; i++) {
 		assert_int_equal(weir_send(p.c, "x", 1, -1), 0);
@@ -322,15 +322,15 @@ bound(const char *address)
 	do
 		assert_int_equal(weir_wait(p.b, &e, 1, PATIENT), 1);
 	while (e.type != WEIR_EVENT_READABLE);
-	fake_stop(p.f);
+	plane_stop(p.f);
 	pair_close(&p);
 }
 
 static void
 test_bind(void **state)
 {
-	bound(FAKE_LOCAL);
-	bound(FAKE_REMOTE);
+	bound(PLANE_LOCAL);
+	bound(PLANE_REMOTE);
 }
 
 /* ---- threads come and go: their channels are used again ---- */
@@ -342,7 +342,7 @@ connect_and_close(void *arg)
 	struct weir_address address;
 	struct weir_conn *c;
 
-	weir_address_parse(FAKE_REMOTE, &address);
+	weir_address_parse(PLANE_REMOTE, &address);
 	j->rc = weir_connect(j->p->a, &address, PATIENT, &c);
 	if (j->rc)
 		return NULL;
@@ -359,11 +359,11 @@ connect_and_close(void *arg)
 static void
 test_thread_ends(void **state)
 {
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct job j = {.p = &p};
 	struct weir_conn *d;
 
-	fake_run(p.f);
+	plane_run(p.f);
 	for (int i = 0; i < 20; i++) { /* there are 8 channels */
 		pthread_t t = start(connect_and_close, &j);
 
@@ -373,7 +373,7 @@ test_thread_ends(void **state)
 		weir_close(d);
 		nap(2);
 	}
-	fake_stop(p.f);
+	plane_stop(p.f);
 	pair_close(&p);
 }
 
@@ -392,7 +392,7 @@ send_later(void *arg)
 static void
 test_fd(void **state)
 {
-	static const char *const ways[] = {FAKE_LOCAL, FAKE_REMOTE};
+	static const char *const ways[] = {PLANE_LOCAL, PLANE_REMOTE};
 
 	for (int way = 0; way < 2; way++) {
 		struct pair p = pair_open(ways[way], NULL, false);
@@ -402,7 +402,7 @@ test_fd(void **state)
 		char buf[8];
 		size_t n;
 
-		fake_run(p.f);
+		plane_run(p.f);
 		for (int i = 0; i < 10; i++) {
 			pthread_t t;
 
@@ -419,7 +419,7 @@ test_fd(void **state)
 			assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), -EAGAIN);
 			pthread_join(t, NULL);
 		}
-		fake_stop(p.f);
+		plane_stop(p.f);
 		pair_close(&p);
 	}
 }
@@ -428,7 +428,7 @@ test_fd(void **state)
 static void
 test_fd_while_armed(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
 	struct weir_event e;
 
@@ -465,7 +465,7 @@ bind_while_armed(void *arg)
 static void
 test_bind_while_armed(void **state)
 {
-	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct job j = {.p = &p, .c = p.d};
 
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
@@ -522,8 +522,8 @@ starved_ms(void)
 static uint64_t
 cut_once(bool spinning)
 {
-	static const struct fake_options o = {.watched = true};
-	struct pair p = pair_open(FAKE_LOCAL, &o, false);
+	static const struct plane_options o = {.watched = true};
+	struct pair p = pair_open(PLANE_LOCAL, &o, false);
 	pthread_barrier_t seen;
 	struct job j = {.c = p.d, .seen = &seen, .timeout = spinning ? 0 : -1};
 	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
@@ -537,7 +537,7 @@ cut_once(bool spinning)
 	nap(20);
 	starved = starved_ms();
 	before = now_ms();
-	fake_cut(p.f, p.b);
+	plane_cut(p.f, p.b);
 	pthread_barrier_wait(&seen);
 	took = j.seen_ms - before;
 	starved = starved_ms() - starved;
@@ -551,7 +551,7 @@ cut_once(bool spinning)
 	weir_lost(p.a);
 	weir_detach(p.a);
 	weir_detach(p.b);
-	fake_destroy(p.f);
+	plane_destroy(p.f);
 	return took;
 }
 
@@ -575,8 +575,8 @@ test_cut(void **state)
 static void
 test_tail_is_pushed(void **state)
 {
-	static const struct fake_options o = {.watched = true};
-	struct pair p = pair_open(FAKE_LOCAL, &o, false);
+	static const struct plane_options o = {.watched = true};
+	struct pair p = pair_open(PLANE_LOCAL, &o, false);
 	size_t length = 3 << 20, n;
 	uint8_t *m = make_message(5, length), *in = malloc(length);
 
@@ -592,9 +592,9 @@ test_tail_is_pushed(void **state)
 	}
 	free(m);
 	free(in);
-	for (int i = 0; i < PATIENT && fake_open_ends(p.f) > 1; i++) {
+	for (int i = 0; i < PATIENT && plane_open_ends(p.f) > 1; i++) {
 		nap(1);
-		fake_settle(p.f);
+		plane_settle(p.f);
 	}
 	pair_close(&p);
 }

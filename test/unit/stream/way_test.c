@@ -46,9 +46,9 @@ pass(struct pair *p, struct weir_conn *from, unsigned flags, uint32_t length, bo
 static void
 test_messages(void **state)
 {
-	static const struct fake_options o = {.first = 32768};
+	static const struct plane_options o = {.first = 32768};
 	static const uint32_t sizes[SIZES] = {1, 48, 900, 8192, 20000};
-	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct pair p = pair_open(PLANE_REMOTE, &o, false);
 
 	for (unsigned k = 0; k < OPERATIONS; k++)
 		for (unsigned i = 0; i < SIZES; i++)
@@ -56,9 +56,9 @@ test_messages(void **state)
 				if (sizes[i] > operations[k].most)
 					continue;
 				pass(&p, p.c, operations[k].flag | WEIR_RC, sizes[i], place);
-				assert_int_equal(fake_way(p.f), operations[k].way);
+				assert_int_equal(plane_way(p.f), operations[k].way);
 				pass(&p, p.c, 0, sizes[i], place);
-				assert_int_equal(fake_way(p.f),
+				assert_int_equal(plane_way(p.f),
 						 sizes[i] > 8192 ? WEIR_SLOT_BULK : 0);
 			}
 	pair_close(&p);
@@ -73,22 +73,22 @@ test_connections(void **state)
 
 	for (unsigned k = 0; k < OPERATIONS; k++) {
 		struct weir_connect_options o = {.flags = operations[k].flag};
-		struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+		struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 		struct weir_conn *c = p.c, *d = p.d;
 
-		assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+		assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
 		assert_int_equal(weir_connect_with(p.a, &address, &o, 0, &p.c), 0);
-		fake_settle(p.f);
+		plane_settle(p.f);
 		while (weir_poll(p.a, &e, 1) > 0)
 			;
 		p.d = pair_accept(&p);
 		for (uint32_t length = 10; length < 1000; length += 90) {
 			pair_pass(&p, p.c, p.d, length, length);
-			assert_int_equal(fake_way(p.f), operations[k].way);
+			assert_int_equal(plane_way(p.f), operations[k].way);
 			pair_pass(&p, p.d, p.c, length, length); /* the other end's choice */
-			assert_int_equal(fake_way(p.f), 0);
+			assert_int_equal(plane_way(p.f), 0);
 			pass(&p, p.c, WEIR_WRITE, length, false);
-			assert_int_equal(fake_way(p.f), WEIR_SLOT_WRITE | WEIR_SLOT_BULK);
+			assert_int_equal(plane_way(p.f), WEIR_SLOT_WRITE | WEIR_SLOT_BULK);
 		}
 		weir_close(c);
 		weir_close(d);
@@ -108,13 +108,13 @@ test_contradictions(void **state)
 					 0x40000000,
 					 0x8,
 					 UINT32_MAX};
-	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_address address;
 	struct weir_conn *c;
 	size_t n;
 	void *buf;
 
-	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
 	assert_int_equal(weir_send_reserve(p.c, 10, 0, &buf), 0);
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		struct weir_connect_options o = {.flags = wrong[i]};
@@ -126,7 +126,7 @@ test_contradictions(void **state)
 	}
 	/* nothing was taken */
 	weir_send_abandon(p.c, buf);
-	fake_settle(p.f);
+	plane_settle(p.f);
 	assert_int_equal(weir_recv(p.d, &c, 1, &n, 0), -EAGAIN);
 	pair_close(&p);
 }
@@ -135,8 +135,8 @@ test_contradictions(void **state)
 static void
 test_limits(void **state)
 {
-	static const struct fake_options o = {.first = 32768};
-	static const char *const addresses[] = {FAKE_REMOTE, FAKE_LOCAL};
+	static const struct plane_options o = {.first = 32768};
+	static const char *const addresses[] = {PLANE_REMOTE, PLANE_LOCAL};
 
 	for (unsigned k = 0; k < 2; k++) {
 		struct pair p = pair_open(addresses[k], &o, false);

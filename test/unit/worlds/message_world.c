@@ -7,7 +7,7 @@
 struct weir_reply kept[8];
 _Atomic uint32_t kept_count, go, blocked_now;
 
-const struct fake_options message_plane = {
+const struct plane_options message_plane = {
     .channels = 12, .nodes = true, .recv_blocks = 512, .send_blocks = 512, .ring_slots = 1024};
 
 void
@@ -112,17 +112,17 @@ open_side(struct side *s, struct weir_messenger_options *o)
 }
 
 void
-open_both(struct both *p, const struct fake_options *plane,
+open_both(struct both *p, const struct plane_options *plane,
 	  const struct weir_messenger_options *options)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
 
 	if (options)
 		o = *options;
-	*p = (struct both){.f = fake_create(plane ? plane : &message_plane)};
-	p->a.w = fake_attach(p->f);
-	p->b.w = fake_attach(p->f);
-	fake_run(p->f);
+	*p = (struct both){.f = plane_create(plane ? plane : &message_plane)};
+	p->a.w = plane_attach(p->f);
+	p->b.w = plane_attach(p->f);
+	plane_run(p->f);
 	open_side(&p->a, &o);
 	open_side(&p->b, &o);
 }
@@ -134,8 +134,8 @@ close_both(struct both *p)
 	weir_messenger_close(p->b.m);
 	weir_detach(p->a.w);
 	weir_detach(p->b.w);
-	fake_stop(p->f);
-	fake_destroy(p->f);
+	plane_stop(p->f);
+	plane_destroy(p->f);
 }
 
 void

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that are nodes to each other over the made-up data plane, each with a messenger. No time
- * decides these tests: what must come is awaited for long, what must not come is looked for while
- * everybody else has had a turn many times.
+ * Programs that are nodes to each other over a data plane in memory (plane.h), each with a
+ * messenger. No time decides these tests: what must come is awaited for long, what must not come is
+ * looked for while everybody else has had a turn many times.
  */
 #ifndef WEIR_TEST_MESSAGE_WORLD_H
 #define WEIR_TEST_MESSAGE_WORLD_H
 
-#include "plane_fake.h"
+#include "plane.h"
 
 #include "message/lane.h"
 #include "message/messenger.h"
@@ -28,8 +28,8 @@
 #define TYPE_KEEP WEIR_TYPE(2, 0)
 #define TYPE_BLOCK WEIR_TYPE(3, 0)
 #define TYPE_NOBODY WEIR_TYPE(200, 7)
-#define A FAKE_NODE(0)
-#define B FAKE_NODE(1)
+#define A PLANE_NODE(0)
+#define B PLANE_NODE(1)
 
 struct side {
 	struct weir *w;
@@ -40,7 +40,7 @@ struct side {
 };
 
 struct both {
-	struct fake *f;
+	struct plane *f;
 	struct side a, b;
 };
 
@@ -50,7 +50,7 @@ extern _Atomic uint32_t kept_count;
 /* Handlers that hold their thread until `go`. Since register_block(). */
 extern _Atomic uint32_t go, blocked_now;
 
-extern const struct fake_options message_plane;
+extern const struct plane_options message_plane;
 
 void fatal(const char *what, int rc);
 void nap(unsigned ms);
@@ -87,7 +87,7 @@ void fill(uint32_t *buf, uint32_t thread, uint32_t number, size_t length);
 /* With handlers for the types NOTE, ECHO and MUTE. */
 void open_side(struct side *s, struct weir_messenger_options *o);
 /* NULL: message_plane; the defaults. */
-void open_both(struct both *p, const struct fake_options *plane,
+void open_both(struct both *p, const struct plane_options *plane,
 	       const struct weir_messenger_options *options);
 void close_both(struct both *p);
 /* TYPE_KEEP. */

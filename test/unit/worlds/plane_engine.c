@@ -62,7 +62,7 @@ push_packets(struct channel *ch)
 }
 
 struct packet *
-plane_packet(struct fake *f, const struct end *e, uint8_t op)
+plane_packet(struct plane *f, const struct end *e, uint8_t op)
 {
 	struct channel *ch = &f->session[e->session].channel[e->channel];
 	struct packet *p = calloc(1, sizeof(*p));
@@ -76,7 +76,7 @@ plane_packet(struct fake *f, const struct end *e, uint8_t op)
 }
 
 static void
-tell_closed(struct fake *f, struct end *e, uint32_t status)
+tell_closed(struct plane *f, struct end *e, uint32_t status)
 {
 	if (e->told_closed)
 		return;
@@ -97,7 +97,7 @@ plane_grant(struct end *e)
 /* ---- ends ---- */
 
 struct end *
-plane_new_end(struct fake *f, uint32_t session, uint32_t channel)
+plane_new_end(struct plane *f, uint32_t session, uint32_t channel)
 {
 	for (uint32_t i = 0; i < ENDS; i++) {
 		struct end *e = &f->end[i];
@@ -122,7 +122,7 @@ plane_new_end(struct fake *f, uint32_t session, uint32_t channel)
 }
 
 static struct end *
-find_end(struct fake *f, uint32_t vqpn)
+find_end(struct plane *f, uint32_t vqpn)
 {
 	uint32_t i = vqpn & 0xfffff;
 
@@ -140,7 +140,7 @@ maybe_free(struct end *e)
 }
 
 void
-plane_end_peer(struct fake *f, struct end *e, uint32_t status)
+plane_end_peer(struct plane *f, struct end *e, uint32_t status)
 {
 	if (e->peer)
 		tell_closed(f, e->peer, status);
@@ -149,31 +149,11 @@ plane_end_peer(struct fake *f, struct end *e, uint32_t status)
 /* ---- the engine ---- */
 
 static void
-put_done(struct fake *f, struct end *e)
+put_done(struct plane *f, struct end *e)
 {
 	if (e->notify)
 		plane_packet(f, e, WEIR_OP_DONE)->slot[0].value = e->completed;
 	e->notify = false;
-}
-
-uint8_t
-fake_way(const struct fake *f)
-{
-	return f->way;
-}
-
-/* A place that must lie in adopted memory. */
-static uint8_t *
-region_at(struct session *s, weir_place place, uint64_t length, uint32_t use)
-{
-	struct region *r = &s->region[WEIR_PLACE_REGION(place) - 1];
-	uint64_t at = WEIR_PLACE_OFFSET(place);
-
-	plane_require(WEIR_PLACE_REGION(place) <= REGIONS && r->base && r->flags & use,
-		      "a place in memory that is not adopted for this");
-	plane_require(at <= r->bytes && length <= r->bytes - at,
-		      "a place beyond the adopted memory");
-	return r->base + at;
 }
 
 static uint8_t *
@@ -181,23 +161,18 @@ source(struct session *s, weir_place place, uint64_t length)
 {
 	uint64_t at = WEIR_PLACE_OFFSET(place);
 
-	if (WEIR_PLACE_REGION(place))
-		return region_at(s, place, length, WEIR_ADOPT_SEND);
-	plane_require(at >= weir_arena_send(&s->g) && at + length <= weir_arena_end(&s->g),
+	plane_require(!WEIR_PLACE_REGION(place) && at >= weir_arena_send(&s->g) &&
+			  at + length <= weir_arena_end(&s->g),
 		      "payload outside the send heap");
 	return s->base + at;
 }
 
-/* Where the next message of e shall lie: what was posted for it, else blocks. 0: nowhere now. */
+/* Blocks for a message. 0: none now. */
 static weir_place
-find_place(struct session *s, struct end *e, uint32_t length)
+find_place(struct session *s, uint32_t length)
 {
 	uint32_t n = (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE, first;
 
-	for (uint32_t i = 0; i < e->posts; i++)
-		if (length > WEIR_BLOCK_SIZE && e->post[i].number == e->arrived &&
-		    e->post[i].room >= length)
-			return e->post[i].place;
 	first = n == 1 ? weir_blocks_take(&s->blocks) : weir_blocks_take_run(&s->blocks, n);
 	if (first == WEIR_BLOCK_NONE)
 		return 0;
@@ -205,21 +180,8 @@ find_place(struct session *s, struct end *e, uint32_t length)
 	return WEIR_PLACE(0, weir_arena_recv(&s->g) + (uint64_t)first * WEIR_BLOCK_SIZE);
 }
 
-static void
-posted(struct session *s, struct end *e, const struct weir_slot *slot)
-{
-	region_at(s, slot->place[0], slot->length, WEIR_ADOPT_RECV);
-	plane_require(slot->place[1] >= e->post_next, "memory posted for a message twice");
-	e->post_next = slot->place[1] + 1;
-	while (e->posts && e->post[0].number < e->arrived)
-		memmove(e->post, e->post + 1, --e->posts * sizeof(e->post[0]));
-	plane_require(e->posts < POSTS, "too much is posted");
-	if (slot->place[1] >= e->arrived)
-		e->post[e->posts++] = (struct post){slot->place[1], slot->length, slot->place[0]};
-}
-
 static bool
-deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir_ring *tx)
+deliver(struct plane *f, struct end *from, const struct weir_slot *s, struct weir_ring *tx)
 {
 	struct end *to = from->peer;
 	struct session *here = &f->session[from->session], *there;
@@ -236,20 +198,15 @@ deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir
 	plane_require(from->spent + cost <= to->granted, "more sent than granted");
 	if (s->op == WEIR_OP_PLACE) {
 		at = source(here, s->place[0], s->length);
-		place = find_place(there, to, s->length);
+		place = find_place(there, s->length);
 		if (!place)
 			return false;
-		memcpy(WEIR_PLACE_REGION(place)
-			   ? region_at(there, place, s->length, WEIR_ADOPT_RECV)
-			   : there->base + WEIR_PLACE_OFFSET(place),
-		       at, s->length);
+		memcpy(there->base + WEIR_PLACE_OFFSET(place), at, s->length);
 		/* what is sent may not be used again before it is complete */
-		if (!WEIR_PLACE_REGION(s->place[0]))
-			memset(at, 0xdd, s->length);
+		memset(at, 0xdd, s->length);
 	} else {
 		plane_require(!(s->flags & WEIR_SLOT_BULK), "an inline message marked as bulk");
 	}
-	f->way = s->flags & (WEIR_SLOT_TRANSFERS | WEIR_SLOT_BULK);
 	p = plane_packet(f, to, s->op);
 	p->slots = slots;
 	for (uint32_t i = 1; i < slots; i++)
@@ -260,14 +217,13 @@ deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir
 	p->slot[0].flags = bulk ? WEIR_SLOT_BULK : 0;
 	if (s->op == WEIR_OP_PLACE)
 		p->slot[0].place[0] = place;
-	to->arrived++;
 	from->spent += cost;
 	to->delivered += cost;
 	return true;
 }
 
 static void
-answer_want(struct fake *f, struct end *e)
+answer_want(struct plane *f, struct end *e)
 {
 	struct end *to = e->peer;
 
@@ -285,7 +241,7 @@ answer_want(struct fake *f, struct end *e)
 }
 
 static void
-consumed(struct fake *f, struct end *e, uint64_t value)
+consumed(struct plane *f, struct end *e, uint64_t value)
 {
 	plane_require(value <= e->delivered && value >= e->consumed,
 		      "consumed what was not delivered");
@@ -316,7 +272,7 @@ release(struct session *s, const struct weir_slot *slot)
 }
 
 static bool
-take(struct fake *f, struct session *s, struct weir_ring *tx, const struct weir_slot *in)
+take(struct plane *f, struct session *s, struct weir_ring *tx, const struct weir_slot *in)
 {
 	struct weir_slot slot = *in;
 	struct end *e = find_end(f, slot.vqpn);
@@ -355,9 +311,6 @@ take(struct fake *f, struct session *s, struct weir_ring *tx, const struct weir_
 	case WEIR_OP_CONSUMED:
 		consumed(f, e, slot.value);
 		break;
-	case WEIR_OP_POST:
-		posted(s, e, &slot);
-		break;
 	case WEIR_OP_WANT:
 		e->want = true;
 		e->want_cost = slot.length;
@@ -370,14 +323,13 @@ take(struct fake *f, struct session *s, struct weir_ring *tx, const struct weir_
 }
 
 static unsigned
-channel_turn(struct fake *f, struct session *s, struct channel *ch)
+channel_turn(struct plane *f, struct session *s, struct channel *ch)
 {
 	struct weir_slot *slot;
 	unsigned n = 0;
 
 	for (; !f->held && (slot = weir_ring_peek(&ch->returns)); n++) {
-		plane_require(slot->op == WEIR_OP_RELEASE || slot->op == WEIR_OP_CONSUMED ||
-				  slot->op == WEIR_OP_POST,
+		plane_require(slot->op == WEIR_OP_RELEASE || slot->op == WEIR_OP_CONSUMED,
 			      "an op that gives nothing back");
 		take(f, s, NULL, slot);
 		weir_ring_pop(&ch->returns, 1);
@@ -399,7 +351,7 @@ channel_turn(struct fake *f, struct session *s, struct channel *ch)
 }
 
 void
-plane_push_all(struct fake *f)
+plane_push_all(struct plane *f)
 {
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		for (uint32_t k = 0; f->session[i].used && k < CHANNELS; k++)
@@ -408,7 +360,7 @@ plane_push_all(struct fake *f)
 }
 
 static unsigned
-turn(struct fake *f)
+turn(struct plane *f)
 {
 	unsigned n = 0;
 
@@ -424,7 +376,7 @@ turn(struct fake *f)
 }
 
 unsigned
-fake_turn(struct fake *f)
+plane_turn(struct plane *f)
 {
 	unsigned n;
 
@@ -435,33 +387,33 @@ fake_turn(struct fake *f)
 }
 
 void
-fake_settle(struct fake *f)
+plane_settle(struct plane *f)
 {
-	while (fake_turn(f))
+	while (plane_turn(f))
 		;
 }
 
 static void *
 run(void *arg)
 {
-	struct fake *f = arg;
+	struct plane *f = arg;
 
 	while (!atomic_load(&f->stop)) {
-		fake_turn(f);
+		plane_turn(f);
 		sched_yield();
 	}
 	return NULL;
 }
 
 void
-fake_run(struct fake *f)
+plane_run(struct plane *f)
 {
 	atomic_store(&f->stop, false);
 	f->running = !pthread_create(&f->thread, NULL, run, f);
 }
 
 void
-fake_stop(struct fake *f)
+plane_stop(struct plane *f)
 {
 	if (f->running) {
 		atomic_store(&f->stop, true);

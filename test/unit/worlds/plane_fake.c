@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-struct fake *
-fake_create(const struct fake_options *o)
+struct plane *
+plane_create(const struct plane_options *o)
 {
-	struct fake *f = calloc(1, sizeof(*f));
+	struct plane *f = calloc(1, sizeof(*f));
 
 	if (o)
 		f->o = *o;
@@ -27,8 +27,6 @@ fake_create(const struct fake_options *o)
 	f->o.channels = f->o.channels ? f->o.channels : 8;
 	f->o.window = f->o.window ? f->o.window : 65536;
 	f->o.first = f->o.first ? f->o.first : 512;
-	f->o.area_bytes = f->o.area_bytes ? f->o.area_bytes : 65536;
-	f->o.segment_slots = f->o.segment_slots ? f->o.segment_slots : 256;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
 }
@@ -46,9 +44,6 @@ free_session(struct session *s)
 		if (s->channel[k].used)
 			close(s->channel[k].bell);
 	}
-	for (uint32_t k = 0; k < REGIONS; k++)
-		if (s->region[k].base)
-			munmap(s->region[k].base, s->region[k].bytes);
 	munmap(s->base, s->g.bytes);
 	close(s->memory);
 	free(s->out);
@@ -57,9 +52,9 @@ free_session(struct session *s)
 }
 
 void
-fake_destroy(struct fake *f)
+plane_destroy(struct plane *f)
 {
-	fake_stop(f);
+	plane_stop(f);
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		if (f->session[i].used)
 			free_session(&f->session[i]);
@@ -80,7 +75,7 @@ fake_destroy(struct fake *f)
 static int reopen(void *user, const char *instance, struct weir_transport *t);
 
 static struct session *
-new_session(struct fake *f, struct weir_transport *t)
+new_session(struct plane *f, struct weir_transport *t)
 {
 	struct session *s;
 	uint32_t i = 0;
@@ -108,7 +103,7 @@ new_session(struct fake *f, struct weir_transport *t)
 static int
 reopen(void *user, const char *instance, struct weir_transport *t)
 {
-	struct fake *f = ((struct session *)user)->f;
+	struct plane *f = ((struct session *)user)->f;
 	bool down;
 
 	pthread_mutex_lock(&f->lock);
@@ -121,7 +116,7 @@ reopen(void *user, const char *instance, struct weir_transport *t)
 }
 
 struct weir *
-fake_attach_with(struct fake *f, const struct weir_options *o)
+plane_attach_with(struct plane *f, const struct weir_options *o)
 {
 	struct weir_transport t;
 	struct session *s = new_session(f, &t);
@@ -133,13 +128,19 @@ fake_attach_with(struct fake *f, const struct weir_options *o)
 }
 
 struct weir *
-fake_attach(struct fake *f)
+plane_attach(struct plane *f)
 {
-	return fake_attach_with(f, NULL);
+	return plane_attach_with(f, NULL);
+}
+
+struct weir *
+plane_attach_at(struct plane *f, uint32_t node)
+{
+	return plane_attach(f);
 }
 
 void
-fake_kill(struct fake *f)
+plane_kill(struct plane *f)
 {
 	pthread_mutex_lock(&f->lock);
 	f->down = true;
@@ -160,7 +161,7 @@ fake_kill(struct fake *f)
 }
 
 void
-fake_come_back(struct fake *f)
+plane_come_back(struct plane *f)
 {
 	pthread_mutex_lock(&f->lock);
 	for (uint32_t i = 0; i < SESSIONS; i++)
@@ -171,7 +172,7 @@ fake_come_back(struct fake *f)
 }
 
 static struct session *
-session_of(struct fake *f, struct weir *w)
+session_of(struct plane *f, struct weir *w)
 {
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		if (f->session[i].used && f->session[i].w == w)
@@ -181,13 +182,13 @@ session_of(struct fake *f, struct weir *w)
 }
 
 void
-fake_hold(struct fake *f, bool held)
+plane_hold(struct plane *f, bool held)
 {
 	f->held = held;
 }
 
 void
-fake_open(struct fake *f)
+fake_open(struct plane *f)
 {
 	pthread_mutex_lock(&f->lock);
 	for (uint32_t i = 0; i < ENDS; i++)
@@ -197,7 +198,7 @@ fake_open(struct fake *f)
 }
 
 void
-fake_die(struct fake *f, struct weir *w)
+plane_die(struct plane *f, struct weir *w)
 {
 	struct session *s = session_of(f, w);
 
@@ -210,7 +211,7 @@ fake_die(struct fake *f, struct weir *w)
 }
 
 void
-fake_cut(struct fake *f, struct weir *w)
+plane_cut(struct plane *f, struct weir *w)
 {
 	struct session *s = session_of(f, w);
 
@@ -228,7 +229,7 @@ plane_evicted(struct weir_session_msg *m)
 }
 
 void
-fake_evict(struct fake *f, struct weir *w, bool asked)
+fake_evict(struct plane *f, struct weir *w, bool asked)
 {
 	struct session *s = session_of(f, w);
 	struct weir_session_msg m;
@@ -246,7 +247,7 @@ fake_evict(struct fake *f, struct weir *w, bool asked)
 }
 
 uint32_t
-fake_recv_blocks_free(struct fake *f, struct weir *w)
+plane_recv_blocks_free(struct plane *f, struct weir *w)
 {
 	struct session *s = session_of(f, w);
 	uint32_t n;
@@ -258,17 +259,7 @@ fake_recv_blocks_free(struct fake *f, struct weir *w)
 }
 
 uint32_t
-fake_regions(struct fake *f, struct weir *w)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < REGIONS; i++)
-		n += session_of(f, w)->region[i].base != NULL;
-	return n;
-}
-
-uint32_t
-fake_open_ends(struct fake *f)
+plane_open_ends(struct plane *f)
 {
 	uint32_t n = 0;
 
@@ -278,14 +269,14 @@ fake_open_ends(struct fake *f)
 }
 
 uint8_t *
-fake_segment(struct fake *f, struct weir_segment_geometry *g)
+plane_segment(struct plane *f, struct weir_segment_geometry *g)
 {
 	*g = f->segment[0].g;
 	return f->segment[0].base;
 }
 
 uint32_t
-fake_segments(struct fake *f)
+plane_segments(struct plane *f)
 {
 	uint32_t n = 0;
 
@@ -295,7 +286,7 @@ fake_segments(struct fake *f)
 }
 
 void
-fake_node_event(struct fake *f, uint16_t node, uint32_t status)
+fake_node_event(struct plane *f, uint16_t node, uint32_t status)
 {
 	struct end any = {0};
 	struct packet *p;
@@ -308,7 +299,7 @@ fake_node_event(struct fake *f, uint16_t node, uint32_t status)
 }
 
 static void
-publish_nodes(struct fake *f)
+publish_nodes(struct plane *f)
 {
 	for (uint32_t i = 0; i < SESSIONS; i++) {
 		struct session *s = &f->session[i];
@@ -323,7 +314,7 @@ publish_nodes(struct fake *f)
 }
 
 void
-fake_node(struct fake *f, const struct weir_node_info *is)
+plane_node(struct plane *f, const struct weir_node_info *is)
 {
 	uint32_t i = 0;
 
@@ -340,17 +331,11 @@ fake_node(struct fake *f, const struct weir_node_info *is)
 }
 
 void
-fake_synced(struct fake *f)
+plane_synced(struct plane *f)
 {
 	pthread_mutex_lock(&f->lock);
 	f->synced = true;
 	f->node_changes++;
 	publish_nodes(f);
 	pthread_mutex_unlock(&f->lock);
-}
-
-uint32_t
-fake_lists(const struct fake *f)
-{
-	return f->lists;
 }

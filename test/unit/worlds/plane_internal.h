@@ -11,8 +11,6 @@
 #define ENDS 256u
 #define SEGMENTS 8u
 #define LISTENERS 64u
-#define REGIONS 3u
-#define POSTS 64u
 #define NODES 64u
 
 struct packet { /* something for a program's ring that has not got in yet */
@@ -32,7 +30,7 @@ struct channel {
 };
 
 struct session {
-	struct fake *f;
+	struct plane *f;
 	bool used, dead;
 	int memory;
 	uint8_t *base;
@@ -43,18 +41,8 @@ struct session {
 	uint64_t map[64];
 	uint8_t *out; /* blocks that the program holds: how many from here */
 	struct weir *w;
-	int socket[2];	/* nothing is ever sent on it, but by fake_evict() */
-	bool evict;	/* the next request is answered by that */
-	struct region { /* adopted memory: number i + 1 */
-		uint8_t *base;
-		uint64_t bytes;
-		uint32_t flags;
-	} region[REGIONS];
-};
-
-struct post { /* memory for message `number` */
-	uint64_t number, room;
-	weir_place place;
+	int socket[2]; /* nothing is ever sent on it, but by fake_evict() */
+	bool evict;    /* the next request is answered by that */
 };
 
 struct end {
@@ -68,10 +56,6 @@ struct end {
 	bool want;
 	uint32_t want_cost;
 	bool notify;
-	uint64_t arrived; /* messages */
-	struct post post[POSTS];
-	uint32_t posts;
-	uint64_t post_next;
 };
 
 struct segment {
@@ -90,8 +74,8 @@ struct listener {
 	char service[WEIR_SERVICE_MAX];
 };
 
-struct fake {
-	struct fake_options o;
+struct plane {
+	struct plane_options o;
 	pthread_mutex_t lock;
 	struct session session[SESSIONS];
 	struct end end[ENDS];
@@ -103,7 +87,6 @@ struct fake {
 	_Atomic bool stop;
 	bool running;
 	_Atomic bool held;
-	uint8_t way; /* of the last message */
 	struct {
 		struct weir_node_info is;
 		uint64_t changed;
@@ -111,7 +94,6 @@ struct fake {
 	uint32_t nodes;
 	uint64_t node_changes;
 	bool synced;
-	uint32_t lists; /* asked for */
 	const struct weir_found *found;
 	uint32_t found_count, found_asked, found_flags, listen_flags;
 	_Atomic bool down;
@@ -119,12 +101,12 @@ struct fake {
 
 void plane_broken(const char *what);
 void plane_require(bool ok, const char *what);
-struct packet *plane_packet(struct fake *f, const struct end *e, uint8_t op);
+struct packet *plane_packet(struct plane *f, const struct end *e, uint8_t op);
 void plane_grant(struct end *e);
-struct end *plane_new_end(struct fake *f, uint32_t session, uint32_t channel);
-void plane_end_peer(struct fake *f, struct end *e, uint32_t status);
-void plane_push_all(struct fake *f);
-void plane_tell_opened(struct fake *f, struct end *x);
+struct end *plane_new_end(struct plane *f, uint32_t session, uint32_t channel);
+void plane_end_peer(struct plane *f, struct end *e, uint32_t status);
+void plane_push_all(struct plane *f);
+void plane_tell_opened(struct plane *f, struct end *x);
 int plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r,
 		  int fds[WEIR_SESSION_FDS]);
 void plane_close_session(void *user);

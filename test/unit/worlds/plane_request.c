@@ -22,7 +22,7 @@ memory(const char *name, uint64_t bytes, uint8_t **base)
 }
 
 static void
-hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[WEIR_SESSION_FDS])
+hello(struct plane *f, struct session *s, struct weir_session_msg *r, int fds[WEIR_SESSION_FDS])
 {
 	struct weir_geometry *g = &s->g;
 
@@ -41,40 +41,8 @@ hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[WEI
 	fds[0] = dup(s->memory);
 	r->type = WEIR_MSG_WELCOME;
 	r->welcome.version = WEIR_SESSION_VERSION_MAX;
-	r->welcome.flags = f->o.fence ? 0 : WEIR_WELCOME_MEMBARRIER;
+	r->welcome.flags = WEIR_WELCOME_MEMBARRIER;
 	r->welcome.geometry = *g;
-}
-
-static void
-do_adopt(struct session *s, const struct weir_session_msg *m, struct weir_session_msg *r,
-	 int fds[WEIR_SESSION_FDS])
-{
-	uint32_t i = 0;
-
-	while (i < REGIONS && s->region[i].base)
-		i++;
-	if (i == REGIONS) {
-		r->type = WEIR_MSG_REFUSED;
-		r->refused.code = EMFILE;
-		return;
-	}
-	fds[0] = memory("region", m->adopt.bytes, &s->region[i].base);
-	s->region[i].bytes = m->adopt.bytes;
-	s->region[i].flags = m->adopt.flags;
-	r->type = WEIR_MSG_REGION;
-	r->region.region = i + 1;
-	r->region.bytes = m->adopt.bytes;
-	r->region.page = 4096;
-}
-
-static void
-do_disown(struct session *s, const struct weir_session_msg *m)
-{
-	struct region *g = &s->region[m->region.region - 1];
-
-	plane_require(m->region.region - 1 < REGIONS && g->base, "a region that there isn't");
-	munmap(g->base, g->bytes);
-	g->base = NULL;
 }
 
 static void
@@ -111,7 +79,7 @@ add_channel(struct session *s, const struct weir_session_msg *m, struct weir_ses
 }
 
 static void
-do_listen(struct fake *f, uint32_t session, const struct weir_session_msg *m,
+do_listen(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	  struct weir_session_msg *r)
 {
 	struct listener *l = &f->listener[f->listeners];
@@ -132,7 +100,7 @@ do_listen(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 }
 
 static void
-do_find(struct fake *f, const struct weir_session_msg *m, struct weir_session_msg *r)
+do_find(struct plane *f, const struct weir_session_msg *m, struct weir_session_msg *r)
 {
 	uint32_t from = m->find.from;
 
@@ -146,7 +114,7 @@ do_find(struct fake *f, const struct weir_session_msg *m, struct weir_session_ms
 }
 
 void
-fake_found(struct fake *f, const struct weir_found *list, uint32_t n)
+fake_found(struct plane *f, const struct weir_found *list, uint32_t n)
 {
 	f->found = list;
 	f->found_count = n;
@@ -154,20 +122,20 @@ fake_found(struct fake *f, const struct weir_found *list, uint32_t n)
 }
 
 uint32_t
-fake_found_asked(const struct fake *f, uint32_t *flags)
+plane_found_asked(const struct plane *f, uint32_t *flags)
 {
 	*flags = f->found_flags;
 	return f->found_asked;
 }
 
 uint32_t
-fake_listen_flags(const struct fake *f)
+plane_listen_flags(const struct plane *f)
 {
 	return f->listen_flags;
 }
 
 static struct segment *
-get_segment(struct fake *f, uint32_t s0, uint32_t c0, uint32_t s1, uint32_t c1)
+get_segment(struct plane *f, uint32_t s0, uint32_t c0, uint32_t s1, uint32_t c1)
 {
 	struct segment *g = NULL;
 	uint32_t i;
@@ -185,9 +153,9 @@ get_segment(struct fake *f, uint32_t s0, uint32_t c0, uint32_t s1, uint32_t c1)
 	*g = (struct segment){.id = i + 100, .session = {s0, s1}, .channel = {c0, c1}};
 	g->g = (struct weir_segment_geometry){.magic = WEIR_SEGMENT_MAGIC,
 					      .version = WEIR_LAYOUT_VERSION,
-					      .ring_slots = f->o.segment_slots,
+					      .ring_slots = 256,
 					      .connections = 32,
-					      .area_bytes = f->o.area_bytes};
+					      .area_bytes = 65536};
 	g->g.bytes = WEIR_ALIGN_UP(weir_segment_end(&g->g), 4096);
 	g->memory = memory("segment", g->g.bytes, &g->base);
 	/* both kinds of doorbells in turns */
@@ -196,7 +164,7 @@ get_segment(struct fake *f, uint32_t s0, uint32_t c0, uint32_t s1, uint32_t c1)
 }
 
 void
-plane_tell_opened(struct fake *f, struct end *x)
+plane_tell_opened(struct plane *f, struct end *x)
 {
 	struct end *y = x->peer;
 	struct packet *p;
@@ -206,16 +174,14 @@ plane_tell_opened(struct fake *f, struct end *x)
 	x->open = y->open = true;
 	p = plane_packet(f, y, WEIR_OP_ACCEPTED);
 	p->slot[0].length = y->desc_index;
-	p->slot[0].accept =
-	    (struct weir_slot_accept){.listener = y->listener,
-				      .peer_node = f->o.nodes ? (uint16_t)FAKE_NODE(x->session) : 0,
-				      .segment = y->segment,
-				      .mtu = f->o.mtu,
-				      .peer_vqpn = x->vqpn,
-				      .conn_index = y->conn_index};
+	p->slot[0].accept = (struct weir_slot_accept){
+	    .listener = y->listener,
+	    .peer_node = f->o.nodes ? (uint16_t)PLANE_NODE(x->session) : 0,
+	    .segment = y->segment,
+	    .peer_vqpn = x->vqpn,
+	    .conn_index = y->conn_index};
 	p = plane_packet(f, x, WEIR_OP_OPENED);
-	p->slot[0].extra = f->o.nodes ? FAKE_NODE(y->session) : 0;
-	p->slot[0].length = f->o.mtu;
+	p->slot[0].extra = f->o.nodes ? PLANE_NODE(y->session) : 0;
 	if (!x->local) {
 		plane_grant(x);
 		plane_grant(y);
@@ -224,7 +190,7 @@ plane_tell_opened(struct fake *f, struct end *x)
 
 /* False: the channel leads to an engine whose port does not reach the peer. */
 static bool
-reaches(const struct fake *f, uint32_t session, const struct weir_session_msg *m,
+reaches(const struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	struct weir_session_msg *r)
 {
 	uint32_t engine = f->session[session].channel[m->connect.channel].engine;
@@ -234,7 +200,7 @@ reaches(const struct fake *f, uint32_t session, const struct weir_session_msg *m
 }
 
 static void
-do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
+do_connect(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	   struct weir_session_msg *r)
 {
 	struct listener *l = NULL;
@@ -243,7 +209,7 @@ do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 	for (uint32_t i = 0; i < f->listeners; i++)
 		if (f->listener[i].used &&
 		    !strcmp(f->listener[i].service, m->connect.address.service) &&
-		    (!f->o.nodes || m->connect.address.id == FAKE_NODE(f->listener[i].session)))
+		    (!f->o.nodes || m->connect.address.id == PLANE_NODE(f->listener[i].session)))
 			l = &f->listener[i];
 	if (!l && m->connect.address.id == 0) {
 		r->type = WEIR_MSG_REFUSED;
@@ -283,7 +249,7 @@ do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 }
 
 static void
-map_segment(struct fake *f, uint32_t session, const struct weir_session_msg *m,
+map_segment(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	    struct weir_session_msg *r, int fds[WEIR_SESSION_FDS])
 {
 	struct segment *g = &f->segment[m->segment.segment - 100];
@@ -297,12 +263,12 @@ map_segment(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 	r->type = WEIR_MSG_SEGMENT_MAP;
 	r->segment_map.segment = g->id;
 	r->segment_map.side = m->segment.side;
-	r->segment_map.flags = f->o.fence ? 0 : WEIR_WELCOME_MEMBARRIER;
+	r->segment_map.flags = WEIR_WELCOME_MEMBARRIER;
 	r->segment_map.geometry = g->g;
 }
 
 static void
-drop_segment(struct fake *f, const struct weir_session_msg *m, struct weir_session_msg *r)
+drop_segment(struct plane *f, const struct weir_session_msg *m, struct weir_session_msg *r)
 {
 	struct segment *g = &f->segment[m->segment.segment - 100];
 
@@ -316,7 +282,7 @@ drop_segment(struct fake *f, const struct weir_session_msg *m, struct weir_sessi
 }
 
 static void
-do_nodes(struct fake *f, struct session *s, const struct weir_session_msg *m,
+do_nodes(struct plane *f, struct session *s, const struct weir_session_msg *m,
 	 struct weir_session_msg *r)
 {
 	uint32_t i = 0;
@@ -325,7 +291,6 @@ do_nodes(struct fake *f, struct session *s, const struct weir_session_msg *m,
 		      "a channel that there isn't");
 	if (m->nodes.channel != UINT32_MAX)
 		s->channel[m->nodes.channel].watches = m->nodes.watch;
-	f->lists++;
 	r->type = WEIR_MSG_NODE_LIST;
 	while (i < f->nodes && f->node[i].changed <= m->nodes.since)
 		i++;
@@ -344,7 +309,7 @@ plane_request(void *user, const struct weir_session_msg *m, struct weir_session_
 	      int fds[WEIR_SESSION_FDS])
 {
 	struct session *s = user;
-	struct fake *f = s->f;
+	struct plane *f = s->f;
 	uint32_t index = (uint32_t)(s - f->session);
 
 	plane_require(!weir_session_check(m, m->length), "a malformed request");
@@ -388,12 +353,6 @@ plane_request(void *user, const struct weir_session_msg *m, struct weir_session_
 		break;
 	case WEIR_MSG_DROP_SEGMENT:
 		drop_segment(f, m, r);
-		break;
-	case WEIR_MSG_ADOPT:
-		do_adopt(s, m, r, fds);
-		break;
-	case WEIR_MSG_DISOWN:
-		do_disown(s, m);
 		break;
 	case WEIR_MSG_NODES:
 		do_nodes(f, s, m, r);

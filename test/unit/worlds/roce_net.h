@@ -20,7 +20,7 @@
 
 #include <errno.h>
 
-#define NET_NODES 3
+#define NET_NODES 4
 #define NET_CONTEXTS 4
 #define NET_QUEUE 8192
 #define NET_WCS 4096

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two programs with a connection between them over the fake plane, and messages whose bytes say
+/* Two programs with a connection between them over a data plane, and messages whose bytes say
  * what they are. */
 #ifndef WEIR_TEST_STREAM_PAIR_H
 #define WEIR_TEST_STREAM_PAIR_H
 
-#include "plane_fake.h"
+#include "plane.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 struct pair {
-	struct fake *f;
+	struct plane *f;
 	struct weir *a, *b; /* b may be a */
 	struct weir_listener *l;
 	struct weir_conn *c, *d; /* c connected, d accepted */
@@ -48,20 +49,26 @@ check_message(const uint8_t *m, uint32_t seed, size_t length)
 }
 
 static inline struct weir_conn *
-pair_connect(struct pair *p, const char *text)
+pair_connect_with(struct pair *p, const char *text, const struct weir_connect_options *o)
 {
 	struct weir_address address;
 	struct weir_conn *c;
 	struct weir_event e;
 
 	assert_int_equal(weir_address_parse(text, &address), 0);
-	assert_int_equal(weir_connect(p->a, &address, 0, &c), 0);
-	fake_settle(p->f);
+	assert_int_equal(weir_connect_with(p->a, &address, o, 0, &c), 0);
+	plane_settle(p->f);
 	for (;;) {
 		assert_int_equal(weir_poll(p->a, &e, 1), 1);
 		if (e.type == WEIR_EVENT_OPENED && e.conn == c)
 			return c;
 	}
+}
+
+static inline struct weir_conn *
+pair_connect(struct pair *p, const char *text)
+{
+	return pair_connect_with(p, text, NULL);
 }
 
 static inline struct weir_conn *
@@ -73,14 +80,14 @@ pair_accept(struct pair *p)
 	return d;
 }
 
-/* `address`: FAKE_LOCAL or FAKE_REMOTE; `self`: both ends in one program. */
+/* `address`: PLANE_LOCAL or PLANE_REMOTE; `self`: both ends in one program. */
 static inline struct pair
-pair_open(const char *address, const struct fake_options *o, bool self)
+pair_open(const char *address, const struct plane_options *o, bool self)
 {
-	struct pair p = {.f = fake_create(o)};
+	struct pair p = {.f = plane_create(o)};
 
-	p.a = fake_attach(p.f);
-	p.b = self ? p.a : fake_attach(p.f);
+	p.a = plane_attach(p.f);
+	p.b = self ? p.a : plane_attach_at(p.f, !strcmp(address, PLANE_REMOTE));
 	assert_int_equal(weir_listen(p.b, "svc", 0, &p.l), 0);
 	p.c = pair_connect(&p, address);
 	p.d = pair_accept(&p);
@@ -99,18 +106,18 @@ pair_close(struct pair *p)
 		weir_close(p->d);
 	weir_listener_close(p->l);
 	for (int i = 0; i < 3; i++) {
-		fake_settle(p->f);
+		plane_settle(p->f);
 		while (weir_poll(p->a, &e, 1) > 0)
 			;
 		while (weir_poll(p->b, &e, 1) > 0)
 			;
 	}
-	fake_settle(p->f);
-	assert_int_equal(fake_open_ends(p->f), 0);
+	plane_settle(p->f);
+	assert_int_equal(plane_open_ends(p->f), 0);
 	weir_detach(p->a);
 	if (p->b != p->a)
 		weir_detach(p->b);
-	fake_destroy(p->f);
+	plane_destroy(p->f);
 }
 
 /* recv that lets the plane and the sender get on until something comes. */
@@ -121,7 +128,7 @@ pair_recv(struct pair *p, struct weir_conn *c, void *buf, size_t size, size_t *l
 
 	for (int i = 0; i < 10000 && rc == -EAGAIN; i++) {
 		weir_flush(c == p->c ? p->d : p->c, 0);
-		fake_settle(p->f);
+		plane_settle(p->f);
 		rc = weir_recv(c, buf, size, length, 0);
 	}
 	return rc;
