@@ -258,10 +258,11 @@ unsigned
 weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 {
 	struct weir_ring *r = &ch->pipe.rx;
-	unsigned n = 0;
+	/* before a sleep all that was published so far; the bell rings for what comes later */
+	unsigned n = 0, budget = ch->pipe.worker->armed ? r->mask + 1 : BUDGET;
 
 	weir_assert(weir_worker_locked(ch->pipe.worker));
-	while (n < BUDGET && one(ch, want))
+	while (n < budget && one(ch, want))
 		n++;
 	ch->pipe.empty = n ? 0 : ch->pipe.empty + 1;
 	if (ch->pipe.empty == 1 && r->pos != r->limit)

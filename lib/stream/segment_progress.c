@@ -318,10 +318,11 @@ weir_segment_finish(struct weir_conn *c, uint32_t status)
 unsigned
 weir_segment_progress(struct weir_segment *seg, struct weir_conn *want)
 {
-	unsigned n = 0;
+	/* before a sleep all that was published so far; the bell rings for what comes later */
+	unsigned n = 0, budget = seg->pipe.worker->armed ? seg->geometry.ring_slots : BUDGET;
 
 	weir_assert(weir_worker_locked(seg->pipe.worker));
-	for (; n < BUDGET && !seg->error; n++) {
+	for (; n < budget && !seg->error; n++) {
 		struct weir_slot *s = weir_ring_peek(&seg->pipe.rx);
 		struct weir_head h;
 		int rc;

@@ -146,6 +146,31 @@ test_behind_a_large_one(void **state)
 	pair_close(&p);
 }
 
+/* Nor do many small ones, more than one call takes out of the ring. */
+static void
+test_behind_many(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
+	struct weir_event e;
+	uint32_t n = 0;
+
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	sleep_now(p.b);
+	assert_int_equal(weir_poll(p.b, &e, 1), 0);
+	while (n < 100 && weir_send(p.c, "x", 1, 0) == 0)
+		n++;
+	assert_int_equal(n, 100);
+	assert_int_equal(weir_send(c2, "y", 1, 0), 0);
+	assert_int_equal(weir_arm(p.b), -EAGAIN);
+	assert_int_equal(weir_poll(p.b, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_READABLE);
+	assert_ptr_equal(e.conn, d2);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
 /* One of two who sleep at a worker gives up, and takes the doorbell's ringing with it. */
 static void
 test_bell_for_two(void **state)
@@ -468,6 +493,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_last_of_many),
 	    cmocka_unit_test(test_behind_a_large_one),
+	    cmocka_unit_test(test_behind_many),
 	    cmocka_unit_test(test_bell_for_two),
 	    cmocka_unit_test(test_consumed_while_asleep),
 	    cmocka_unit_test(test_pieces_while_asleep),
