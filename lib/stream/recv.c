@@ -503,6 +503,11 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 		rc = wait_next(&wait);
 		if (rc)
 			break;
+		if (wait.armed) { /* the last look before sleep is at all rings of the worker */
+			weir_lock(c->worker);
+			weir_progress(c->worker, NULL);
+			weir_unlock(c->worker);
+		}
 	}
 	weir_wait_end(&wait);
 	if (weir_is_loss(rc) && weir_conn_await_end(c))
