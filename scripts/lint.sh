@@ -57,7 +57,7 @@ lint_whitespace()
 	text_files | xargs -r python3 scripts/lint_text.py whitespace || bad=1
 }
 
-# Comments, messages and documents, where they keep to the rules already (PROSE_CLEAN).
+# Comments, messages and documents.
 lint_prose()
 {
 	text_files | grep -E '\.([ch]|md)$' | xargs -r python3 scripts/lint_text.py prose || bad=1

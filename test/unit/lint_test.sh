@@ -55,13 +55,11 @@ prose $h 'char *s = "7x is no number";' "1: 'is no' in a string"
 prose $h $'char *s = "7x is "\n\t"none";' "1: 'is none' in a string"
 prose $h 'char *s = "there is no data plane, and 7 is no longer up"; /* A thread who waits ... */' NONE
 prose $h $'char *s = "Who? so long";\nchar c = \'"\'; /* is none */' NONE
-prose lib/other/a.h '/* ... of it */' NONE
 
 long=$(printf 'word %.0s' {1..21})end
 prose README.md "$long" '1: 108 columns'
 prose README.md $'```\n'"$long"$'\n```\n| '"$long |" NONE
 prose README.md "a [link](docs/$(printf 'x%.0s' {1..100}).md)" NONE
-prose docs/other.md "$long" NONE
 
 # walls FILE LINE PATTERN: the same of folders; beside it lie the headers that it could include.
 walls()

@@ -268,7 +268,7 @@ test_lengths(void **state)
 	close(fd);
 }
 
-/* What several engines saw is in the order of its times. */
+/* Frames of several engines are in the order of their times. */
 static void
 test_order(void **state)
 {
@@ -448,7 +448,7 @@ test_pipe(void **state)
 	close(fds[1]);
 }
 
-/* What was in a file goes; what was appended to stays. */
+/* An old file's contents go; a file that is appended to keeps them. */
 static void
 test_old_contents(void **state)
 {

@@ -123,7 +123,7 @@ test_further_name(void **state)
 	close_both(&p);
 }
 
-/* What a program that is no more has left open ends when the next one is there. */
+/* Lanes that an ended program left open end when its successor is there. */
 static void
 test_successor(void **state)
 {

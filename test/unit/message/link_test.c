@@ -154,7 +154,7 @@ send_until_heard(void *arg)
 	return (void *)(intptr_t)rc;
 }
 
-/* Who is waited for hears as soon as it listens: before all its handler threads have begun. */
+/* A messenger receives as soon as it listens, before all its handler threads have begun. */
 static void
 test_early(void **state)
 {

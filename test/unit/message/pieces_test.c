@@ -323,7 +323,7 @@ committed(void)
 #endif
 }
 
-/* What is only announced costs nothing. */
+/* An announced message without bytes costs nothing. */
 static void
 test_announced(void **state)
 {
@@ -352,7 +352,7 @@ test_announced(void **state)
 	close_both(&p);
 }
 
-/* What one node has begun fills its half; a lane that waits for more holds up nobody else. */
+/* Begun messages of one node fill its half; a lane that waits for more delays no other node. */
 static void
 test_bound(void **state)
 {
@@ -447,7 +447,7 @@ is_late(struct lane *lane)
 	}
 }
 
-/* Who begins and never ends has no claim once others wait; who ends late is told. */
+/* A message that never ends loses its memory once others wait; one that ends late fails. */
 static void
 test_stalled(void **state)
 {

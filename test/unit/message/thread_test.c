@@ -102,7 +102,7 @@ test_threads(void **state)
 	many(&more, NULL, 6);
 }
 
-/* What is at a handler counts as not consumed, and stays where it is. */
+/* A message at a handler counts as not consumed, and stays in its place. */
 static void
 test_consumed_late(void **state)
 {

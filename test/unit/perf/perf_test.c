@@ -268,7 +268,7 @@ test_cluster(void **state)
 	assert_string_equal(o.cluster[2], "n2");
 }
 
-/* What a prompt sets is checked as the command line is, and what is wrong changes nothing. */
+/* A prompt's settings are checked as the command line is; a wrong one changes nothing. */
 static void
 test_set(void **state)
 {

@@ -417,7 +417,7 @@ test_several_connections(void **state)
 	}
 }
 
-/* What is read is what lies there; a server that answers with other memory is found out. */
+/* READs return the memory that was asked for; a server that sends other memory is detected. */
 static void
 test_read(void **state)
 {
@@ -481,7 +481,7 @@ test_mix(void **state)
 	assert_int_equal(r.count, 2000);
 }
 
-/* What the wire does wrong is found, with whole contents and with stamps alone. */
+/* Faults of the wire are found, with whole contents and with stamps alone. */
 static void
 test_faults(void **state)
 {

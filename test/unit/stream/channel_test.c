@@ -177,7 +177,7 @@ test_crowded_ring(void **state)
 	pair_close(&p);
 }
 
-/* Who asks for all goes away: the others hear of the room, asleep. */
+/* The connection that asked for all goes away: the others are told of the room, asleep. */
 static void
 test_asker_leaves(void **state)
 {
@@ -599,8 +599,8 @@ test_nodes(void **state)
 	pair_close(&p);
 }
 
-/* What happens while a program sleeps in detach: the first time another one detaches, the third
- * time the engine goes on. */
+/* Events while a program sleeps in detach: the first time another one detaches, the third time
+ * the engine goes on. */
 static struct {
 	struct plane *f;
 	struct weir *other;

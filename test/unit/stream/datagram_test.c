@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the library says of datagram connections, and of options that can't be. */
+/* Errors of datagram connections, and of options that contradict each other. */
 #include "worlds/stream_pair.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include "stream/conn.h"
 
-/* What the peer may scribble, and that it costs only its own connection. */
+/* Fields that the peer overwrites; each costs only its own connection. */
 enum scribble {
 	OP,
 	LENGTH,

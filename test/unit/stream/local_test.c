@@ -31,7 +31,7 @@ test_sizes(void **state)
 	}
 }
 
-/* What lies whole in the segment is complete, asked for by WEIR_NOTIFY or not. */
+/* A message that lies whole in the segment is complete, with WEIR_NOTIFY or without. */
 static void
 test_flush(void **state)
 {
@@ -160,8 +160,8 @@ test_full(void **state)
 	pair_close(&p);
 }
 
-/* Who receives on one connection only stalls the others within their window, and loses nothing of
- * them. */
+/* A program that receives on one connection only stalls the others within their window, and loses
+ * none of their messages. */
 static void
 test_slow_neighbour(void **state)
 {

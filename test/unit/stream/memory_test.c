@@ -378,9 +378,9 @@ send_cached(struct pair *p, uint8_t *m, size_t length, unsigned n)
 }
 
 #define CACHED (256u << 10)
-#define COPIES 32u /* of so much: what its adoption costs */
+#define COPIES 32u /* adopting a buffer costs as much as this number of copies */
 
-/* After so many sends it is adopted; what is small, or not whole pages, never is. */
+/* A buffer is adopted after COPIES sends; small buffers and parts of pages never are. */
 static void
 test_cache(void **state)
 {

@@ -78,7 +78,7 @@ test_changes(void **state)
 	plane_destroy(f);
 }
 
-/* Who takes no events is told the difference at last, once a node. */
+/* A program that takes no events is told the difference at last, once per node. */
 static void
 test_slow(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who goes to rest has told and seen everything: threads that sleep at a worker on whose
+ * Before a sleep everything is reported and seen: threads that sleep at a worker on whose
  * connections others work, and looks that could end too early. weir_arm() puts a thread to sleep;
- * what it sleeps on says whether it was woken.
+ * its descriptor says whether it was woken.
  */
 #include "worlds/stream_pair.h"
 
@@ -195,7 +195,8 @@ test_bell_for_two(void **state)
 	pair_close(&p);
 }
 
-/* What a thread consumes while the worker's own sleeps is told all the same: nobody else would. */
+/* Consumption by a thread while the worker's own sleeps is reported: nobody else would report it.
+ */
 static void
 test_consumed_while_asleep(void **state)
 {

@@ -60,7 +60,8 @@ expect(struct weir *w, struct weir_conn *c, uint32_t type, int status)
 	assert_int_equal(e.status, status);
 }
 
-/* What had arrived is received; what hadn't completes with an error, once; then the end is told. */
+/* Messages that had arrived are received; others complete with an error, once; then the end is
+ * reported. */
 static void
 test_loss(void **state)
 {
@@ -93,7 +94,7 @@ test_loss(void **state)
 	plane_destroy(p.f);
 }
 
-/* What is complete was received. True: it was. */
+/* Complete messages were received. True: the last one was complete. */
 static bool
 loss_local(unsigned after_ms)
 {
@@ -195,7 +196,7 @@ test_reattach(void **state)
 	pair_close(&p);
 }
 
-/* What the program holds of the former session's memory stays until it lets go. */
+/* Memory of the former session stays until the program releases it. */
 static void
 test_memory(void **state)
 {
@@ -327,7 +328,7 @@ test_gone_again(void **state)
 	pair_close(&p);
 }
 
-/* Who sleeps on the descriptor learns of loss and return; so does who waits. */
+/* A thread that sleeps on the descriptor learns of loss and return; so does one that waits. */
 static void
 test_sleepers(void **state)
 {
@@ -360,7 +361,7 @@ say(struct plane *f, uint16_t id, uint64_t incarnation)
 	plane_node(f, &is);
 }
 
-/* Who watches nodes goes on: what has changed meanwhile is told once the new table is whole. */
+/* A thread that watches nodes goes on: changes are reported once the new table is whole. */
 static void
 test_nodes(void **state)
 {

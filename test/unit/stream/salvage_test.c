@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a dead data plane leaves behind a full ring is received before -ENODEV. */
+/* Messages that a dead data plane left behind a full ring are received before -ENODEV. */
 #include "worlds/stream_pair.h"
 
 #include "stream/conn.h"

@@ -424,7 +424,7 @@ test_fd(void **state)
 	}
 }
 
-/* Who asks for it once more is still to be woken. */
+/* A thread that asks for the descriptor again is still to be woken. */
 static void
 test_fd_while_armed(void **state)
 {

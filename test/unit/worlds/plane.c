@@ -474,7 +474,7 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 		c->fds[i] = i < fd_count ? dup(fds[i]) : -1;
 }
 
-/* What tests look at. */
+/* Counts the requests that tests look at. */
 static void
 note(struct client *c, const struct weir_session_msg *m)
 {

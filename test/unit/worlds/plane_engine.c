@@ -88,7 +88,7 @@ tell_closed(struct plane *f, struct end *e, uint32_t status)
 void
 plane_grant(struct end *e)
 {
-	/* e's program may be sent so much: its peer reads it */
+	/* the grant to e's program, which its peer reads */
 	atomic_store(&e->peer->desc->granted, e->granted);
 	atomic_store(&e->peer->desc->window, e->window);
 	atomic_store(&e->desc->recv_window, e->window);

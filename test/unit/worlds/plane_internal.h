@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of plane_fake.h share: its engine (plane_engine.c), its requests
- * (plane_request.c), and what tests do with it (plane_fake.c). */
+/* Shared by the parts of plane_fake.h: its engine (plane_engine.c), its requests
+ * (plane_request.c), and the calls of tests (plane_fake.c). */
 #ifndef TEST_PLANE_INTERNAL_H
 #define TEST_PLANE_INTERNAL_H
 
@@ -110,7 +110,7 @@ void plane_tell_opened(struct plane *f, struct end *x);
 int plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r,
 		  int fds[WEIR_SESSION_FDS]);
 void plane_close_session(void *user);
-/* What the data plane says of a session that an operator ends. */
+/* The answer of the data plane for a session that an operator ends. */
 void plane_evicted(struct weir_session_msg *m);
 
 #endif

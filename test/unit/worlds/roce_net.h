@@ -108,8 +108,8 @@ struct nic_counters net_counters(struct net_node *node);
 void net_check_sum(struct net_node *node);
 uint32_t net_random(struct net *n);
 /*
- * WEIR_NET in the environment names other headers than plain IPv4: six, vlan, or six,vlan. What is
- * injected and what taps see are plain IPv4 frames all the same: the net changes their clothes.
+ * WEIR_NET in the environment names other headers than plain IPv4: six, vlan, or six,vlan. Injected
+ * frames and those that taps see are plain IPv4 all the same: the net converts them.
  */
 bool net_six(void);
 struct nic_gid net_gid(uint32_t ip);
