@@ -35,12 +35,12 @@ int
 set(const struct weirctl_options *o, int argc, char **argv)
 {
 	const char *key = argv[0], *what = strrchr(key, '.');
-	char named[512], user[64];
+	char named[512] = "", user[64];
 	const struct passwd *p;
 	uint32_t count;
 	int status;
 
-	snprintf(named, sizeof(named), "%s", key);
+	strncat(named, key, sizeof(named) - 1);
 	// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names
 	if (!strncmp(key, "user.", 5) && what >= key + 6 && key[5] != '*' &&
 	    (size_t)(what - key - 5) < sizeof(user) && (key[5] < '0' || key[5] > '9')) {

@@ -602,9 +602,12 @@ static struct weir *
 attach(struct plane *p, uint32_t node, const struct weir_options *o)
 {
 	struct weir_transport t;
-	struct client *c = new_client(p, &p->node[node], &t);
+	struct client *c;
 
 	assert_true(node < p->nodes);
+	pthread_mutex_lock(&p->lock); /* plane_run()'s thread looks at all clients */
+	c = new_client(p, &p->node[node], &t);
+	pthread_mutex_unlock(&p->lock);
 	assert_int_equal(weir_attach_with(o, &t, &c->w), 0);
 	return c->w;
 }
