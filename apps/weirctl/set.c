@@ -35,12 +35,15 @@ int
 set(const struct weirctl_options *o, int argc, char **argv)
 {
 	const char *key = argv[0], *what = strrchr(key, '.');
-	char named[512] = "", user[64];
+	char named[512], user[64];
 	const struct passwd *p;
+	size_t length = strlen(key);
 	uint32_t count;
 	int status;
 
-	strncat(named, key, sizeof(named) - 1);
+	if (length >= sizeof(named))
+		return weirctl_fail(WEIRCTL_USAGE, "no setting '%s'; see show settings", key);
+	memcpy(named, key, length + 1);
 	// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names
 	if (!strncmp(key, "user.", 5) && what >= key + 6 && key[5] != '*' &&
 	    (size_t)(what - key - 5) < sizeof(user) && (key[5] < '0' || key[5] > '9')) {

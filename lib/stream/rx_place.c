@@ -86,7 +86,9 @@ post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct wei
 {
 	struct weir_posts *p = c->posts;
 
-	if (c->state != CONN_OPEN && c->state != CONN_OPENING)
+	/* messages that came before the end are received like any other */
+	if (c->state != CONN_OPEN && c->state != CONN_OPENING &&
+	    !(c->state == CONN_ENDED && c->queue))
 		return weir_conn_failed(c, c->state == CONN_ENDED ? c->end : -EPIPE);
 	if (!p)
 		p = c->posts = calloc(1, sizeof(*p));

@@ -84,7 +84,7 @@ int weir_uncache(struct weir *w, void *addr, size_t length);
  *   -EINVAL  the buffer is not inside one region adopted for receiving
  *   -EAGAIN  64 buffers are posted already; receive first
  *   -ENOMEM  no memory
- *   or how the connection ended.
+ *   or how the connection ended, once all its messages have been received.
  * Does not block. Only one thread at a time may receive on a connection.
  */
 int weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie);

@@ -275,6 +275,38 @@ test_recv_otherwise(void **state)
 	free(in);
 }
 
+/* A peer that closes early: memory is posted for its messages until the last one is received. */
+static void
+test_posted_after_the_end(void **state)
+{
+	for (unsigned way = 0; way < 2; way++) {
+		struct pair p = pair_open(ways[way], NULL, false);
+		uint8_t *m = pages();
+		struct weir_placed got;
+		struct weir_event e;
+
+		adopt(p.b, m, BYTES, BOTH);
+		for (uint32_t i = 0; i < 3; i++)
+			assert_int_equal(weir_send(p.c, &i, sizeof(i), 0), 0);
+		weir_close(p.c);
+		p.c = NULL;
+		for (int i = 0; i < 50; i++) {
+			weir_poll(p.a, &e, 1);
+			plane_settle(p.f);
+			weir_poll(p.b, &e, 1);
+		}
+		for (uint32_t i = 0; i < 3; i++) {
+			assert_int_equal(weir_recv_into(p.d, m, 100, i), 0);
+			assert_int_equal(weir_recv_placed(p.d, &got, 0), 0);
+			assert_int_equal(got.length, sizeof(i));
+			assert_memory_equal(got.data, &i, sizeof(i));
+		}
+		assert_int_equal(weir_recv_into(p.d, m, 100, 3), -ESHUTDOWN);
+		pair_close(&p);
+		munmap(m, BYTES);
+	}
+}
+
 static void
 test_posts_refused(void **state)
 {
@@ -457,12 +489,19 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_contents),	cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_send),	cmocka_unit_test(test_send_beyond_the_arena),
-	    cmocka_unit_test(test_ended),	cmocka_unit_test(test_recv),
-	    cmocka_unit_test(test_readers),	cmocka_unit_test(test_recv_otherwise),
-	    cmocka_unit_test(test_fork),	cmocka_unit_test(test_posts_refused),
-	    cmocka_unit_test(test_cache),	cmocka_unit_test(test_cache_makes_room),
+	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_send),
+	    cmocka_unit_test(test_send_beyond_the_arena),
+	    cmocka_unit_test(test_ended),
+	    cmocka_unit_test(test_recv),
+	    cmocka_unit_test(test_readers),
+	    cmocka_unit_test(test_recv_otherwise),
+	    cmocka_unit_test(test_fork),
+	    cmocka_unit_test(test_posts_refused),
+	    cmocka_unit_test(test_posted_after_the_end),
+	    cmocka_unit_test(test_cache),
+	    cmocka_unit_test(test_cache_makes_room),
 	    cmocka_unit_test(test_cache_stale),
 	};
 
