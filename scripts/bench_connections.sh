@@ -113,7 +113,7 @@ thread_figures()
 
 	any_wanted conn_threads_1 conn_threads_8 conn_threads_least conn_requests_8 conn_requests_p50_16 || return 0
 	perf_nodes
-	perf conn_threads_1 "x ring, 64 B messages of a thread" '>=' 0.028 '.ratio.ring' --instance A node:2 -t message -D 0.5 --cpu 0
+	perf conn_threads_1 "per memcpy of 64 KiB, 64 B messages of a thread" '>=' 6.8 "$PER_COPY" --instance A node:2 -t message -D 0.5 --cpu 0
 	pairs conn_threads_8 "% of one thread's rate, 8 threads" '>=' 90 .msgs_per_s 100 "$to -t message" "$to -t message --threads 8"
 	perf conn_threads_least "% of the mean, the least of 8 threads" '>=' 50 '100 * .shares.min / .shares.mean' \
 		--instance A node:2 -t message --threads 8 -D 0.5 --cpu 0
