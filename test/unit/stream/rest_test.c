@@ -50,6 +50,15 @@ sleep_now(struct weir *w)
 	return weir_fd(w);
 }
 
+/* t waits as in a call that blocks, up to the last look before its sleep. */
+static void
+arm(struct weir_wait *wait, struct weir_thread *t)
+{
+	weir_wait_init(wait, t, 10000);
+	while (!wait->armed)
+		assert_int_equal(weir_wait_next(wait), 0);
+}
+
 /* How many went; after that it waits for WRITABLE. */
 static uint32_t
 fill(struct weir_conn *c, size_t length)
@@ -124,51 +133,48 @@ test_last_of_many(void **state)
 	pair_close(&p);
 }
 
-/* A large message that the program leaves alone hides none behind it from who goes to sleep. */
+/*
+ * The program was told of messages of p.c and leaves them in the ring; one of another connection
+ * behind them is reported before the program sleeps. count messages of `length` bytes; 0: as many
+ * as the byte area holds.
+ */
 static void
-test_behind_a_large_one(void **state)
+check_reported_behind(uint32_t count, size_t length)
 {
 	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
 	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
-	struct weir_event e;
-
-	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
-	sleep_now(p.b);
-	assert_int_equal(weir_poll(p.b, &e, 1), 0);
-	assert_int_equal(fill(p.c, 6000) > 0, true);
-	assert_int_equal(weir_send(c2, "y", 1, 0), 0);
-	assert_int_equal(weir_arm(p.b), -EAGAIN);
-	assert_int_equal(weir_poll(p.b, &e, 1), 1);
-	assert_int_equal(e.type, WEIR_EVENT_READABLE);
-	assert_ptr_equal(e.conn, d2);
-	weir_close(c2);
-	weir_close(d2);
-	pair_close(&p);
-}
-
-/* Nor do many small ones, more than one call takes out of the ring. */
-static void
-test_behind_many(void **state)
-{
-	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
-	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
+	uint8_t *m = make_message(1, length);
 	struct weir_event e;
 	uint32_t n = 0;
 
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	sleep_now(p.b);
 	assert_int_equal(weir_poll(p.b, &e, 1), 0);
-	while (n < 100 && weir_send(p.c, "x", 1, 0) == 0)
+	while ((!count || n < count) && weir_send(p.c, m, length, 0) == 0)
 		n++;
-	assert_int_equal(n, 100);
+	assert_true(count ? n == count : n > 0);
 	assert_int_equal(weir_send(c2, "y", 1, 0), 0);
 	assert_int_equal(weir_arm(p.b), -EAGAIN);
 	assert_int_equal(weir_poll(p.b, &e, 1), 1);
 	assert_int_equal(e.type, WEIR_EVENT_READABLE);
 	assert_ptr_equal(e.conn, d2);
+	free(m);
 	weir_close(c2);
 	weir_close(d2);
 	pair_close(&p);
+}
+
+static void
+test_behind_a_large_one(void **state)
+{
+	check_reported_behind(0, 6000);
+}
+
+/* More than one call takes out of the ring. */
+static void
+test_behind_many(void **state)
+{
+	check_reported_behind(100, 1);
 }
 
 /* One of two who sleep at a worker gives up, and takes the doorbell's ringing with it. */
@@ -183,9 +189,7 @@ test_bell_for_two(void **state)
 
 	two = become_another(p.b);
 	assert_ptr_not_equal(one, two);
-	weir_wait_init(&wait, one, 10000);
-	while (!wait.armed)
-		assert_int_equal(weir_wait_next(&wait), 0);
+	arm(&wait, one);
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	weir_wait_end(&wait);
 	assert_true(is_woken(fd));
@@ -253,9 +257,7 @@ test_pieces_while_asleep(void **state)
 
 	assert_int_equal(weir_send(p.c, m, length, 0), 0);
 	fd = sleep_now(p.a);
-	weir_wait_init(&wait, thread_of(p.b), 10000);
-	while (!wait.armed)
-		assert_int_equal(weir_wait_next(&wait), 0);
+	arm(&wait, thread_of(p.b));
 	assert_int_equal(weir_recv(p.d, in, length, &n, 0), -EAGAIN);
 	assert_true(is_woken(fd));
 	weir_wait_end(&wait);
@@ -286,9 +288,7 @@ test_parked_while_asleep(void **state)
 	assert_true(fill(c2, 8) > 0);
 	assert_int_equal(weir_send(p.c, "x", 1, 0), -EAGAIN);
 	fd = sleep_now(p.a);
-	weir_wait_init(&wait, thread_of(p.b), 10000);
-	while (!wait.armed)
-		assert_int_equal(weir_wait_next(&wait), 0);
+	arm(&wait, thread_of(p.b));
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
 	assert_true(is_woken(fd));
 	weir_wait_end(&wait);
