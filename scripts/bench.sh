@@ -192,13 +192,14 @@ memory_kib()
 
 local_figures()
 {
-	any_wanted local_rtt_8 local_rtt_64 local_rate_64 local_bw_64k || return 0
+	any_wanted local_rtt_8 local_rtt_64 local_rate_64 local_rate_64_many local_bw_64k || return 0
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
 	await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
-	perf local_rtt_8 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
-	perf local_rtt_64 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 64 -D 0.5 --cpu 0
-	perf local_rate_64 "x ring" '>=' 0.25 '.ratio.ring' --instance A node:1 -t rate -s 64 -D 0.5 --cpu 0
+	perf local_rtt_8 "x line, mean" '<=' 1.35 '.ratio.mean_line' --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+	perf local_rtt_64 "x line, mean" '<=' 1.4 '.ratio.mean_line' --instance A node:1 -t lat -s 64 -D 0.5 --cpu 0
+	perf local_rate_64 "x slots" '>=' 0.85 '.ratio.slots' --instance A node:1 -t rate -s 64 -D 0.5 --cpu 0
+	perf local_rate_64_many "x slots, batches of 32" '>=' 1.2 '.ratio.slots' --instance A node:1 -t rate -s 64 -D 0.5 --cpu 0 --batch 32
 	perf local_bw_64k "x memcpy" '>=' 0.47 '.ratio.copy' --instance A node:1 -t bw -s 64k -D 0.5 --cpu 0
 	stop_all
 }

@@ -210,9 +210,22 @@ bulk_figures()
 # shellcheck source=scripts/bench_shares.sh
 . scripts/bench_shares.sh
 
+# One thread polls many connections of a program on its host.
+poll_figure()
+{
+	local to="weir-perf --instance B node:2 -t rate -s 64 -D 0.5 --cpu 0"
+
+	any_wanted poll_many poll_many_10 || return 0
+	perf_nodes
+	pairs poll_many_10 "% of one connection's rate, 64 B on 10 connections of one thread" '>=' 80 .msgs_per_s 100 "$to" "$to --connections 10"
+	pairs poll_many "% of one connection's rate, 64 B on 100 connections of one thread" '>=' 80 .msgs_per_s 100 "$to" "$to --connections 100"
+	stop_all
+}
+
 set_connections()
 {
 	read_figures
+	poll_figure
 	thread_figures
 	protobuf_figure
 	bulk_figures

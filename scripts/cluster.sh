@@ -14,7 +14,7 @@ usage()
 {
 	cat <<END
 Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
-  N               nodes, 2 to 32
+  N               nodes, 2 to 32; 64 on a bridge
   --fabric        switch: weir-switch with a memif port per node (default)
                   bridge: a veth per node on a kernel bridge, in namespaces (root)
                   mesh: memif between each two nodes; 2 to 8 nodes, an engine per wire
@@ -49,13 +49,14 @@ while [ $# -gt 0 ]; do
 	--) shift; command=("$@"); break ;;
 	-*) wrong "unknown option '$1'" ;;
 	*)
-		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$1' (expected a number of nodes, 2 to 32)"
+		[[ -z $nodes && $1 =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$1' (expected a number of nodes, 2 to 64)"
 		nodes=$1
 		;;
 	esac
 	shift
 done
-[[ -n $nodes && $nodes -ge 2 && $nodes -le 32 ]] || wrong "how many nodes, 2 to 32"
+[[ -n $nodes && $nodes -ge 2 && $nodes -le 64 ]] || wrong "how many nodes, 2 to 32; 64 on a bridge"
+[ "$nodes" -le 32 ] || [ "$fabric" = bridge ] || wrong "a switch has 32 ports; more nodes need --fabric bridge"
 [ "$fabric" != mesh ] || [ "$nodes" -le 8 ] || wrong "a data plane has at most 8 ports: mesh is for 2 to 8 nodes"
 [ "$fabric" != bridge ] || [ "$(id -u)" -eq 0 ] || { echo "cluster.sh: a bridge needs root; use --fabric switch" >&2; exit 3; }
 [ "$auto" = 0 ] || [ "$join$etcd" != 00 ] || wrong "a peers file gives the ids: --auto goes with --join or --etcd"

@@ -13,7 +13,7 @@ WEIR_RUN_PACKAGES=(
 WEIR_PACKAGES=(
 	"${WEIR_RUN_PACKAGES[@]}"
 	# tests
-	g++ rdma-core libcmocka-dev debhelper dpkg-dev doxygen clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
+	g++ rdma-core libcmocka-dev debhelper dpkg-dev doxygen abigail-tools clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
 	tcpdump tshark ethtool mount numactl passwd
 	# Soft-RoCE in a virtual machine: test/rxe/run.sh
 	qemu-system-x86 busybox-static cpio kmod ibverbs-utils perftest

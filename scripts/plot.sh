@@ -1,15 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# plot.sh FILE [DIR]: plots of what `bench.sh connections|control|peers --json FILE` measured, as SVG in DIR (docs/performance).
-# Exit: 0, 2 usage, 3 gnuplot is missing.
+# plot.sh FILE DIR: plots of what `bench.sh connections|control|peers --json FILE` measured, as SVG in DIR, which exists
+# (those of the documents: docs/performance). Nothing is written anywhere else, or before both are known to be good.
+# Exit: 0, 2 usage, 3 gnuplot is missing, or DIR can't be written to.
 set -u -o pipefail
-file=${1:-} dir=${2:-$(dirname "$0")/../docs/performance}
-if [ -z "$file" ] || [ $# -gt 2 ] || ! jq -e type "$file" >/dev/null 2>&1; then
-	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections, control or peers --json" >&2
+file=${1:-} dir=${2:-}
+usage()
+{
+	echo "plot.sh: $1; usage: plot.sh FILE DIR, FILE of bench.sh connections, control or peers --json" >&2
 	exit 2
-fi
-command -v gnuplot >/dev/null || { echo "plot.sh: gnuplot is missing; run scripts/test.sh once as root" >&2; exit 3; }
-mkdir -p "$dir" || exit 3
+}
+for tool in jq gnuplot; do
+	command -v $tool >/dev/null || { echo "plot.sh: $tool is missing; run scripts/test.sh once as root" >&2; exit 3; }
+done
+[ $# = 2 ] || usage "$# arguments instead of 2"
+[ -r "$file" ] || usage "cannot read '$file'"
+jq -e 'type == "array" and any(.[]; (.name | type) == "string" and has("value"))' "$file" >/dev/null 2>&1 ||
+	usage "'$file' holds no figures"
+[ -d "$dir" ] || usage "'$dir' is no directory"
+[ -w "$dir" ] || { echo "plot.sh: cannot write to $dir; choose another" >&2; exit 3; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 

@@ -7,6 +7,8 @@
  *   adopted                 receives on the service "pictures", one sender after another
  *   adopted ADDRESS COUNT   sends COUNT pictures, for example to node:2:pictures
  */
+#include "stop.h"
+
 #include <weir/memory.h>
 
 #include <errno.h>
@@ -45,7 +47,8 @@ serve(struct weir *w, char *memory)
 	struct weir_conn *c;
 	int rc = weir_listen(w, "pictures", 0, &listener);
 
-	while (!rc && !(rc = weir_accept(listener, -1, &c))) {
+	stop_on_signals(w);
+	while (!stop && !rc && !(rc = weir_accept(listener, -1, &c))) {
 		rc = weir_adopt(w, memory, PICTURES * PICTURE, WEIR_ADOPT_RECV, &region);
 		if (!rc)
 			rc = receive(c, memory);
@@ -53,7 +56,7 @@ serve(struct weir *w, char *memory)
 		if (!rc)
 			rc = weir_disown(region);
 	}
-	return rc;
+	return stop ? 0 : rc;
 }
 
 static int

@@ -6,6 +6,8 @@
  *   datagram                 receives on the service "samples", one sender after another
  *   datagram ADDRESS COUNT   sends COUNT numbers, for example to node:2:samples
  */
+#include "stop.h"
+
 #include <weir/stream.h>
 
 #include <stdio.h>
@@ -19,7 +21,8 @@ serve(struct weir *w)
 	int rc = weir_listen(w, "samples", 0, &listener);
 
 	/* the connecting end chose datagrams: the accepted connection has them too */
-	while (!rc && !(rc = weir_accept(listener, -1, &c))) {
+	stop_on_signals(w);
+	while (!stop && !rc && !(rc = weir_accept(listener, -1, &c))) {
 		uint64_t number, highest = 0, received = 0;
 		size_t length;
 
@@ -33,16 +36,18 @@ serve(struct weir *w)
 		fflush(stdout);
 		weir_close(c);
 	}
-	return rc;
+	return stop ? 0 : rc;
 }
 
 static int
 send_numbers(struct weir *w, const struct weir_address *to, uint64_t count)
 {
-	struct weir_connect_options options = {.flags = WEIR_UD};
+	struct weir_connect_options options = WEIR_CONNECT_OPTIONS_INIT;
 	struct weir_conn *c;
-	int rc = weir_connect_with(w, to, &options, 1000, &c);
+	int rc;
 
+	options.flags = WEIR_UD;
+	rc = weir_connect_with(w, to, &options, 1000, &c);
 	if (rc)
 		return rc;
 	printf("a datagram has at most %d bytes\n", weir_conn_mtu(c));

@@ -9,14 +9,13 @@ int
 main(int argc, char **argv)
 {
 	const char *text = argc > 2 ? argv[2] : "hello";
-	struct weir_address to;
 	struct weir_conn *c;
 	struct weir *w;
 	char answer[1024];
 	size_t length;
 	int rc;
 
-	if (argc < 2 || weir_address_parse(argv[1], &to)) {
+	if (argc < 2) {
 		fprintf(stderr, "hello: no address; try hello node:2:echo\n");
 		return 2;
 	}
@@ -25,7 +24,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "hello: %s\n", weir_reason());
 		return 1;
 	}
-	rc = weir_connect(w, &to, 1000, &c);
+	rc = weir_connect_to(w, argv[1], NULL, 1000, &c);
 	if (!rc) {
 		rc = weir_send(c, text, strlen(text), 1000);
 		if (!rc)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages and requests: message (answers), message NODE [TEXT] (asks). */
+#include "stop.h"
+
 #include <weir/message.h>
+#include <weir/stream.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NOTE WEIR_TYPE(1, 1)
 #define UPPER WEIR_TYPE(1, 2)
@@ -32,16 +34,22 @@ on_upper(struct weir_messenger *m, const struct weir_message *message, void *use
 }
 
 static int
-serve(struct weir_messenger *m)
+serve(struct weir *w, struct weir_messenger *m)
 {
-	struct weir_handler note = {.handle = on_note}, upper = {.handle = on_upper};
-	int rc = weir_message_register(m, NOTE, &note);
+	struct weir_handler note = WEIR_HANDLER_INIT, upper = WEIR_HANDLER_INIT;
+	struct weir_event e;
+	int rc;
 
+	note.handle = on_note;
+	upper.handle = on_upper;
+	rc = weir_message_register(m, NOTE, &note);
 	if (!rc)
 		rc = weir_message_register(m, UPPER, &upper);
-	while (!rc)
-		pause();
-	return rc;
+	stop_on_signals(w);
+	/* handlers run in threads of their own */
+	while (!rc && !stop)
+		rc = weir_wait(w, &e, 1, -1) < 0;
+	return stop ? 0 : rc;
 }
 
 static int
@@ -63,7 +71,7 @@ ask(struct weir_messenger *m, uint16_t node, const char *text)
 int
 main(int argc, char **argv)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_messenger *m = NULL;
 	struct weir *w = NULL;
 	int rc;
@@ -77,7 +85,7 @@ main(int argc, char **argv)
 	if (!rc && argc > 1)
 		rc = ask(m, (uint16_t)strtoul(argv[1], NULL, 0), argc > 2 ? argv[2] : "hello");
 	else if (!rc)
-		rc = serve(m);
+		rc = serve(w, m);
 	if (rc)
 		fprintf(stderr, "message: %s\n", weir_reason());
 	weir_messenger_close(m);

@@ -7,13 +7,14 @@
  *   message_protobuf NODE COUNT  sends COUNT readings and prints the rate
  */
 #include "reading.pb-c.h"
+#include "stop.h"
 
 #include <weir/message.h>
+#include <weir/stream.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #define READING WEIR_TYPE(2, 1)
 #define REPORT WEIR_TYPE(2, 2)
@@ -77,17 +78,23 @@ on_report(struct weir_messenger *m, const struct weir_message *message, void *us
 }
 
 static int
-serve(struct weir_messenger *m)
+serve(struct weir *w, struct weir_messenger *m)
 {
-	struct weir_handler reading = {.handle = on_reading, .flags = WEIR_HANDLER_EXCLUSIVE},
-			    report = {.handle = on_report, .flags = WEIR_HANDLER_EXCLUSIVE};
-	int rc = weir_message_register(m, READING, &reading);
+	struct weir_handler reading = WEIR_HANDLER_INIT, report = WEIR_HANDLER_INIT;
+	struct weir_event e;
+	int rc;
 
+	reading.handle = on_reading;
+	report.handle = on_report;
+	reading.flags = report.flags = WEIR_HANDLER_EXCLUSIVE;
+	rc = weir_message_register(m, READING, &reading);
 	if (!rc)
 		rc = weir_message_register(m, REPORT, &report);
-	while (!rc)
-		pause();
-	return rc;
+	stop_on_signals(w);
+	/* handlers run in threads of their own */
+	while (!rc && !stop)
+		rc = weir_wait(w, &e, 1, -1) < 0;
+	return stop ? 0 : rc;
 }
 
 /* ---- sending ---- */
@@ -146,7 +153,7 @@ send_all(struct weir_messenger *m, uint16_t node, uint64_t count)
 int
 main(int argc, char **argv)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_messenger *m = NULL;
 	struct weir *w = NULL;
 	int rc;
@@ -160,7 +167,7 @@ main(int argc, char **argv)
 	if (!rc && argc > 2)
 		rc = send_all(m, (uint16_t)strtoul(argv[1], NULL, 0), strtoull(argv[2], NULL, 0));
 	else if (!rc)
-		rc = serve(m);
+		rc = serve(w, m);
 	if (rc)
 		fprintf(stderr, "message_protobuf: %s\n", weir_reason());
 	weir_messenger_close(m);

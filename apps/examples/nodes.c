@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The nodes of the cluster, and then each change, until the data plane ends: nodes. */
+#include "stop.h"
+
 #include <weir/node.h>
 #include <weir/stream.h>
 
@@ -29,7 +31,8 @@ watch(struct weir *w)
 	/* begins with an "added" for each node that is known already */
 	int rc = weir_nodes_watch(w, 1);
 
-	while (!rc) {
+	stop_on_signals(w);
+	while (!rc && !stop) {
 		int n = weir_wait(w, &e, 1, -1);
 
 		if (n < 0)
@@ -47,18 +50,21 @@ watch(struct weir *w)
 		       e.change & WEIR_CHANGE_ADDRESS ? " address" : "", state_name(e.state));
 		fflush(stdout);
 	}
-	return rc;
+	return stop ? 0 : rc;
 }
 
 int
 main(void)
 {
-	struct weir *w;
+	struct weir *w = NULL;
+	int rc = weir_attach(NULL, &w);
 
-	if (weir_attach(NULL, &w) == 0) {
+	if (!rc) {
 		printf("this is node %d\n", weir_node(w));
-		watch(w);
+		rc = watch(w);
 	}
-	fprintf(stderr, "nodes: %s\n", weir_reason());
-	return 1;
+	if (rc)
+		fprintf(stderr, "nodes: %s\n", weir_reason());
+	weir_detach(w);
+	return rc ? 1 : 0;
 }

@@ -3,6 +3,8 @@
  * A client that survives the end of its peer, of either data plane and of the network: reconnect
  * ADDRESS. It sends a number each 100 ms and prints the answers; the other end: echo.
  */
+#include "stop.h"
+
 #include <weir/stream.h>
 
 #include <stdio.h>
@@ -43,11 +45,8 @@ handle(const struct weir_event *e, struct client *client)
 int
 main(int argc, char **argv)
 {
-	/* calls that wait attach again when the own data plane has been restarted */
-	struct weir_options options = {.flags = WEIR_REATTACH};
-	struct weir_connect_options again = {
-	    .reconnect = {
-		.on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS, .first_ms = 10, .max_ms = 500}};
+	struct weir_options options = WEIR_OPTIONS_INIT;
+	struct weir_connect_options again = WEIR_CONNECT_OPTIONS_INIT;
 	struct client client = {0};
 	struct weir_address to;
 	struct weir_event e;
@@ -60,6 +59,11 @@ main(int argc, char **argv)
 		fprintf(stderr, "usage: reconnect ADDRESS\n");
 		return 2;
 	}
+	/* calls that wait attach again when the own data plane has been restarted */
+	options.flags = WEIR_REATTACH;
+	again.reconnect.on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS;
+	again.reconnect.first_ms = 10;
+	again.reconnect.max_ms = 500;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (weir_attach(&options, &w) || weir_connect_with(w, &to, &again, 1000, &c)) {
 		fprintf(stderr, "reconnect: %s\n", weir_reason());
@@ -67,7 +71,8 @@ main(int argc, char **argv)
 	}
 	client.c = c;
 	printf("connected\n");
-	while ((n = weir_wait(w, &e, 1, 100)) >= 0) {
+	stop_on_signals(w);
+	while (!stop && (n = weir_wait(w, &e, 1, 100)) >= 0) {
 		if (n) {
 			handle(&e, &client);
 			continue;
@@ -78,6 +83,8 @@ main(int argc, char **argv)
 		if (client.c)
 			weir_send(client.c, text, (size_t)n, 0);
 	}
-	fprintf(stderr, "reconnect: %s\n", weir_reason());
-	return 1;
+	if (!stop)
+		fprintf(stderr, "reconnect: %s\n", weir_reason());
+	weir_detach(w);
+	return stop ? 0 : 1;
 }

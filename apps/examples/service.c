@@ -6,6 +6,8 @@
  *   service find NAME    lists the nodes that offer it
  *   service call NAME    calls one of them
  */
+#include "stop.h"
+
 #include <weir/stream.h>
 
 #include <stdio.h>
@@ -16,18 +18,21 @@
 static int
 offer(struct weir *w, const char *name)
 {
-	struct weir_listen_options options = {.flags = WEIR_LISTEN_PUBLIC};
+	struct weir_listen_options options = WEIR_LISTEN_OPTIONS_INIT;
 	struct weir_listener *listener;
 	struct weir_conn *c;
 	char text[32];
-	int rc = weir_listen_with(w, name, &options, &listener);
+	int rc;
 
-	while (!rc && !(rc = weir_accept(listener, -1, &c))) {
+	options.flags = WEIR_LISTEN_PUBLIC;
+	rc = weir_listen_with(w, name, &options, &listener);
+	stop_on_signals(w);
+	while (!stop && !rc && !(rc = weir_accept(listener, -1, &c))) {
 		snprintf(text, sizeof(text), "node %d", weir_node(w));
 		weir_send(c, text, strlen(text), 1000);
 		weir_close(c); /* the text still arrives */
 	}
-	return rc;
+	return stop ? 0 : rc;
 }
 
 static int

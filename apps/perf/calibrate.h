@@ -15,8 +15,10 @@ struct calibration {
 	bool valid; /* false: fewer than two CPUs */
 	double
 	    line_ns; /* round trip between two threads, a cache line each way; median of batches */
-	double ring_mps;  /* bare ring of 64-byte slots published every 32, millions of slots a
-			     second */
+	double ring_mps; /* bare ring of 64-byte slots published every 32, millions of slots a
+			    second */
+	double
+	    slots_mps; /* 64-byte messages, each in two slots of such a ring, millions a second */
 	double chain4_us; /* a cache line passed round 4 processes that yield, on 2 CPUs */
 	double copy_gbps; /* memcpy of 64 KiB between two warm buffers, 1e9 bytes per second */
 };

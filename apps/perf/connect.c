@@ -32,7 +32,8 @@ perf_address_parse(const char *text, struct weir_address *address)
 int
 driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 {
-	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
+	struct weir_connect_options options = {.size = sizeof(options),
+					       .flags = d->options->loop ? WEIR_LOOP : 0};
 	uint32_t all = n * d->options->connections;
 	bool progress = d->progress && all > PROGRESS_EVERY;
 	struct weir_address address;

@@ -139,6 +139,7 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	    .test = test,
 	    .size = size,
 	    .window = test == PERF_READ ? 0 : o->window,
+	    .batch = o->batch,
 	    .count = share(d, o->count, i),
 	    .large = test == PERF_MIX ? share(d, o->large, i) : 0,
 	    .region = o->region,

@@ -5,9 +5,13 @@
 
 #include "ipc/invariant.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define BATCH_STRIDE 1024u /* bytes per message; control messages fit, too */
+static_assert(PERF_SMALL_MAX <= BATCH_STRIDE && PERF_MESSAGE_MAX <= BATCH_STRIDE, "fits");
 
 void
 perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers)
@@ -84,7 +88,7 @@ schedule_of(const struct perf_message *request, bool from_driver)
 int
 perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool driver)
 {
-	size_t room = PERF_MESSAGE_MAX > FLOW_COPY_MAX ? PERF_MESSAGE_MAX : FLOW_COPY_MAX;
+	size_t room = PERF_MESSAGE_MAX > PERF_SMALL_MAX ? PERF_MESSAGE_MAX : PERF_SMALL_MAX;
 	uint32_t largest;
 	int rc;
 
@@ -95,7 +99,7 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->window = request->window;
 	if (f->conn)
 		perf_slots_close(&f->slots, f->conn);
-	if (driver && request->flags & PERF_ADOPT && request->size > FLOW_COPY_MAX) {
+	if (driver && request->flags & PERF_ADOPT && request->size > PERF_SMALL_MAX) {
 		rc = perf_slots_open(&f->slots, f->weir, request->size, f->window);
 		if (rc)
 			return rc;
@@ -110,18 +114,21 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->blocked = f->partial = false;
 	/* small messages of one size take the shortest path: its cost is part of the result */
 	f->plain = f->conn && !f->window && !f->verify && !f->transfer && !f->region &&
-		   f->out.test != PERF_MIX && f->out.size <= FLOW_COPY_MAX;
+		   f->out.test != PERF_MIX && f->out.size <= PERF_SMALL_MAX;
 	/* larger round trips take longer than a waiting call spins */
-	f->wait_ms = f->out.test == PERF_LAT && f->out.size <= FLOW_COPY_MAX &&
+	f->batch = f->plain && request->batch <= PERF_BATCH_MAX ? request->batch : 1;
+	f->wait_ms = f->out.test == PERF_LAT && f->out.size <= PERF_SMALL_MAX &&
 			     !(request->flags & (PERF_SLEEP | PERF_HERE | PERF_MANY))
 			 ? FLOW_WAIT_MS
 			 : 0;
+	if (f->batch > 1)
+		room = f->batch * BATCH_STRIDE;
 	largest = perf_schedule_largest(&f->in);
 	rc = grow(&f->buffers->in, &f->buffers->in_size, f->copy && largest > room ? largest : room,
 		  0);
 	if (rc)
 		return rc;
-	largest = perf_schedule_largest(&f->out);
+	largest = f->batch > 1 ? f->batch * BATCH_STRIDE : perf_schedule_largest(&f->out);
 	return grow(&f->buffers->out, &f->buffers->out_size, largest ? largest : 1, 0x5a);
 }
 
@@ -186,7 +193,7 @@ send_any(struct perf_flow *f)
 		}
 		rc = weir_send_notify(f->conn, adopted, length, flags | WEIR_ZERO_COPY, f->sent + 1,
 				      0);
-	} else if (length <= FLOW_COPY_MAX || f->copy) {
+	} else if (length <= PERF_SMALL_MAX || f->copy) {
 		prepare(f, length);
 		rc = flags
 			 ? weir_send_notify(f->conn, f->buffers->out, length, flags, f->sent + 1, 0)
@@ -222,11 +229,38 @@ perf_flow_send(struct perf_flow *f)
 	return rc;
 }
 
+/* Up to `most` messages in one call. Their number, or -errno. */
+static int
+send_batch(struct perf_flow *f, int most)
+{
+	struct iovec v[PERF_BATCH_MAX];
+	int n = most < (int)f->batch ? most : (int)f->batch, rc;
+
+	for (int i = 0; i < n; i++) {
+		v[i].iov_base = f->buffers->out + (size_t)i * BATCH_STRIDE;
+		v[i].iov_len = f->out.size;
+		perf_schedule_stamp(f->sent + (unsigned)i, v[i].iov_base, v[i].iov_len);
+	}
+	f->buffers->prepared_by = NULL;
+	rc = weir_send_many(f->conn, v, (unsigned)n, 0);
+	f->blocked = rc == -EAGAIN || (rc >= 0 && rc < n);
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc > 0)
+		f->sent += (unsigned)rc;
+	return rc;
+}
+
 int
 perf_flow_send_burst(struct perf_flow *f, uint64_t until, int most)
 {
 	int n, rc = 0;
 
+	if (f->batch > 1)
+		return f->sent < until
+			   ? send_batch(f, until - f->sent < (unsigned)most ? (int)(until - f->sent)
+									    : most)
+			   : 0;
 	for (n = 0; n < most && f->sent < until; n++) {
 		rc = perf_flow_send(f);
 		if (rc)
@@ -286,10 +320,12 @@ perf_flow_recv(struct perf_flow *f)
 		rc = perf_socket_recv(&f->socket, &data, &length);
 		return rc ? rc : arrived(f, data, length, expected);
 	}
-	if (expected <= FLOW_COPY_MAX || f->copy) {
+	if (expected <= PERF_SMALL_MAX || f->copy) {
 		rc = weir_recv(f->conn, f->buffers->in, f->buffers->in_size, &length, f->wait_ms);
 		if (rc == -EMSGSIZE)
 			return -EPROTO;
+		if (rc == -EINTR) /* the caller looks whether it is to stop */
+			return -EAGAIN;
 		return rc ? rc : arrived(f, f->buffers->in, length, expected);
 	}
 	rc = weir_recv_loan(f->conn, &loan, 0);
@@ -300,12 +336,40 @@ perf_flow_recv(struct perf_flow *f)
 	return rc;
 }
 
+/* Up to `most` messages from one call. As perf_flow_recv_burst(). */
+static int
+recv_batch(struct perf_flow *f, int most, uint64_t warmup, uint64_t *warm_ns, bool *control)
+{
+	struct iovec v[PERF_BATCH_MAX];
+	int n = most < (int)f->batch ? most : (int)f->batch, rc = 0, i;
+
+	for (i = 0; i < n; i++)
+		v[i] = (struct iovec){f->buffers->in + (size_t)i * BATCH_STRIDE, BATCH_STRIDE};
+	n = weir_recv_many(f->conn, v, (unsigned)n, 0);
+	for (i = 0; i < n; i++) {
+		rc = arrived(f, v[i].iov_base, v[i].iov_len, f->in.size);
+		if (rc)
+			break;
+		if (f->received == warmup)
+			*warm_ns = now_ns();
+	}
+	if (control)
+		*control = rc == FLOW_CONTROL;
+	else if (rc == FLOW_CONTROL)
+		return -EPROTO;
+	if (rc < 0)
+		return rc;
+	return n < 0 && n != -EAGAIN ? n : i;
+}
+
 int
 perf_flow_recv_burst(struct perf_flow *f, int most, uint64_t warmup, uint64_t *warm_ns,
 		     bool *control)
 {
 	int n, rc = 0;
 
+	if (f->batch > 1)
+		return recv_batch(f, most, warmup, warm_ns, control);
 	for (n = 0; n < most; n++) {
 		rc = perf_flow_recv(f);
 		if (rc)

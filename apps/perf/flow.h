@@ -12,8 +12,7 @@
 
 #include "weir/stream.h"
 
-#define FLOW_COPY_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
-#define FLOW_WAIT_MS 10	   /* time limit of one receive of a round trip */
+#define FLOW_WAIT_MS 10 /* time limit of one receive of a round trip */
 
 /* perf_flow_recv() received not a message of the schedule but one for perf_message_read(). */
 #define FLOW_CONTROL 1
@@ -63,6 +62,7 @@ struct perf_flow {
 	const uint8_t *region;	 /* PERF_READ, server: the memory */
 	uint32_t window;	 /* messages under way at most, 0: no limit */
 	uint32_t transfer;	 /* WEIR_RING ... of each message, 0: whichever */
+	uint32_t batch;		 /* messages per call */
 
 	uint64_t sent, received;
 	uint64_t completed; /* of sent, by events; only with a window */

@@ -23,6 +23,8 @@ void histogram_add(struct histogram *to, const struct histogram *from);
 /* Value below or at which `share` (0 ... 1) of all values lie; 0 when there are none. */
 uint64_t histogram_percentile(const struct histogram *h, double share);
 double histogram_mean(const struct histogram *h);
+/* Standard deviation; 0 when there are none. */
+double histogram_deviation(const struct histogram *h);
 
 /* Bucket of a value, and the middle of a bucket. */
 static inline uint32_t

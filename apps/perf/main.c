@@ -7,16 +7,23 @@
 #include <sched.h>
 #include <string.h>
 
+static struct weir *_Atomic serving; /* the server's session, while it may be woken */
+
 static void
 on_signal(int signal)
 {
+	struct weir *weir = atomic_load(&serving);
+
 	atomic_store(&perf_stop, true);
+	if (weir)
+		weir_wake(weir);
 }
 
 static int
 serve(const struct perf_options *o)
 {
-	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = o->instance, .name = "weir-perf"};
 	struct weir *weir = NULL;
 	int rc = o->tcp ? 0 : weir_attach(&options, &weir);
 
@@ -24,7 +31,9 @@ serve(const struct perf_options *o)
 		fprintf(stderr, "weir-perf: %s\n", weir_reason());
 		return run_exit_code(rc);
 	}
+	atomic_store(&serving, weir);
 	rc = run_exit_code(perf_serve(weir, o));
+	atomic_store(&serving, NULL);
 	weir_detach(weir);
 	return rc;
 }

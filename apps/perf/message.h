@@ -11,7 +11,9 @@
 #include "schedule.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 2u
+#define PERF_VERSION 3u
+#define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
+#define PERF_BATCH_MAX 64u  /* messages per call */
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
@@ -52,6 +54,7 @@ struct perf_message {
 	uint32_t threads;	    /* REQUEST: sending threads; READY: client number */
 	uint32_t pid;		    /* READY: of the server's data plane, 0: unknown */
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
+	uint32_t batch;		    /* REQUEST: messages per call, at least 1 */
 	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
+#include "message.h"
 #include "socket.h"
 
 #include "weir/stream.h"
@@ -147,6 +148,8 @@ static const struct option_spec specs[] = {
     {"all", 0, OPTION_CALL, 0, 0, NULL, NULL, "sizes 8 B ... 16 MiB, doubling", .take = take_all},
     {"alltoall", 0, OPTION_FLAG, AT(alltoall), NULL, NULL,
      "a program on each instance in $WEIR_CLUSTER, to each other"},
+    {"batch", 0, OPTION_UNSIGNED, AT(batch), "N", "1",
+     "rate: messages per call, of up to 948 bytes", NUMBER(1, PERF_BATCH_MAX)},
     {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
      "both directions at once (bw, rate, mix)"},
     {"calibrate", 0, OPTION_FLAG, AT(calibrate), NULL, NULL,
@@ -192,7 +195,7 @@ static const struct option_spec specs[] = {
      "server: all nodes find it, as service:NAME"},
     {"rate", 0, OPTION_CALL, 0, 0, "N", NULL,
      "bw, rate, mix: messages per second at most; k and m are understood", .take = take_rate,
-     .expected = "a number of messages per second"},
+     .expected = "messages per second from 0 to 1000000m; 0: no limit"},
     {"region", 0, OPTION_SIZE, AT(region), "SIZE", "1024m", "read: bytes of the server's memory",
      NUMBER(4096, 1ull << 40)},
     {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "of sizes, contents and --pick random",
@@ -264,7 +267,7 @@ find_cluster(struct perf_options *o)
 static const char *
 settle_test(struct perf_options *o, uint32_t test)
 {
-	bool fits = o->size_count || o->region >= 65536;
+	bool fits = o->size_count || o->region >= 65536, small = true;
 
 	if (test == PERF_MIX) {
 		if (!o->count)
@@ -278,6 +281,12 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "-t %s is Weir's; leave out --transport";
 	if (o->adopt && (test != PERF_BW || o->tcp || o->copy))
 		return "--adopt is for -t bw, without --copy and --transport; leave it out";
+	for (uint32_t i = 0; i < o->size_count; i++)
+		small &= o->sizes[i] <= PERF_SMALL_MAX;
+	if (o->batch > 1 && (test != PERF_RATE || !small || o->tcp || o->window || o->verify ||
+			     o->flags & ~(uint32_t)WEIR_RC))
+		return "--batch is for -t rate and messages of up to 948 bytes, without "
+		       "--transport, --window, --verify and --flags; leave it out";
 	/* each piece is larger than its request and lies within the memory */
 	for (uint32_t i = 0; i < o->size_count; i++)
 		fits &= o->sizes[i] > PERF_READ_REQUEST && o->sizes[i] <= o->region;

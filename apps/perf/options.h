@@ -25,7 +25,7 @@ struct perf_options {
 	double duration_s;
 	uint64_t large;
 	bool large_given;
-	uint32_t window;
+	uint32_t window, batch;
 	uint64_t seed;
 	uint32_t flags;	   /* WEIR_RC, an operation: of every message of a run */
 	int cpu;	   /* -1: not pinned */

@@ -49,6 +49,7 @@ struct team_run {
 	struct team *team; /* NULL: none runs */
 	pid_t pid[TEAM_MAX];
 	uint32_t left; /* members still running */
+	bool receives; /* messages come back to the members */
 };
 
 /* Starts the members for a test. 0 or -errno. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #ifdef PERF_EDITLINE
@@ -129,11 +130,36 @@ struct prompt {
 	struct team_rates rates;
 	struct team_sum past, cleared; /* ended runs; counters at the last `clear stats` */
 	uint64_t wait_until;	       /* `wait`: ns, no command is read before; 0: none */
-	int code;
+	int code;		       /* of the last run */
+	int wrong; /* exit code of the first error in a file or pipe, which ends the input */
 	bool quit;
 };
 
 static struct prompt *prompt;
+
+/* An error at a terminal leaves the choice to its user; commands from elsewhere rely on the past.
+ */
+static void
+went_wrong(struct prompt *p, int code)
+{
+	if (input.terminal)
+		return;
+	if (!p->wrong)
+		p->wrong = code;
+	p->quit = true;
+}
+
+__attribute__((format(printf, 2, 3))) static void
+complain(struct prompt *p, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+	putchar('\n');
+	went_wrong(p, EXIT_USAGE);
+}
 
 static void
 help(void)
@@ -191,13 +217,15 @@ start(struct prompt *p)
 	int rc;
 
 	if (p->run.team) {
-		puts("a run goes on; stop it first");
+		complain(p, "a run goes on; stop it first");
 		return;
 	}
 	rc = team_start(&p->run, o, o->tests[0],
 			o->size_count ? o->sizes[0] : run_usual_size(o->tests[0]));
-	if (rc)
+	if (rc) {
 		printf("no run: %s; lower programs\n", strerror(-rc));
+		went_wrong(p, EXIT_RESOURCE);
+	}
 	p->rates = (struct team_rates){.last_ns = now_ns()};
 }
 
@@ -261,17 +289,18 @@ on_line(char *line)
 		p->cleared = add(p->past, team_count(&p->run));
 	} else if (n == 3 && strcmp(word[0], "set") == 0) {
 		if (p->run.team)
-			puts("a run goes on; stop it first");
+			complain(p, "a run goes on; stop it first");
 		else if (perf_options_set(o, word[1], word[2], reason, sizeof(reason)))
-			puts(reason);
+			complain(p, "%s", reason);
 	} else if (n <= 2 && strcmp(word[0], "wait") == 0) {
 		s = word[1] ? strtod(word[1], &end) : 86400;
 		if (word[1] && (end == word[1] || *end || !(s >= 0) || s > 86400))
-			printf("invalid time '%s' (expected seconds)\n", word[1]);
+			complain(p, "invalid time '%s' (expected seconds from 0 to 86400)",
+				 word[1]);
 		else if (p->run.team || word[1])
 			p->wait_until = now_ns() + (uint64_t)(s * 1e9);
 	} else {
-		printf("unknown or incomplete command '%s'; see help\n", word[0]);
+		complain(p, "unknown or incomplete command '%s'; see help", word[0]);
 	}
 	fflush(stdout);
 }
@@ -295,6 +324,8 @@ look(struct prompt *p)
 			perf_report_end(&p->info, stdout);
 			p->code = r.errors ? EXIT_FAILED : 0;
 		}
+		if (p->code)
+			went_wrong(p, p->code);
 		p->wait_until = 0;
 		line_again();
 	}
@@ -330,5 +361,5 @@ perf_prompt(struct perf_options *o)
 		look(&p);
 		usleep(LOOK_MS * 100);
 	}
-	return p.code;
+	return p.wrong ? p.wrong : p.code;
 }

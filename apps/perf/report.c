@@ -7,7 +7,8 @@
 /* State of the report that is being printed. */
 static struct {
 	unsigned results; /* printed so far */
-	uint64_t payload; /* sums over the results, for the last line of the table */
+	/* sums over the results whose ports are known, for the last line of the table */
+	uint64_t payload, came;
 	struct perf_ports ports;
 	pid_t pids[2]; /* data planes that counted them, 0: unknown */
 } report;
@@ -46,8 +47,8 @@ boolean(bool b)
 	return b ? "true" : "false";
 }
 
-/* The columns of a latency: min, mean, p50, p99, p99.9 and max in us. */
-#define LATENCIES 6
+/* The columns of a latency: min, mean, p50, p99, p99.9, max and standard deviation in us. */
+#define LATENCIES 7
 
 static void
 latencies(const struct perf_result *r, double us[LATENCIES])
@@ -60,6 +61,7 @@ latencies(const struct perf_result *r, double us[LATENCIES])
 	us[3] = (double)histogram_percentile(h, 0.99) / 1e3;
 	us[4] = (double)histogram_percentile(h, 0.999) / 1e3;
 	us[5] = (double)h->max / 1e3;
+	us[6] = histogram_deviation(h) / 1e3;
 }
 
 static void
@@ -68,16 +70,17 @@ json_calibration(const struct calibration *before, const struct calibration *aft
 	struct calibration c = calibration_mean(before, after);
 
 	if (!c.valid) {
-		fputs("{\"line_ns\":null,\"ring_mps\":null,\"chain4_us\":null,"
+		fputs("{\"line_ns\":null,\"ring_mps\":null,\"slots_mps\":null,\"chain4_us\":null,"
 		      "\"copy_gbps\":null,\"before\":null,\"after\":null,\"label\":\"none\"}",
 		      to);
 		return;
 	}
 	fprintf(to,
-		"{\"line_ns\":%.1f,\"ring_mps\":%.1f,\"chain4_us\":%.2f,\"copy_gbps\":%.2f,"
+		"{\"line_ns\":%.1f,\"ring_mps\":%.1f,\"slots_mps\":%.1f,\"chain4_us\":%.2f,\"copy_"
+		"gbps\":%.2f,"
 		"\"before\":%.1f,\"after\":%.1f,\"label\":\"%s\"}",
-		c.line_ns, c.ring_mps, c.chain4_us, c.copy_gbps, before->line_ns, after->line_ns,
-		calibration_label(before, after));
+		c.line_ns, c.ring_mps, c.slots_mps, c.chain4_us, c.copy_gbps, before->line_ns,
+		after->line_ns, calibration_label(before, after));
 }
 
 static void
@@ -113,8 +116,8 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 	if (r->latency.count)
 		fprintf(to,
 			"\"lat_us\":{\"min\":%.3f,\"mean\":%.4f,\"p50\":%.3f,\"p99\":%.3f,"
-			"\"p999\":%.3f,\"max\":%.3f}",
-			us[0], us[1], us[2], us[3], us[4], us[5]);
+			"\"p999\":%.3f,\"max\":%.3f,\"stddev\":%.3f}",
+			us[0], us[1], us[2], us[3], us[4], us[5], us[6]);
 	else
 		fputs("\"lat_us\":null", to);
 	fputs(",\"calibration\":", to);
@@ -126,8 +129,9 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 		fprintf(to, ",\"ratio\":{\"mean_line\":%.3f,\"p50_line\":%.3f,\"p50_chain4\":%.3f}",
 			us[1] * 1e3 / c.line_ns, us[2] * 1e3 / c.line_ns, us[2] / c.chain4_us);
 	else
-		fprintf(to, ",\"ratio\":{\"ring\":%.4f,\"copy\":%.4f}",
-			r->msgs_per_s / 1e6 / c.ring_mps, r->bytes_per_s / 1e9 / c.copy_gbps);
+		fprintf(to, ",\"ratio\":{\"ring\":%.4f,\"slots\":%.4f,\"copy\":%.4f}",
+			r->msgs_per_s / 1e6 / c.ring_mps, r->msgs_per_s / 1e6 / c.slots_mps,
+			r->bytes_per_s / 1e9 / c.copy_gbps);
 	fprintf(to, ",\"errors\":%llu,\"verified\":%s,\"payload_bytes\":%llu,\"ports\":",
 		(unsigned long long)r->errors, boolean(info->options->verify && !r->errors),
 		(unsigned long long)r->payload);
@@ -152,13 +156,14 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 	latencies(r, us);
 	if (r->test != PERF_MIX)
 		snprintf(size, sizeof(size), "%u", r->size);
-	fprintf(to, "%-7s %9s %11llu %9.3f %9.1f ", perf_test_name(r->test), size,
-		(unsigned long long)r->count, r->msgs_per_s / 1e6, r->bytes_per_s / 1e6);
+	fprintf(to, "%-7s %9s %11llu %9.3f %9.1f %8.2f ", perf_test_name(r->test), size,
+		(unsigned long long)r->count, r->msgs_per_s / 1e6, r->bytes_per_s / 1e6,
+		r->bytes_per_s * 8 / 1e9);
 	if (r->latency.count)
-		fprintf(to, "%8.2f %8.2f %8.2f %8.2f %8.2f %8.2f ", us[0], us[1], us[2], us[3],
-			us[4], us[5]);
+		fprintf(to, "%8.2f %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f ", us[0], us[1], us[2],
+			us[3], us[4], us[5], us[6]);
 	else
-		fprintf(to, "%8s %8s %8s %8s %8s %8s ", "-", "-", "-", "-", "-", "-");
+		fprintf(to, "%8s %8s %8s %8s %8s %8s %8s ", "-", "-", "-", "-", "-", "-", "-");
 	if (c.valid)
 		fprintf(to, "%7.1f %s", c.line_ns, calibration_label(&r->before, &r->after));
 	else
@@ -174,9 +179,12 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
 			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
 			r->shares.max / 1e6);
-	report.payload += r->payload;
 	if (!r->ports_known)
 		return;
+	if (r->test == PERF_READ)
+		report.came += r->payload;
+	else
+		report.payload += r->payload;
 	add_ports(&report.ports, &r->ports);
 	report.pids[0] = r->pid;
 	report.pids[1] = r->peer_pid;
@@ -212,11 +220,12 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:
-		fputs("test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,"
-		      "p99_us,p999_us,max_us,line_ns,ring_mps,chain4_us,copy_gbps,label,errors,"
-		      "verified,"
-		      "tx_frames,rx_frames,tx_bytes,rx_bytes,payload_bytes,pid,peer_pid\n",
-		      to);
+		fputs(
+		    "test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,"
+		    "p99_us,p999_us,max_us,line_ns,ring_mps,chain4_us,copy_gbps,label,errors,"
+		    "verified,"
+		    "tx_frames,rx_frames,tx_bytes,rx_bytes,payload_bytes,pid,peer_pid,stddev_us\n",
+		    to);
 		break;
 	case FORMAT_TABLE:
 		fprintf(to, "weir-perf " WEIR_VERSION ": instance %s",
@@ -243,9 +252,9 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		fputs("latency in us is the round trip; M/s and MB/s are one direction, as "
 		      "received\n",
 		      to);
-		fprintf(to, "%-7s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test",
-			"size", "count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max",
-			"line ns", "label");
+		fprintf(to, "%-7s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %8s %8s %7s %s\n",
+			"test", "size", "count", "M/s", "MB/s", "Gb/s", "min", "mean", "p50", "p99",
+			"p99.9", "max", "stddev", "line ns", "label");
 		break;
 	}
 	fflush(to);
@@ -256,6 +265,7 @@ perf_report(const struct perf_info *info, const struct perf_result *result, FILE
 {
 	struct calibration c = calibration_mean(&result->before, &result->after);
 	double us[LATENCIES];
+	char deviation[32] = "";
 
 	switch (info->options->format) {
 	case FORMAT_JSON:
@@ -274,7 +284,9 @@ perf_report(const struct perf_info *info, const struct perf_result *result, FILE
 				us[4], us[5]);
 		else
 			fputs(",,,,,,", to);
-		fprintf(to, "%.1f,%.1f,%.2f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d\n",
+		if (result->latency.count)
+			snprintf(deviation, sizeof(deviation), "%.3f", us[6]);
+		fprintf(to, "%.1f,%.1f,%.2f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d,%s\n",
 			c.line_ns, c.ring_mps, c.chain4_us, c.copy_gbps,
 			calibration_label(&result->before, &result->after),
 			(unsigned long long)result->errors,
@@ -284,11 +296,19 @@ perf_report(const struct perf_info *info, const struct perf_result *result, FILE
 			(unsigned long long)result->ports.tx_bytes,
 			(unsigned long long)result->ports.rx_bytes,
 			(unsigned long long)result->payload, (int)result->pid,
-			(int)result->peer_pid);
+			(int)result->peer_pid, deviation);
 		break;
 	}
 	report.results++;
 	fflush(to);
+}
+
+static void
+ports_line(FILE *to, const char *way, uint64_t payload, uint64_t frames, uint64_t bytes)
+{
+	fprintf(to, "%llu bytes of payload %s in %llu frames of %llu bytes, ",
+		(unsigned long long)payload, way, (unsigned long long)frames,
+		(unsigned long long)bytes);
 }
 
 void
@@ -299,12 +319,13 @@ perf_report_end(const struct perf_info *info, FILE *to)
 	/* bytes counted at the ports show that the payload took this path */
 	if (info->options->format == FORMAT_TABLE && strcmp(info->path, "local") != 0 &&
 	    report.pids[0]) {
-		fprintf(to,
-			"%llu bytes of payload left in %llu frames of %llu bytes, counted at the "
-			"port by the data plane (pid %d",
-			(unsigned long long)report.payload,
-			(unsigned long long)report.ports.tx_frames,
-			(unsigned long long)report.ports.tx_bytes, (int)report.pids[0]);
+		if (report.payload)
+			ports_line(to, "left", report.payload, report.ports.tx_frames,
+				   report.ports.tx_bytes);
+		if (report.came)
+			ports_line(to, "came", report.came, report.ports.rx_frames,
+				   report.ports.rx_bytes);
+		fprintf(to, "counted at the port by the data plane (pid %d", (int)report.pids[0]);
 		if (report.pids[1] && report.pids[1] != report.pids[0])
 			fprintf(to, "; the other one: pid %d", (int)report.pids[1]);
 		fputs(")\n", to);
@@ -331,6 +352,7 @@ perf_report_calibration(const struct perf_options *options, const struct calibra
 		fprintf(to, "cache line, round trip between two CPUs  %8.1f ns   %s\n", c->line_ns,
 			calibration_label(c, c));
 		fprintf(to, "bare ring of 64 B slots, published by 32 %8.1f M/s\n", c->ring_mps);
+		fprintf(to, "64 B messages, each in two such slots    %8.1f M/s\n", c->slots_mps);
 		fprintf(to, "line round 4 yielding processes, 2 CPUs  %8.2f us\n", c->chain4_us);
 		fprintf(to, "memcpy of 64 KiB, warm                   %8.2f GB/s\n", c->copy_gbps);
 	}

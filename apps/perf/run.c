@@ -90,7 +90,8 @@ int
 run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_t number,
 	 const char **what)
 {
-	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = o->instance, .name = "weir-perf"};
 	char self[64], service[WEIR_SERVICE_MAX];
 	const char *address = o->address;
 	bool serves = o->alltoall || (o->loop && !address);

@@ -84,8 +84,8 @@ int
 rx_open(struct perf_rx *h, struct weir *weir, const char *service,
 	const struct perf_message *request, uint32_t *number)
 {
-	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
-	struct weir_handler handler = {.handle = handle};
+	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_handler handler = {.size = sizeof(handler), .handle = handle};
 	bool all = request->flags & PERF_HERE;
 	struct weir_messenger **m;
 	char name[WEIR_SERVICE_MAX];

@@ -26,8 +26,10 @@ server_init(struct server *s, const struct perf_options *o, struct weir *weir, s
 int
 server_listen(struct server *s, const char *service)
 {
-	struct weir_listen_options options = {
-	    .backlog = BACKLOG, .flags = s->options->is_public ? WEIR_LISTEN_PUBLIC : 0};
+	struct weir_listen_options options = {.size = sizeof(options),
+					      .backlog = BACKLOG,
+					      .flags =
+						  s->options->is_public ? WEIR_LISTEN_PUBLIC : 0};
 
 	snprintf(s->service, sizeof(s->service), "%s", service);
 	if (s->weir)
@@ -170,8 +172,9 @@ server_close(struct server *s)
 	perf_queue_free(&s->ready);
 }
 
-int
-perf_serve(struct weir *weir, const struct perf_options *o)
+/* Serves until a signal or an error, which may be the end of the data plane. 0 or -errno. */
+static int
+serve(struct weir *weir, const struct perf_options *o)
 {
 	struct idle idle;
 	struct server s;
@@ -199,10 +202,33 @@ perf_serve(struct weir *weir, const struct perf_options *o)
 			perf_idle(&idle);
 		}
 	}
-	if (rc)
+	if (rc && !(weir && rc == -ENODEV))
 		fprintf(stderr, "weir-perf: %s\n", weir ? weir_reason() : strerror(-rc));
 	server_close(&s);
 	if (idle.epoll >= 0)
 		close(idle.epoll);
+	return rc;
+}
+
+int
+perf_serve(struct weir *weir, const struct perf_options *o)
+{
+	int rc;
+
+	while ((rc = serve(weir, o)) == -ENODEV && weir) {
+		fprintf(stderr,
+			"weir-perf: the data plane is gone; waiting until instance %s is "
+			"back\n",
+			o->instance);
+		do
+			rc = weir_reattach(weir, -1);
+		while (rc == -EINTR && !atomic_load(&perf_stop));
+		if (atomic_load(&perf_stop))
+			return 0;
+		if (rc) {
+			fprintf(stderr, "weir-perf: %s\n", weir_reason());
+			break;
+		}
+	}
 	return rc;
 }

@@ -42,7 +42,7 @@ int server_step(struct server *s);
 bool server_rests(const struct server *s);
 void server_close(struct server *s);
 
-/* Serves until a signal or until the data plane is gone. 0 or -errno. */
+/* Serves until a signal, and again after each restart of the data plane. 0 or -errno. */
 int perf_serve(struct weir *weir, const struct perf_options *o);
 
 #endif

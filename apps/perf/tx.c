@@ -230,7 +230,7 @@ int
 driver_tx(struct driver *d, struct perf_result *r)
 {
 	static struct tx_run run;
-	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS_INIT;
 	char service[WEIR_SERVICE_MAX];
 	struct tx_thread *t = NULL;
 	int rc = 0, local;

@@ -180,12 +180,13 @@ write_file(const struct job *j, const char *dir, const char *name, EVP_PKEY *key
 		return fail(j->error, j->size, -errno,
 			    "cannot write %s: %s; make room, or give another directory", temporary,
 			    strerror(errno));
+	errno = 0;
 	if ((key ? PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL)
 		 : PEM_write_X509(f, x)) != 1 ||
 	    fflush(f) || fsync(fd))
-		status = -EIO;
-	if (fclose(f))
-		status = -EIO;
+		status = errno ? -errno : -EIO;
+	if (fclose(f) && !status)
+		status = -errno;
 	if (!status && !j->order->force && !access(path, F_OK))
 		status = -EEXIST;
 	if (!status && rename(temporary, path))

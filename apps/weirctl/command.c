@@ -26,9 +26,10 @@ const struct weirctl_command weirctl_commands[] = {
     {"set", "KEY VALUE", "changes a setting while the data plane runs; show settings lists them",
      .least = 2, .most = 2, .word = {WORD_KEY, WORD_VALUE}, .run = set},
     {"show", "KIND",
-     "prints a table, with --json an array of objects; KIND: nodes, engines,\n"
-     "      sessions, connections, qps, ports, counters, settings or services",
-     .least = 1, .most = 1, .word = {WORD_ROWS}, .run = show},
+     "prints a table, with --json an array of objects; KIND: status, version, config,\n"
+     "      memory, nodes, links, engines, sessions, users, connections, qps, ports,\n"
+     "      xstats, counters, settings or services",
+     .least = 1, .most = 3, .word = {WORD_ROWS}, .run = show},
     {"top", "",
      "refreshes engines, programs and connections with their rates; q quits,\n"
      "      space refreshes now",
@@ -49,10 +50,38 @@ command_find(const char *name)
 	return NULL;
 }
 
+// Words that users of DPDK's testpmd type, and what to type instead.
+static const struct {
+	const char *words, *instead;
+} foreign[] = {
+    {"clear",
+     "counters only grow, since others read them too; top shows rates, show ports twice the "
+     "difference"},
+    {"port start", "ports start with their data plane: systemctl start weir-dataplane@INSTANCE"},
+    {"port stop", "drain self takes the node out of service; a port stops with its data plane: "
+		  "systemctl stop weir-dataplane@INSTANCE"},
+    {"port close", "a port closes with its data plane: systemctl stop weir-dataplane@INSTANCE"},
+    {"port reset", "restart the data plane: systemctl restart weir-dataplane@INSTANCE"},
+    {"port", "ports are set up by --nic and EAL's options; show ports, set port.NAME.KEY VALUE"},
+    {"start", "engines run as long as their data plane; drain self off takes programs again"},
+    {"stop", "drain self takes the node out of service; drain self off undoes it"},
+};
+
 static int
-unknown(const char *name)
+unknown(int argc, char **argv)
 {
-	return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see help", name);
+	char words[64];
+
+	snprintf(words, sizeof(words), "%s%s%s", argv[0], argc > 1 ? " " : "",
+		 argc > 1 ? argv[1] : "");
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+		size_t n = strlen(foreign[i].words);
+
+		if (!strncmp(words, foreign[i].words, n) && (!words[n] || words[n] == ' '))
+			return weirctl_fail(WEIRCTL_USAGE, "no command '%s'; %s", words,
+					    foreign[i].instead);
+	}
+	return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see help", argv[0]);
 }
 
 static void
@@ -67,7 +96,7 @@ help(const struct weirctl_options *o, int argc, char **argv)
 	const struct weirctl_command *c = argc ? command_find(argv[0]) : NULL;
 
 	if (argc && !c)
-		return unknown(argv[0]);
+		return unknown(1, argv);
 	if (c) {
 		print_command(c);
 		return WEIRCTL_OK;
@@ -81,27 +110,85 @@ help(const struct weirctl_options *o, int argc, char **argv)
 	return WEIRCTL_OK;
 }
 
+// "nodes, engines ... or users"
+static void
+kinds(char *text, size_t size)
+{
+	size_t n = 0;
+
+	for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST && n < size; i++)
+		n += snprintf(text + n, size - n, "%s%s",
+			      i == WEIR_ROWS_NODES  ? ""
+			      : i == WEIR_ROWS_LAST ? " or "
+						    : ", ",
+			      weir_kind(i)->name);
+}
+
+// The rows of one port: its name, or its place in the order of --nic; "all". A new array.
+static json_t *
+of_port(const json_t *array, const char *port)
+{
+	json_t *some = json_array();
+	const char *before = "";
+	int at = -1;
+
+	for (size_t i = 0; some && i < json_array_size(array); i++) {
+		json_t *row = json_array_get(array, i), *of = json_object_get(row, "port");
+		const char *name = json_string_value(of ? of : json_object_get(row, "name"));
+		char number[16];
+
+		at += strcmp(name ? name : "", before) != 0;
+		before = name ? name : "";
+		snprintf(number, sizeof(number), "%d", at);
+		if (!strcmp(port, "all") || !strcmp(port, before) || !strcmp(port, number))
+			json_array_append(some, row);
+	}
+	return some;
+}
+
 static int
 show(const struct weirctl_options *o, int argc, char **argv)
 {
 	static struct query q;
+	const char *port = argc > 2 ? argv[2] : "all";
 	uint32_t kind = weir_kind_named(argv[0]);
 	struct rows rows;
-	json_t *array;
+	char known[256];
+	json_t *array, *some;
 	int status;
 
-	if (!kind)
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "cannot show '%s'; give nodes, engines, sessions, "
-				    "connections, qps, ports, counters, settings or services",
-				    argv[0]);
+	// testpmd's words: show port stats|info|summary|xstats PORT|all
+	if (argc > 1 && !strcmp(argv[0], "port"))
+		kind = !strcmp(argv[1], "xstats") ? WEIR_ROWS_XSTATS
+		       : !strcmp(argv[1], "stats") || !strcmp(argv[1], "info") ||
+			       !strcmp(argv[1], "summary")
+			   ? WEIR_ROWS_PORTS
+			   : 0;
+	else if (argc > 1)
+		return weirctl_fail(WEIRCTL_USAGE, "give 'show KIND'; see help show");
+	if (!kind) {
+		kinds(known, sizeof(known));
+		return weirctl_fail(WEIRCTL_USAGE, "cannot show '%s'; give %s", argv[0], known);
+	}
 	status = query_once(&q, o->instance, WEIRCTL_ANSWER_SECONDS, kind, &rows);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
 	array = rows_json(&rows);
 	free(rows.records);
+	if (array && kind == WEIR_ROWS_VERSION)
+		json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "name", "weirctl",
+						       "value", WEIR_VERSION, "from", "weirctl"));
+	if (array && argc > 1) {
+		some = of_port(array, port);
+		json_decref(array);
+		array = some;
+	}
 	if (!array)
 		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for %u records", rows.count);
+	if (argc > 1 && !json_array_size(array) && strcmp(port, "all")) {
+		json_decref(array);
+		return weirctl_fail(WEIRCTL_USAGE, "no port '%s'; see show ports", port);
+	}
 	if (o->json) {
 		json_dumpf(array, stdout, JSON_INDENT(2));
 		putchar('\n');
@@ -123,7 +210,7 @@ command_run(const struct weirctl_options *o, int argc, char **argv)
 		return o->help ? help(o, 0, NULL) : WEIRCTL_OK;
 	c = command_find(argv[0]);
 	if (!c)
-		return unknown(argv[0]);
+		return unknown(argc, argv);
 	if (o->help)
 		return help(o, 1, argv);
 	if (!c->run)

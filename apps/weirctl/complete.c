@@ -66,7 +66,8 @@ offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *
 {
 	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
 	static const char *const state[] = {"on", "off", NULL}, *const none[] = {"none", NULL};
-	static const char *const limit[] = {".weight", ".rate", ".connections"};
+	static const char *const limit[] = {".weight", ".rate", ".priority", ".connections"};
+	static const char *const priority[] = {"low", "normal", "high", NULL};
 	static const char *const condition[] = {"up", "connections:", NULL};
 	static const char *const self[] = {"self", NULL}, *const off[] = {"off", NULL};
 	const char *what = strrchr(before, '.');
@@ -98,6 +99,8 @@ offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *
 			offer_all(w, text, level);
 		else if (!strncmp(before, "drain.", 6))
 			offer_all(w, text, state);
+		else if (what && !strcmp(what, ".priority"))
+			offer_all(w, text, priority);
 		else if (!strncmp(before, "user.", 5) || (what && !strcmp(what, ".rate")))
 			offer_all(w, text, none);
 		break;

@@ -27,6 +27,8 @@ query_send(struct query *q, struct weir_ctl_msg *m, int fd)
 static int
 answered(struct query *q, int rc)
 {
+	char why[WEIR_VERSION_WHY];
+
 	q->late = rc == -EAGAIN;
 	switch (rc < 0 ? -rc : 0) {
 	case 0:
@@ -42,10 +44,13 @@ answered(struct query *q, int rc)
 			    "data plane sent an unexpected answer; install weirctl and "
 			    "weir-dataplane from one release");
 	case EPROTO:
+		weir_version_choose(WEIR_CTL_VERSIONS, q->c.in.m.hello.versions, "control.sock",
+				    "weirctl", "weir-dataplane", why);
+		return fail(REASON(q), WEIRCTL_FAILED, "%s", why);
 	case EBADMSG:
 	case ENOMSG:
 		return fail(REASON(q), WEIRCTL_FAILED,
-			    "data plane speaks another version of control.sock; "
+			    "data plane sent a malformed answer; "
 			    "install weirctl and weir-dataplane from one release");
 	default:
 		return fail(REASON(q), WEIRCTL_FAILED,

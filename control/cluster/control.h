@@ -92,6 +92,8 @@ struct control {
 	bool stopping;
 	int failed; /* exit code of what a source's event ran into; -1: none */
 	struct watchdog watchdog;
+	uint64_t expiry_look,
+	    expiry_warn;  /* ms: when certificates are looked at, warned of, next */
 	char status[128]; /* as the service manager was told last */
 	struct event *signal[CONTROL_SIGNALS];
 	/* ourselves */

@@ -2,6 +2,7 @@
 #include "dataplane_client.h"
 
 #include "ipc/ctl_client.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -13,6 +14,7 @@
 #define BURST 64	 /* messages taken before other sockets have their turn */
 #define QUEUE_LINKS 4096 /* then link messages are dropped: the peer sends them again */
 #define QUEUE_MAX 16384	 /* then the data plane is left and told everything anew */
+#define FACTS 8		 /* lines of the status */
 #define DP_FIELDS(incarnation) (struct log_field[]){{"incarnation", incarnation, NULL}}, 1
 
 struct queued {
@@ -32,6 +34,7 @@ struct dp {
 	struct dp_view view;
 	struct weir_services services;
 	uint32_t node; /* as it knows it; UINT32_MAX: not yet */
+	struct weir_row_fact fact[FACTS];
 	struct event *retry, *readable, *writable;
 	struct queued *first, **last;
 	uint32_t queued;
@@ -101,6 +104,15 @@ gone(struct dp *dp)
 }
 
 static void
+tell_fact(struct dp *dp, const struct weir_row_fact *fact)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_FACT, .fact = *fact};
+
+	if (*fact->name)
+		dp_send(dp, &m);
+}
+
+static void
 take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 {
 	if (m->hello.role != WEIR_ROLE_DATAPLANE || !m->hello.incarnation) {
@@ -132,6 +144,8 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 		  "data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
 		  m->hello.engines, (unsigned long long)m->hello.incarnation);
 	dp->view.state = DP_UP;
+	for (int i = 0; i < FACTS; i++)
+		tell_fact(dp, &dp->fact[i]);
 	dp->handler->changed(dp->user, &dp->view);
 }
 
@@ -153,11 +167,12 @@ take_setting(const struct weir_ctl_msg *m)
 static void
 take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 {
+	char why[WEIR_VERSION_WHY];
+
 	if (status == -EPROTO) {
-		log_once(&dp->trouble,
-			 "data plane speaks version %u of control.sock, we speak %u; "
-			 "install both from one release",
-			 m->hello.version, WEIR_CTL_VERSION);
+		weir_version_choose(WEIR_CTL_VERSIONS, m->hello.versions, "control.sock",
+				    "weir-control", "weir-dataplane", why);
+		log_once(&dp->trouble, "%s", why);
 		dp->complained = true;
 		leave(dp);
 		return;
@@ -271,6 +286,22 @@ dp_send(struct dp *dp, struct weir_ctl_msg *m)
 {
 	if (dp->c.fd >= 0 && dp->view.state == DP_UP)
 		enqueue(dp, m);
+}
+
+void
+dp_fact(struct dp *dp, const char *name, const char *value)
+{
+	struct weir_row_fact *f = dp->fact;
+
+	while (f < dp->fact + FACTS - 1 && *f->name && strcmp(f->name, name))
+		f++;
+	weir_assert(!*f->name || !strcmp(f->name, name));
+	if (!strcmp(f->name, name) && !strcmp(f->value, value))
+		return;
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	snprintf(f->value, sizeof(f->value), "%s", value);
+	snprintf(f->from, sizeof(f->from), "weir-control");
+	tell_fact(dp, f);
 }
 
 static void

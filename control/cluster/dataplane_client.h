@@ -37,6 +37,9 @@ const struct dp_view *dp_view(const struct dp *dp);
 uint32_t dp_node(const struct dp *dp);
 /* Public services of its programs, as it told last. */
 const struct weir_services *dp_services(const struct dp *dp);
+/* Sets a line of `weirctl show status`, told to each data plane that comes; "": none. Names and
+ * values are cut at the length of their members. */
+void dp_fact(struct dp *dp, const char *name, const char *value);
 /* Queues a message; m->length is set here. Dropped while the data plane is not up. */
 void dp_send(struct dp *dp, struct weir_ctl_msg *m);
 

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "ipc/invariant.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,7 +423,7 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 	m->linked_at = now;
 	if (offers_put(&m->offers, link, now))
 		log_error("out of memory: a link offer for node %u is lost", m->id);
-	if (link->answered)
+	if (link->answered && !link->refused)
 		step(m, NODE_LINKED);
 	member_send_offers(m, now);
 }
@@ -445,7 +446,9 @@ member_link_down(struct member *m, const struct weir_ctl_msg *msg)
 {
 	m->linked_at = monotonic_ms();
 	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
-	step(m, NODE_LINK_DOWN);
+	if (msg->link_down.status == ESHUTDOWN) // ended in order; others of the node live
+		return;
+	step(m, msg->link_down.status ? NODE_LINK_DOWN : NODE_UNLINKED);
 	if (m->node.doubted) // no link contradicts it now
 		member_changed(m->control, swim_find(&m->control->swim, m->id));
 }
@@ -464,7 +467,7 @@ member_take_offer(struct member *m, const struct weir_link_offer *link)
 	    (link->peer_incarnation && link->peer_incarnation != own->incarnation))
 		return NULL;
 	offers_answered(&m->offers, link);
-	if (link->answered)
+	if (link->answered && !link->refused)
 		step(m, NODE_LINKED);
 	out.link = *link;
 	dp_send(c->dp, &out);

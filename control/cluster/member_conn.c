@@ -161,7 +161,7 @@ send_hello(struct conn *conn)
 	struct control *c = conn->owner;
 	struct control_msg out = {.type = CONTROL_HELLO};
 
-	out.hello.version = CONTROL_VERSION;
+	out.hello.versions = CONTROL_VERSIONS;
 	snprintf(out.hello.cluster, sizeof(out.hello.cluster), "%s", c->options->cluster);
 	self_node_record(c, &out);
 	conn_send(conn, &out);

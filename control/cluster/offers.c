@@ -49,6 +49,10 @@ offers_put(struct offers *o, const struct weir_link_offer *link, uint64_t now)
 	}
 	offer->repeated = offer->sends && offer->link.attempt == link->attempt &&
 			  offer->taken_up != link->attempt;
+	if (link->refused) // sent once: the peer asks again, or does not
+		offer->taken_up = link->attempt;
+	else if (offer->link.refused)
+		offer->taken_up = 0;
 	offer->link = *link;
 	offer->due = now;
 	offer->sends = 0;

@@ -130,9 +130,9 @@ static const struct option_spec specs[] = {
      "address at which the other nodes' weir-control reach this one"},
     {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
      "lines of the log: for people, or with time, level and fields for programs",
-     .words = "text|logfmt|json"},
+     .env = "WEIR_LOG_FORMAT", .words = "text|logfmt|json"},
     {"log-level", 0, OPTION_WORD, AT(log_level), NULL, "info", "what is logged",
-     .words = "error|warning|info|debug"},
+     .env = "WEIR_LOG_LEVEL", .words = "error|warning|info|debug"},
     {"metrics", 0, OPTION_TEXT, AT(metrics), "HOST:PORT", NULL,
      "serve metrics of the data plane for Prometheus: GET /metrics; an address other than loopback "
      "needs --insecure"},

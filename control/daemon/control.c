@@ -14,6 +14,85 @@
 #include <string.h>
 #include <unistd.h>
 
+#define EXPIRY_LOOK_MS 3600000u	 // between two looks at the certificates
+#define EXPIRY_WARN_MS 86400000u // between two warnings
+#define EXPIRY_WARN_DAYS 30	 // before the end of a certificate
+
+// ---- certificates ----
+
+static void
+warn_of_expiry(const struct control *c, const char *what, const char *name, double days,
+	       const char *until)
+{
+	char when[96];
+
+	if (days >= EXPIRY_WARN_DAYS)
+		return;
+	snprintf(when, sizeof(when), days < 0 ? "has expired on %s" : "expires on %s, in %.0f days",
+		 until, days);
+	log_event(LOG_LEVEL_WARNING,
+		  (struct log_field[]){{"certificate", 0, name},
+				       {"days", days < 0 ? 0 : (uint64_t)days, NULL}},
+		  2, "%s %s %s; put a new one into %s and send SIGHUP (systemctl reload)", what,
+		  name, when, c->options->tls);
+}
+
+// Tells the data plane, for weirctl, how long the certificates are valid, and warns in time.
+static void
+look_at_certificates(struct control *c, uint64_t now)
+{
+	struct tls_expiry e;
+	char text[400];
+
+	if (!c->tls || !c->dp || now < c->expiry_look)
+		return;
+	c->expiry_look = now + EXPIRY_LOOK_MS;
+	stream_tls_expiry(c->tls, &e);
+	snprintf(text, sizeof(text), "%s, valid until %s, %.0f days left", e.name, e.node_until,
+		 e.node_days);
+	dp_fact(c->dp, "certificate", text);
+	snprintf(text, sizeof(text), "%s, valid until %s, %.0f days left", e.ca, e.ca_until,
+		 e.ca_days);
+	dp_fact(c->dp, "certificate of its CA", text);
+	if (now < c->expiry_warn)
+		return;
+	c->expiry_warn = now + EXPIRY_WARN_MS;
+	warn_of_expiry(c, "certificate of", e.name, e.node_days, e.node_until);
+	warn_of_expiry(c, "CA", e.ca, e.ca_days, e.ca_until);
+}
+
+static uint32_t
+certificates(void *user, struct metrics_certificate *out)
+{
+	const struct control *c = user;
+	struct tls_expiry e;
+
+	if (!c->tls)
+		return 0;
+	stream_tls_expiry(c->tls, &e);
+	out[0] = (struct metrics_certificate){"node", e.node_days};
+	out[1] = (struct metrics_certificate){"ca", e.ca_days};
+	return 2;
+}
+
+// Sends our lines of `weirctl show status`.
+static void
+tell_facts(struct control *c)
+{
+	const struct control_options *o = c->options;
+	char text[WEIR_CTL_PEER_TEXT + 32];
+
+	dp_fact(c->dp, "weir-control", WEIR_VERSION);
+	dp_fact(c->dp, "cluster", o->cluster);
+	snprintf(text, sizeof(text), "%s, pid %d", c->self.control, (int)getpid());
+	dp_fact(c->dp, "control listens", text);
+	dp_fact(c->dp, "members from", o->etcd ? "etcd" : o->peers ? "the peers file" : "--join");
+	dp_fact(c->dp, "between controls",
+		o->tls	      ? "TLS"
+		: o->insecure ? "no TLS: --insecure"
+			      : "no TLS: loopback alone");
+}
+
 // ---- start, run, stop ----
 
 static void
@@ -25,6 +104,7 @@ on_tick(evutil_socket_t fd, short what, void *user)
 	uint32_t up = 0;
 
 	control_tick(c, now);
+	look_at_certificates(c, now);
 	watchdog_feed(&c->watchdog, now * 1000000, true);
 	// The text that `systemctl status` shows.
 	for (uint32_t i = 0; i < c->member_count; i++)
@@ -58,6 +138,7 @@ on_signal(evutil_socket_t number, short what, void *user)
 	} else if (number == SIGHUP) {
 		stream_tls_describe(c->tls, text, sizeof(text));
 		log_info("read again: %s", text);
+		c->expiry_look = c->expiry_warn = 0;
 	}
 	if (number == SIGHUP)
 		return;
@@ -205,6 +286,10 @@ start_source(struct control *c)
 static int
 serve_metrics(struct control *c, const char *socket_path)
 {
+	const struct metrics_config config = {.socket_path = socket_path,
+					      .cluster = c->options->cluster,
+					      .certificates = certificates,
+					      .user = c};
 	const char *text = c->options->metrics;
 	struct sockaddr_storage address;
 	socklen_t length;
@@ -222,8 +307,8 @@ serve_metrics(struct control *c, const char *socket_path)
 			  text);
 		return EXIT_USAGE;
 	}
-	status = metrics_open(c->base, (const struct sockaddr *)&address, (int)length, socket_path,
-			      c->options->cluster, &c->metrics);
+	status = metrics_open(c->base, (const struct sockaddr *)&address, (int)length, &config,
+			      &c->metrics);
 	if (!status)
 		return -1;
 	log_error("cannot serve metrics on %s: %s; choose another --metrics", text,
@@ -257,7 +342,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	status = open_transport(c);
 	if (status < 0)
 		status = address_resolve(c, "--listen", o->listen, true, &address, &length);
-	hello.hello.version = WEIR_CTL_VERSION;
+	hello.hello.versions = WEIR_CTL_VERSIONS;
 	hello.hello.role = WEIR_ROLE_CONTROL;
 	hello.hello.node = peers ? o->node : UINT32_MAX;
 	hello.hello.pid = getpid();
@@ -282,6 +367,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	c->dp = dp_create(c->base, socket_path, &hello, &self_node_dp_handler, c);
 	if (!c->dp)
 		return out_of_memory();
+	tell_facts(c);
 	return o->join ? -1 : start_source(c);
 }
 
@@ -319,17 +405,29 @@ stop(struct control *c)
 	stream_tls_close(c->tls);
 }
 
+static void
+on_libevent(int severity, const char *message)
+{
+	log_event(severity >= EVENT_LOG_WARN ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, NULL, 0,
+		  "libevent: %s", message);
+}
+
 int
 control_run(const struct control_options *options, const struct peers *peers,
 	    const char *socket_path)
 {
 	struct control c = {.options = options, .failed = -1};
-	int status = start(&c, peers, socket_path);
+	int status;
+
+	event_set_log_callback(on_libevent);
+	status = start(&c, peers, socket_path);
 
 	if (status < 0) {
+		log_timed();
 		if (peers)
-			log_info("node %u of cluster '%s' listens on %s; %u peers", options->node,
-				 options->cluster, options->listen, c.member_count);
+			log_info("node %u of cluster '%s' listens on %s; %u peer%s", options->node,
+				 options->cluster, options->listen, c.member_count,
+				 c.member_count == 1 ? "" : "s");
 		else
 			log_info("cluster '%s': listens on %s; %s", options->cluster,
 				 c.self.control, options->etcd ? "the list is in etcd" : "joins");

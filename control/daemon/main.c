@@ -72,6 +72,7 @@ main(int argc, char **argv)
 	int status;
 
 	log_open(NULL);
+	log_find_format(argc, argv);
 	crash_install(NULL);
 	status = control_options_parse(argc, argv, &options);
 	if (status < 0) {

@@ -31,7 +31,7 @@ struct metrics {
 	struct event_base *base;
 	struct listener *listener;
 	struct metrics_ask *ask; /* under way */
-	const char *socket_path, *cluster;
+	struct metrics_config config;
 	struct client *clients; /* newest first */
 	uint32_t count;
 };
@@ -68,7 +68,9 @@ static void
 on_answer(void *user, const struct metrics_rows *rows)
 {
 	struct metrics *m = user;
-	char *text = metrics_text(rows, m->cluster);
+	struct metrics_certificate certificates[METRICS_CERTIFICATES];
+	uint32_t count = m->config.certificates(m->config.user, certificates);
+	char *text = metrics_text(rows, m->config.cluster, certificates, count);
 
 	m->ask = NULL;
 	for (struct client *c = m->clients; c; c = c->next)
@@ -113,7 +115,7 @@ on_readable(struct bufferevent *stream, void *user)
 	}
 	c->waits = true;
 	if (!c->m->ask)
-		c->m->ask = metrics_ask(c->m->base, c->m->socket_path, on_answer, c->m);
+		c->m->ask = metrics_ask(c->m->base, c->m->config.socket_path, on_answer, c->m);
 }
 
 static void
@@ -182,19 +184,18 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 
 int
 metrics_open(struct event_base *base, const struct sockaddr *address, int length,
-	     const char *socket_path, const char *cluster, struct metrics **metrics)
+	     const struct metrics_config *config, struct metrics **metrics)
 {
 	struct metrics *m = calloc(1, sizeof(*m));
-	const struct listener_config config = {
+	const struct listener_config listener = {
 	    .option = "--metrics", .burst = CLIENTS, .accepted = on_accept, .user = m};
 	int rc;
 
 	if (!m)
 		return -ENOMEM;
 	m->base = base;
-	m->socket_path = socket_path;
-	m->cluster = cluster;
-	rc = listener_open(base, address, (socklen_t)length, &config, &m->listener);
+	m->config = *config;
+	rc = listener_open(base, address, (socklen_t)length, &listener, &m->listener);
 	if (rc) {
 		free(m);
 		return rc;

@@ -25,9 +25,17 @@ struct metrics_rows {
 };
 extern const uint32_t metrics_kind[METRICS_KINDS];
 
+/* A certificate of this control, and how long it is valid, in days; below 0: it has expired. */
+#define METRICS_CERTIFICATES 2
+struct metrics_certificate {
+	const char *name;
+	double days;
+};
+
 /* ---- text.c ---- */
 /* rows: by metrics_kind, or NULL: there is no data plane. Text to free(), or NULL. */
-char *metrics_text(const struct metrics_rows *rows, const char *cluster);
+char *metrics_text(const struct metrics_rows *rows, const char *cluster,
+		   const struct metrics_certificate *certificates, uint32_t count);
 
 /* ---- ask.c ---- */
 struct metrics_ask;
@@ -42,9 +50,15 @@ struct metrics_ask *metrics_ask(struct event_base *base, const char *socket_path
 void metrics_ask_stop(struct metrics_ask *a);
 
 /* ---- metrics.c ---- */
-/* 0 and *metrics, or -errno. The strings stay the caller's. */
+struct metrics_config {
+	const char *socket_path, *cluster; /* stay the caller's */
+	/* Fills in up to METRICS_CERTIFICATES; returns their number. */
+	uint32_t (*certificates)(void *user, struct metrics_certificate *certificates);
+	void *user;
+};
+/* 0 and *metrics, or -errno. */
 int metrics_open(struct event_base *base, const struct sockaddr *address, int length,
-		 const char *socket_path, const char *cluster, struct metrics **metrics);
+		 const struct metrics_config *config, struct metrics **metrics);
 void metrics_close(struct metrics *m);
 
 #endif

@@ -147,22 +147,29 @@ put_counters(struct text *t, const struct metrics_rows *rows)
 }
 
 char *
-metrics_text(const struct metrics_rows *rows, const char *cluster)
+metrics_text(const struct metrics_rows *rows, const char *cluster,
+	     const struct metrics_certificate *certificates, uint32_t count)
 {
 	struct text t = {.at = malloc(65536), .room = 65536};
-	const struct weir_ctl_node *n = rows ? (const void *)rows[NODES].records : NULL;
+	const struct weir_row_node *n = rows ? (const void *)rows[NODES].records : NULL;
 	char own[16] = ""; /* while it isn't known */
 
 	if (!t.at)
 		return NULL;
 	for (uint32_t i = 0; n && i < rows[NODES].count; i++)
-		if (n[i].self)
-			snprintf(own, sizeof(own), "%u", n[i].id);
+		if (n[i].is.self)
+			snprintf(own, sizeof(own), "%u", n[i].is.id);
 	family(&t, "weir_up", "1: the data plane answers");
 	put(&t, "weir_up %d\n", rows != NULL);
 	family(&t, "weir_info", "Which node of which cluster this is");
 	put(&t, "weir_info{cluster=\"%s\",node=\"%s\",version=\"" WEIR_VERSION "\"} 1\n", cluster,
 	    own);
+	if (count)
+		family(&t, "weir_certificate_days_left",
+		       "Days until a certificate of weir-control expires");
+	for (uint32_t i = 0; i < count; i++)
+		put(&t, "weir_certificate_days_left{certificate=\"%s\"} %.2f\n",
+		    certificates[i].name, certificates[i].days);
 	if (rows) {
 		family(&t, "weir_sessions", "Attached programs");
 		put(&t, "weir_sessions %u\n", rows[SESSIONS].count);

@@ -97,18 +97,15 @@ on_opened(void *user)
 static const char *
 first_message(struct conn *c, const struct control_msg *m)
 {
-	static char why[CONTROL_REASON_MAX];
+	static char why[WEIR_VERSION_WHY];
 	const struct control_transport *transport = c->stream->transport;
 	const char *doubt = NULL;
 
 	if (m->type != CONTROL_HELLO)
 		return "the first message is not hello";
-	if (m->hello.version != CONTROL_VERSION) {
-		snprintf(why, sizeof(why),
-			 "protocol version %u here, %u there; install one release on all nodes",
-			 CONTROL_VERSION, m->hello.version);
+	if (!weir_version_choose(CONTROL_VERSIONS, m->hello.versions, "the control protocol",
+				 "this weir-control", "the other", why))
 		return why;
-	}
 	if (transport->vouch)
 		doubt = transport->vouch(c->stream, m->hello.cluster, m->hello.record.id);
 	return doubt ? doubt : c->handler->hello(c, m);

@@ -26,7 +26,8 @@
 	 (to)->ring_lines = (from)->ring_lines, (to)->recv_wrs = (from)->recv_wrs,                 \
 	 (to)->joined = (from)->joined, (to)->resumes = (from)->resumes,                           \
 	 (to)->born = (from)->born, (to)->peer_born = (from)->peer_born,                           \
-	 (to)->consumed = (from)->consumed, (to)->received = (from)->received)
+	 (to)->consumed = (from)->consumed, (to)->received = (from)->received,                     \
+	 (to)->highest = (from)->highest, (to)->refused = (from)->refused)
 
 int
 control_frame_next(const uint8_t *data, size_t have, size_t limit, size_t *length)
@@ -123,9 +124,9 @@ decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 		const Weir__Control__Hello *hello = pb->hello;
 
 		m->type = CONTROL_HELLO;
-		m->hello.version = hello->version;
-		// The fields after the version may have another meaning in another version.
-		if (hello->version != CONTROL_VERSION)
+		m->hello.versions = (struct weir_versions){hello->version, hello->version_highest};
+		// The other fields may have another meaning in another version.
+		if (!weir_version_choose(CONTROL_VERSIONS, m->hello.versions, "", "", "", NULL))
 			return true;
 		if (strlen(hello->cluster) >= CONTROL_CLUSTER_MAX)
 			return false;
@@ -310,7 +311,8 @@ control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
 	switch (m->type) {
 	case CONTROL_HELLO:
 		weir__control__hello__init(&p.hello);
-		p.hello.version = m->hello.version;
+		p.hello.version = m->hello.versions.lowest;
+		p.hello.version_highest = m->hello.versions.highest;
 		p.hello.cluster = (char *)m->hello.cluster;
 		p.hello.record = encode_record(&p, 0, &m->hello.record, &m->hello.info);
 		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;

@@ -11,7 +11,9 @@
 
 #include "ipc/dpctl.h"
 
-#define CONTROL_VERSION 3u
+#define CONTROL_VERSION 4u
+/* what is spoken besides: until 1.0 nothing */
+#define CONTROL_VERSIONS ((struct weir_versions){CONTROL_VERSION, CONTROL_VERSION})
 #define CONTROL_PREFIX 4u	 /* bytes of length before each message */
 #define CONTROL_FRAME_MAX 65536u /* of a message, without its prefix */
 #define CONTROL_HELLO_MAX 1024u	 /* of the first message */
@@ -57,7 +59,7 @@ struct control_msg {
 	enum control_msg_type type;
 	union {
 		struct {
-			uint32_t version;
+			struct weir_versions versions;
 			char cluster[CONTROL_CLUSTER_MAX];
 			struct swim_record record;
 			struct node_info info; /* of the record, whose pointer is NULL here */

@@ -237,6 +237,12 @@ stream_tls_describe(const struct stream_tls *t, char *text, size_t size)
 }
 
 void
+stream_tls_expiry(const struct stream_tls *t, struct tls_expiry *e)
+{
+	tls_files_expiry(t->context, e);
+}
+
+void
 stream_tls_close(struct stream_tls *t)
 {
 	if (!t)

@@ -23,6 +23,8 @@ int stream_tls_reload(struct stream_tls *tls, char *error, size_t size);
 const struct control_transport *stream_tls_transport(const struct stream_tls *tls);
 /* "certificate of NAME, valid from A to B", and what is wrong with that now, if anything is. */
 void stream_tls_describe(const struct stream_tls *tls, char *text, size_t size);
+/* How long its certificates are valid. */
+void stream_tls_expiry(const struct stream_tls *tls, struct tls_expiry *e);
 /* Streams of it may live on. NULL is allowed. */
 void stream_tls_close(struct stream_tls *tls);
 

@@ -243,3 +243,38 @@ tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **co
 	ERR_clear_error();
 	return status;
 }
+
+static double
+days_left(const ASN1_TIME *until)
+{
+	int days = 0, seconds = 0;
+
+	return ASN1_TIME_diff(&days, &seconds, NULL, until) == 1 ? days + seconds / 86400.0 : 0;
+}
+
+void
+tls_files_expiry(SSL_CTX *context, struct tls_expiry *e)
+{
+	X509 *own = SSL_CTX_get0_certificate(context), *ca = own;
+	X509_STORE_CTX *check = X509_STORE_CTX_new();
+	STACK_OF(X509) *chain = NULL;
+
+	// The chain as it was found when the files were read.
+	SSL_CTX_get0_chain_certs(context, &chain);
+	if (check && X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context), own, chain)) {
+		X509_STORE_CTX_set_flags(check, X509_V_FLAG_NO_CHECK_TIME);
+		X509_STORE_CTX_set_default(check, "ssl_server");
+		if (X509_verify_cert(check) == 1) {
+			chain = X509_STORE_CTX_get0_chain(check);
+			ca = sk_X509_value(chain, sk_X509_num(chain) - 1);
+		}
+	}
+	e->node_days = days_left(X509_get0_notAfter(own));
+	e->ca_days = days_left(X509_get0_notAfter(ca));
+	tls_certificate_name(own, e->name);
+	tls_certificate_name(ca, e->ca);
+	tls_time_text(X509_get0_notAfter(own), e->node_until);
+	tls_time_text(X509_get0_notAfter(ca), e->ca_until);
+	X509_STORE_CTX_free(check);
+	ERR_clear_error();
+}

@@ -25,6 +25,13 @@
 int tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **context,
 		   char *error, size_t size);
 
+/* Until when our certificate is valid, and that of the CA at the end of its chain. */
+struct tls_expiry {
+	double node_days, ca_days; /* left; below 0: it has expired */
+	char name[TLS_NAME_MAX], node_until[TLS_TIME_MAX], ca[TLS_NAME_MAX], ca_until[TLS_TIME_MAX];
+};
+void tls_files_expiry(SSL_CTX *context, struct tls_expiry *e);
+
 /* Whether it is the certificate of this node; TLS_NODE_UNKNOWN: of any node of the cluster. */
 bool tls_certificate_is(const X509 *certificate, const char *cluster, uint32_t node);
 /* Its weir:// URI, else its subject: printable, cut if need be. */

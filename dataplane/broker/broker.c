@@ -178,6 +178,7 @@ broker_create(const struct broker_config *config)
 		return NULL;
 	}
 	b->config = *config;
+	b->started = broker_now(b);
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
 	b->services_due = UINT64_MAX;
@@ -195,6 +196,7 @@ broker_create(const struct broker_config *config)
 	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	TAILQ_INIT(&b->node_news);
+	links_init(b);
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
 	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
 	b->link_table =
@@ -318,6 +320,11 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 		if (c)
 			conn_tell_peer(b, c, event->conn.status);
 		break;
+	case ENGINE_EVENT_LINK_IDLE:
+	case ENGINE_EVENT_LINK_CLOSED:
+	case ENGINE_EVENT_LINK_STAYS:
+		link_end_event(b, engine, event);
+		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		node_link_silent(b, engine, event);
 		break;
@@ -370,7 +377,8 @@ broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 		link_offer_input(b, &m->link);
 		break;
 	case WEIR_CTL_RESYNC:
-		l = link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
+		l = link_find(b, WEIR_END_ENGINE(m->link_down.peer_engine), m->link_down.node,
+			      m->link_down.engine);
 		if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
 			link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
 		break;

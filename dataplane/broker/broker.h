@@ -30,6 +30,10 @@ struct broker_engine {
 	const struct engine_config *engine_config;
 	uint32_t lcore, cpu;
 	int numa_socket;
+	/* marks of packets, by enum weir_class; as in struct nic_qp_attr */
+	struct {
+		uint8_t traffic_class, priority;
+	} mark[WEIR_CLASSES];
 };
 
 struct broker_config {
@@ -45,8 +49,10 @@ struct broker_config {
 	uint32_t regions;		/* of adopted memory, per session */
 	uint64_t region_bytes;		/* of adopted memory, per session */
 	uint32_t peer_ring_lines;
-	uint32_t recv_wrs; /* granted to a peer per link */
-	uint32_t links;
+	uint32_t recv_wrs;	    /* granted to a peer per link, at most */
+	uint32_t recv_depth;	    /* of an engine's SRQ: all grants together; 0: no limit */
+	uint32_t links;		    /* per engine; a loop-back link counts twice */
+	uint64_t link_idle_ns;	    /* a link without connections ends after that; 0: not by time */
 	uint32_t program_weight;    /* of programs without a setting; 0: ENGINE_WEIGHT */
 	struct rate program_rate;   /* of programs without a setting */
 	const struct users *users;  /* users that may attach, and their limits; NULL: no limits */
@@ -82,6 +88,23 @@ struct broker_config {
 	void (*wake)(void *user, uint32_t engine);
 	/* Fills the counters of the loop that runs an engine: lcore, cycles, turns, sleeps. */
 	void (*engine_row)(void *user, uint32_t engine, struct weir_row_engine *row);
+	/* Adds what the port of an engine and its driver know: MAC, speed, queues, pools. May be
+	 * NULL. */
+	void (*port_row)(void *user, uint32_t engine, struct weir_row_port *row);
+	/*
+	 * Fills row `index` of XSTATS, VERSION, CONFIG or MEMORY; false: there are fewer. The
+	 * record is zeroed. NULL: there are none.
+	 */
+	bool (*plane_row)(void *user, uint32_t rows, uint32_t index, void *record);
+	/*
+	 * Sets KEY of a port (port.NAME.KEY): 1, or -errno and a line "cause; remedy". NULL: ports
+	 * have no settings.
+	 */
+	int (*port_set)(void *user, const char *port, const char *key, const char *value,
+			char *error, size_t size);
+	/* Row `index` of the settings of ports; false: there are fewer. May be NULL. */
+	bool (*port_setting)(void *user, uint32_t index, struct weir_row_setting *row);
+	const char *instance;	     /* for weirctl; NULL: none */
 	uint64_t (*now)(void *user); /* monotonic ns */
 	/*
 	 * Begins to write the frames of a port to fd (capture.h). 0: the capture owns fd; or -errno
@@ -93,6 +116,19 @@ struct broker_config {
 };
 
 struct broker;
+
+#define BROKER_RECV_LEAST 8u  /* receive work requests that every link is sure of */
+#define BROKER_LINKS_FULL 64u /* links that together may get all that `recv_wrs` says */
+
+/* Receive work requests of an engine from which links get their grants (links/room.c). */
+static inline uint32_t
+broker_recv_depth(uint32_t links, uint32_t recv_wrs)
+{
+	uint32_t least = recv_wrs < BROKER_RECV_LEAST ? recv_wrs : BROKER_RECV_LEAST;
+
+	return links * least +
+	       (links < BROKER_LINKS_FULL ? links : BROKER_LINKS_FULL) * (recv_wrs - least);
+}
 
 /* Makes both sockets. NULL and errno; the cause has been logged. */
 struct broker *broker_create(const struct broker_config *config);

@@ -26,11 +26,13 @@ struct broker_conn {
 	bool datagram;	     /* local ones too */
 	bool opened;	     /* local: the program was told the result of opening */
 	bool replied;	     /* local, connecting end: CONNECTING has been sent */
+	uint8_t class;	     /* enum weir_class */
+	bool held;	     /* accepting end: its program has not decided yet */
 	uint32_t node, link; /* remote */
 	uint32_t conn_index; /* local */
 	/* remote */
 	struct broker_node *waiting_for; /* node in whose list it is until a link is up */
-	uint64_t deadline;
+	uint64_t since;			 /* ns: when it was requested, or came */
 	/* local */
 	struct broker_conn *peer; /* other end, NULL once either end is gone */
 	struct segment *segment;

@@ -5,7 +5,10 @@
 
 #include "broker.h"
 
+#include <sys/queue.h>
+
 struct broker_command;
+struct broker_link;
 struct broker_node;
 
 enum link_state {
@@ -19,12 +22,24 @@ enum link_state {
 	LINK_QUIET,   /* every engine finishes a turn before QPs and memory are freed */
 };
 
+TAILQ_HEAD(broker_links, broker_link);
+
+/* Links of one engine: how many there may be, and who waits for one. */
+struct broker_room {
+	struct broker_links idle;    /* up and without connections; least recently used first */
+	struct broker_links wanting; /* DOWN: wait for room */
+	uint32_t used, wanted;	     /* links that are not DOWN; members of wanting */
+	uint32_t closing;	     /* of those used: end in order, or were asked to */
+	uint32_t granted;	     /* receive WRs of those used */
+	uint64_t look_at;	     /* ns: when those that wait try again */
+};
+
 struct broker_link {
-	struct broker_link *next;
+	struct broker_link *next, *next_of_node;
 	struct broker *b;
 	uint32_t engine;
-	uint32_t node; /* peer */
-	uint32_t peer_engine;
+	uint32_t node;		      /* peer */
+	uint32_t peer_engine;	      /* WEIR_END(): with the link's class */
 	struct broker_link *loop_end; /* loop: the other end */
 	bool leads;		      /* loop: the end that connects */
 	enum link_state state;
@@ -33,7 +48,20 @@ struct broker_link {
 	bool live;	    /* the engine has the link; from PAUSING to UP it is being repaired */
 	bool first_failure; /* PAUSING: of a link that was up, so the deadline may be extended */
 	bool rebuild_now;   /* PAUSING: new QPs are made at once */
-	uint32_t resumes;   /* enum weir_resume: QPs of this attempt that are new */
+	/* end in order, and room for others */
+	bool closing;  /* the engine was asked to end it, or says that it ends: not open */
+	bool over;     /* it ended so; until it begins again */
+	bool idled;    /* closing: the engine has said LINK_IDLE since */
+	bool is_idle;  /* in room.idle */
+	bool is_timed; /* in broker.timed */
+	bool wanting;  /* in room.wanting */
+	bool no_room;  /* it could not begin: no room here, or at the peer */
+	uint64_t idle_since;
+	uint64_t stays_until; /* then it may be asked again to make room */
+	uint64_t retry_at;    /* DOWN: the peer had no room; connections wait until then. 0: no */
+	TAILQ_ENTRY(broker_link) in_idle, in_timed, in_wanting;
+	uint32_t recv_wrs;	  /* granted */
+	uint32_t resumes;	  /* enum weir_resume: QPs of this attempt that are new */
 	uint32_t resumes_next;	  /* PAUSING, ADDING: enum weir_resume of the repair that follows */
 	uint32_t born, peer_born; /* attempts with which it first came up */
 	uint64_t consumed, received; /* positions of our ring when the engine paused */
@@ -69,9 +97,18 @@ void link_enter(struct broker_link *l, enum link_state to);
 	    ((struct log_field[]){{"engine", (l)->engine, NULL}, {"node", (l)->node, NULL}}), 2,   \
 	    format, (l)->engine, (l)->node, ##__VA_ARGS__)
 
-/* A usable link, or NULL: being set up (*status 0), or impossible (*status: positive errno). */
+static inline uint32_t
+link_class(const struct broker_link *l)
+{
+	return WEIR_END_CLASS(l->peer_engine);
+}
+
+/*
+ * A usable link of a class, or NULL: being set up (*status 0), or impossible (*status: positive
+ * errno).
+ */
 struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_node *n,
-			      int *status);
+			      uint32_t class, int *status);
 struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
 struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
@@ -112,11 +149,43 @@ void link_rebuild(struct broker_link *l);
 /* The repair took too long: the link fails. */
 void link_give_up(struct broker_link *l);
 
+/* ---- room: links that no connection uses make way for others ---- */
+
+void links_init(struct broker *b);
+/* A link that is DOWN begins: QPs and memory are made. False: it waits for room, or *rc says why
+ * not. An offer in `saved` is the peer's wish, else it is ours. */
+bool link_begin(struct broker_link *l, int *rc);
+/* Whether there is room for the link, as far as their number goes. */
+bool link_has_room(const struct broker_link *l);
+/* Room was found, or not, for links that wait. */
+void links_serve(struct broker *b, uint32_t engine);
+/* Counts a link in, or out; `in` before its recv_wrs are known: they are set. */
+void link_takes_room(struct broker_link *l);
+void link_gives_room(struct broker_link *l);
+/* No connection uses the link, as far as main knows; a connection is about to. */
+void link_idle(struct broker_link *l);
+/* It came up: whoever wanted it is about to use it. */
+void link_is_new(struct broker_link *l);
+void link_used(struct broker_link *l);
+/* Ends those that were idle for long. Returns the next deadline. */
+uint64_t links_idle_timers(struct broker *b, uint64_t now);
+/* The engine says LINK_IDLE, LINK_CLOSED or LINK_STAYS. */
+void link_end_event(struct broker *b, uint32_t engine, const struct engine_event *event);
+/* Both ends have agreed that it is over. */
+void link_ended(struct broker_link *l);
+/* The engine takes no connection for this link: it is about to end. */
+void link_ends(struct broker *b, uint32_t engine, uint32_t id);
+/* Whether connections wait because there is no room, here or at the peer. */
+bool link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n,
+		     uint32_t class);
+
 /* ---- handshake ---- */
 
 void link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o);
 void link_offer_send(struct broker_link *l, uint32_t answered);
 void link_offer_input(struct broker *b, const struct weir_link_offer *o);
+/* Tells the peer that its attempt comes to nothing: positive errno as in weir_link_offer. */
+void link_offer_refuse(struct broker_link *l, uint32_t attempt, uint32_t status);
 /* Sends a control that has just connected all offers again. */
 void link_resync(struct broker *b);
 

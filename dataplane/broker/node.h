@@ -18,7 +18,8 @@ struct broker_session;
 struct broker_node {
 	struct weir_ctl_node is; /* by control; the incarnation also by offers */
 	struct broker_conn *waiting, **waiting_last;
-	uint64_t repair_until;	/* when the node counts as lost, 0: its links are well */
+	struct broker_link *links; /* by next_of_node; those of the loop are not here */
+	uint64_t repair_until;	   /* when the node counts as lost, 0: its links are well */
 	uint64_t unheard_until; /* when it counts as lost unless a new control reports it, or 0 */
 	bool told;		/* this control has reported it */
 	bool told_up;		/* programs have been told */
@@ -38,6 +39,16 @@ bool node_usable(const struct broker_node *n);
 int node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node);
 /* The address of the port by which a node (NULL: this node) is reached; kind NONE: no port. */
 void node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port);
+/* The address of a port with this GID and LID, 0: none. */
+void node_gid_port(struct weir_address *port, const uint8_t gid[16], uint16_t lid);
+/* A GID as text: IPv4 as a.b.c.d. "" if it is all 0. */
+#define NODE_GID_TEXT 48
+void node_gid_text(const uint8_t gid[16], char text[NODE_GID_TEXT]);
+/* Whether a port of ours reaches the node; if not, cause and remedy in reason. A node whose
+ * addresses are not known counts as reached. */
+bool node_reached(const struct broker *b, const struct broker_node *n, char *reason, size_t size);
+/* The state of its links, as weirctl shows it. */
+void node_link_row(const struct broker *b, const struct broker_node *n, struct weir_row_node *r);
 /* The engine with a port that reaches the node: `wish`, if its port does or no port does. */
 uint32_t node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish);
 void node_set_own(struct broker *b, uint32_t id);

@@ -11,6 +11,8 @@ struct quota {
 	uint32_t weight;     /* 0: not set */
 	uint32_t conn_limit; /* 0: not set */
 	bool rated;	     /* rate is set */
+	bool classed;	     /* class is set */
+	uint8_t class;	     /* enum weir_class of connections that ask for none */
 	struct rate rate;
 };
 

@@ -8,10 +8,12 @@
 #define WEIR_SEGMENT_H
 
 #include "ipc/bell.h"
+#include "ipc/session_msg.h"
 #include "ipc/shm.h"
 #include "memfd.h"
 
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #define SEGMENT_CONNECTIONS 1024u
 #define SEGMENT_RING_SLOTS 512u
@@ -27,6 +29,10 @@ struct segment_side {
 	struct broker_session *session; /* NULL: ended */
 	struct broker_user *charged;	/* its user, until the session ends, unless the other's */
 	uint32_t channel;
+	/* its program, also after the session has ended */
+	pid_t pid;
+	uid_t uid;
+	char name[WEIR_NAME_MAX];
 	bool membarrier; /* its program is registered for it */
 	bool fetched;	 /* the program got its descriptors */
 	bool dropped;	 /* the program has unmapped it */
@@ -54,8 +60,11 @@ void segment_close(struct segment *g);
 /* Takes the memory, unguarded, out of a segment that ends; the caller releases it. */
 struct memfd segment_take_memory(struct segment *g);
 
-/* Takes a cleared entry for a connection with two ends: 0 and *index, or -ENOSPC or -errno. */
-int segment_take(struct segment *g, uint32_t *index);
+/*
+ * Takes a cleared entry for a connection with two ends and these flow-control windows, by direction
+ * (bytes, 0: the default): 0 and *index, or -ENOSPC or -errno.
+ */
+int segment_take(struct segment *g, const uint32_t window[2], uint32_t *index);
 /* The end on this side releases the entry. */
 void segment_give(struct segment *g, uint32_t index, uint32_t side);
 /* Messages received on a connection, both ways, by the counters that programs write. */

@@ -17,6 +17,7 @@ struct service_listener {
 	uint32_t backlog;
 	uint32_t created; /* connections handed to the program since LISTEN */
 	bool public;	  /* known to the whole cluster */
+	bool holding;	  /* its program decides about each connection */
 	uint64_t since;
 	char service[WEIR_SERVICE_MAX];
 	struct service_listener *next;

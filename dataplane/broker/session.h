@@ -36,6 +36,7 @@ struct broker_session {
 	pid_t pid;
 	uid_t uid;
 	bool membarrier;
+	uint32_t version; /* of session.sock, chosen */
 	char name[WEIR_NAME_MAX];
 	broker_reply_fn *reply;	   /* NULL from CLOSING on */
 	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */

@@ -8,6 +8,7 @@
 #include "broker.h"
 #include "command.h"
 #include "pace.h"
+#include "link.h"
 #include "service.h"
 #include "watch.h"
 
@@ -28,6 +29,7 @@ struct quota_setting;
 
 #define BROKER_STRANGER_PLACES 64u /* buckets of users without a session, by a hash of the uid */
 #define BROKER_SECOND_NS 1000000000ull
+#define BROKER_FACTS 16u /* lines of the status that control tells */
 
 #define BROKER_COUNTERS(X)                                                                         \
 	X(sessions_opened, "programs attached")                                                    \
@@ -47,7 +49,10 @@ struct quota_setting;
 	X(connects_refused, "connections of peers refused")                                        \
 	X(connects_timed_out, "connections whose link did not come up in time")                    \
 	X(links_up, "links brought up")                                                            \
-	X(links_failed, "links ended")                                                             \
+	X(links_failed, "links ended by an error, or by the loss of a node")                       \
+	X(links_closed, "links ended in order because no connection used them")                    \
+	X(links_evicted, "times that a link was asked to end to make room for another")            \
+	X(links_full, "times that a link found no room and waited, or was refused")                \
 	X(links_broken, "times that queue pairs of a link failed")                                 \
 	X(links_repaired, "times that a link went on with new queue pairs")                        \
 	X(offers_sent, "link offers sent")                                                         \
@@ -76,6 +81,9 @@ struct broker {
 	bool draining;			    /* new sessions and connections are refused */
 	uint32_t session_limit, conn_limit; /* at most the limits of config */
 	uint64_t stop_deadline;
+	uint64_t started; /* ns */
+	struct weir_row_fact fact[BROKER_FACTS];
+	uint32_t fact_count;
 	struct log_budget blamed; /* lines that programs and peers cause */
 	uint64_t blamed_at;	  /* when to log how many lines were suppressed; 0: none were */
 	uint32_t node;		  /* id of this node */
@@ -131,6 +139,8 @@ struct broker {
 	uint64_t node_changes, node_changes_told;
 	struct broker_link *links;
 	struct broker_link **link_table; /* engine * config.links + id */
+	struct broker_links timed;	 /* links whose state has a deadline, and some others */
+	struct broker_room room[BROKER_ENGINES_MAX];
 	uint32_t link_next[BROKER_ENGINES_MAX];
 	struct engine_datagram_command datagrams[BROKER_ENGINES_MAX]; /* memory NULL: not made */
 	struct session_socket *session_socket;

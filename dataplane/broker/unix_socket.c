@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -49,11 +50,14 @@ remove_stale(const struct sockaddr_un *a)
  * -ENOENT and tries again, while it would take -EACCES as final. 0 or -errno.
  */
 static int
-bind_and_listen(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
+bind_and_listen(int fd, const struct sockaddr_un *a, unsigned mode, const char *user,
+		const char *group)
 {
 	struct sockaddr_un making = {.sun_family = AF_UNIX};
 	const char *name = strrchr(a->sun_path, '/');
+	struct passwd *u;
 	struct group *g;
+	uid_t uid;
 	mode_t mask;
 	int rc;
 
@@ -67,10 +71,14 @@ bind_and_listen(int fd, const struct sockaddr_un *a, unsigned mode, const char *
 	umask(mask);
 	if (rc)
 		return rc;
+	u = user ? getpwnam(user) : NULL;
+	uid = u ? u->pw_uid : (uid_t)-1;
 	g = group ? getgrnam(group) : NULL;
-	if ((g && chown(making.sun_path, (uid_t)-1, g->gr_gid) && errno != EPERM) ||
-	    chmod(making.sun_path, mode) || listen(fd, ACCEPT_QUEUE) ||
-	    rename(making.sun_path, a->sun_path)) {
+	/* the mode first: who gives a file away may not change it any more */
+	if (chmod(making.sun_path, mode) ||
+	    ((u || g) && chown(making.sun_path, uid, g ? g->gr_gid : (gid_t)-1) &&
+	     errno != EPERM) ||
+	    listen(fd, ACCEPT_QUEUE) || rename(making.sun_path, a->sun_path)) {
 		rc = -errno;
 		unlink(making.sun_path);
 	}
@@ -78,7 +86,7 @@ bind_and_listen(int fd, const struct sockaddr_un *a, unsigned mode, const char *
 }
 
 int
-unix_listen(struct unix_listener *l, unsigned mode, const char *group)
+unix_listen(struct unix_listener *l, unsigned mode, const char *user, const char *group)
 {
 	struct sockaddr_un a = {0};
 	int fd, rc = socket_path(l, &a);
@@ -93,7 +101,7 @@ unix_listen(struct unix_listener *l, unsigned mode, const char *group)
 		return rc;
 	}
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	rc = fd < 0 ? -errno : bind_and_listen(fd, &a, mode, group);
+	rc = fd < 0 ? -errno : bind_and_listen(fd, &a, mode, user, group);
 	if (rc) {
 		log_error("%s: %s; make its directory, or choose another: WEIR_RUN_DIR", a.sun_path,
 			  strerror(-rc));

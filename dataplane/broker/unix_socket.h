@@ -35,7 +35,7 @@ struct unix_listener {
  * Makes the socket and watches it. The caller has set watch.ready, b, name and close. 0, or -errno,
  * logged.
  */
-int unix_listen(struct unix_listener *l, unsigned mode, const char *group);
+int unix_listen(struct unix_listener *l, unsigned mode, const char *user, const char *group);
 /* Closes all clients and the socket, and removes its file. */
 void unix_listener_close(struct unix_listener *l);
 /* Accepts a connection, or returns -1. Out of descriptors or memory, the listener pauses. */

@@ -54,12 +54,12 @@ int user_share_in(struct broker_user *u, uint64_t bytes);
 void user_share_out(struct broker_user *u, uint64_t bytes);
 /* Number of segments of this size that other users may still share with u. */
 uint64_t user_left(const struct broker_user *u, uint64_t bytes);
-/* Writes the refusal for the result rc of user_take(). */
-void user_refusal(const struct broker_user *u, enum user_limit which, int rc,
+/* Writes the refusal for the result rc of user_take() of n. */
+void user_refusal(const struct broker_user *u, enum user_limit which, uint64_t n, int rc,
 		  struct weir_session_msg *no);
 /* Sends the refusal as the answer to a request of s. */
 void user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which,
-		 int rc);
+		 uint64_t n, int rc);
 /* Takes an end of a connection. False: the session or user is at its limit. */
 bool user_take_conn(struct broker_session *s);
 /* Refuses a connection to s, since s or t is at its limit. */
@@ -68,6 +68,9 @@ void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
 int user_set(struct broker *b, uint32_t uid, const char *key, const char *value);
 /* Row `index` of the settings of users. False: no such row. */
 bool user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r);
+
+/* Row `index` of the users. False: no such row. */
+bool user_row(const struct broker *b, uint32_t index, struct weir_row_user *r);
 
 /* ---- CPU time of main ---- */
 

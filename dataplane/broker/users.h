@@ -32,6 +32,7 @@ struct user_limits {
 	uint64_t most[USER_LIMITS]; /* 0: no limit */
 	uint32_t given;		    /* bit i: most[i] was set, by option or weirctl */
 	struct rate rate;	    /* to peers */
+	uint8_t class; /* enum weir_class: HIGH: programs may connect with that priority */
 };
 
 struct users {
@@ -55,7 +56,8 @@ int users_allow(struct users *u, const char *text, char *error, size_t size);
  * and a line in error.
  */
 int users_limit(struct users *u, const char *text, char *error, size_t size);
-/* Sets a limit by user_limit_name(), or rate. -ENOENT: unknown key. -EINVAL: invalid value. */
+/* Sets a limit by user_limit_name(), or rate or priority. -ENOENT: unknown key. -EINVAL: invalid
+ * value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
 const char *user_limit_name(enum user_limit which);
 /* Parses 1 or more, for USER_MEMORY with K, M or G, or none, which is 0. 0 or -EINVAL. */
@@ -71,6 +73,6 @@ bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const g
 /* Describes the keys and values that user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
 	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
-	"2^10, 2^20, 2^30) or rate=RATE; none: no limit"
+	"2^10, 2^20, 2^30), rate=RATE or priority=normal|high; none: no limit"
 
 #endif

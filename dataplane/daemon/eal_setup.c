@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "eal_setup.h"
 
+#include "base/log.h"
 #include "munmap_guard.h"
 
 #include "ipc/invariant.h"
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
@@ -175,8 +177,15 @@ void
 eal_explain(char *error, size_t size)
 {
 	size_t cause = strcspn(error, ";");
+	int raw = strstr(error, "af_packet") ? socket(AF_PACKET, SOCK_RAW, 0) : 0;
 
-	if (*driver_error)
+	if (raw > 0)
+		close(raw);
+	if (raw < 0 && errno == EPERM) /* the driver names no cause */
+		snprintf(error + cause, size - cause,
+			 ": it needs CAP_NET_RAW; run as root or with that capability "
+			 "(AmbientCapabilities=)");
+	else if (*driver_error)
 		snprintf(error + cause, size - cause, ": %s; check its --vdev", driver_error);
 }
 
@@ -245,6 +254,7 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 {
 	struct arguments a = {0};
 	char *text;
+	FILE *log;
 	int rc;
 
 	if (argc > ARGUMENTS_MAX - 16) {
@@ -259,10 +269,16 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 		rc = complain(rc, text, error, size);
 		if (rc != -EBUSY)
 			remove_runtime_dir(rte_eal_get_runtime_dir(), instance);
-	} else if (text) {
-		if (given(argc, argv, "--log-level"))
-			fputs(text, stderr);
-		note_driver_error(text);
+	} else {
+		/* what EAL and drivers say from now on becomes lines of the log, as in its format
+		 */
+		log = log_stream(LOG_LEVEL_WARNING);
+		if (log)
+			rte_openlog_stream(log);
+		if (text && given(argc, argv, "--log-level"))
+			fputs(text, log ? log : stderr);
+		if (text)
+			note_driver_error(text);
 	}
 	free(text);
 	return rc;

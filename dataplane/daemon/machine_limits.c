@@ -10,6 +10,9 @@
 #define SEGMENT_FILES 5u   /* open files per segment: memory, doorbells */
 #define OTHER_FILES 512u   /* open files of EAL, ports, links, control.sock */
 #define SESSION_FILES 3u   /* per session besides channels: socket, arena, a doorbell being sent */
+#define LINKS_LEAST 1024u  /* least default of --links */
+#define LINKS_MOST 2048u   /* largest default: small NICs have no more completions a queue */
+#define LINKS_SHARE 32u	   /* part of the machine's memory that they may take together */
 #define LEAST_SEGMENTS 64u /* even with too few open files */
 
 static uint64_t
@@ -77,8 +80,12 @@ void
 limits_derive(struct options *o, uint64_t machine, uint64_t files)
 {
 	static const enum user_limit which[] = {USER_MEMORY, USER_REGIONS, USER_SEGMENTS};
-	uint64_t taken;
+	uint64_t link = 2 * o->peer_ring + o->peer_ring / 4 + LINK_QP_BYTES, taken;
 
+	if (!o->links) {
+		o->links = less(machine / LINKS_SHARE / link, LINKS_MOST);
+		o->links = o->links < LINKS_LEAST ? LINKS_LEAST : o->links;
+	}
 	o->most[USER_MEMORY] = o->memory ? o->memory : machine / 2;
 	o->most[USER_REGIONS] = less(less(o->max_sessions * o->regions, REGIONS_MAX), files / 4);
 	taken = session_files(o);

@@ -8,13 +8,17 @@
 
 #include "options.h"
 
+/* Bytes of the roce driver for a link, about: two queue pairs, and their completions. */
+#define LINK_QP_BYTES (104u << 10)
+
 /* Bytes of memory that this process can have: the machine's, or less if a control group (version 2)
  * says so. 0: unknown. `root` is where /proc and /sys are, "" for this machine. */
 uint64_t machine_memory(const char *root);
 
 /*
- * Fills in o->most, and the limits of users for whom the options say none: half of that, so that no
- * user keeps others out. `machine`: bytes of memory, `files`: how many this process may open.
+ * Fills in o->links, unless an option says it, o->most, and the limits of users for whom the
+ * options say none: half of that, so that no user keeps others out. `machine`: bytes of memory,
+ * `files`: how many this process may open.
  */
 void limits_derive(struct options *o, uint64_t machine, uint64_t files);
 

@@ -24,6 +24,7 @@
 
 #define STOP_NS 1500000000ull	 /* ns in which programs and peers are told */
 #define STOP_LOOK_NS 10000000ull /* ns between two looks whether all are told */
+#define FILES_MIN 64u		 /* open files of a data plane without programs */
 #define RATE_NS 999999999ull	 /* ns that main sleeps at most, rounded up to 1 s */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
@@ -77,6 +78,23 @@ less(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Logs what ends us. Signals of the kernel have no sender. */
+static void
+say_stop(const struct signalfd_siginfo *info)
+{
+	char who[64] = "";
+
+	if (info->ssi_pid)
+		snprintf(who, sizeof(who), " sent by process %u of user %u", info->ssi_pid,
+			 info->ssi_uid);
+	log_event(LOG_LEVEL_INFO,
+		  (struct log_field[]){{"signal", info->ssi_signo, NULL},
+				       {"sender_pid", info->ssi_pid, NULL},
+				       {"sender_uid", info->ssi_uid, NULL}},
+		  3, "stopping on signal %u (%s)%s; programs and peers are told", info->ssi_signo,
+		  info->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT", who);
+}
+
 /* Runs until a signal, then until programs and peers are told or STOP_NS are over. */
 static void
 run(struct plane *p, int epoll_fd, int signal_fd)
@@ -97,9 +115,18 @@ run(struct plane *p, int epoll_fd, int signal_fd)
 		if (!stop_at && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
 			stop_at = now + STOP_NS;
 			notify("STOPPING=1");
+			say_stop(&info);
 		}
-		if (stop_at && (broker_stop(p->broker) || now >= stop_at))
+		if (stop_at && broker_stop(p->broker)) {
+			log_info("stopped: all programs and peers have been told");
 			return;
+		}
+		if (stop_at && now >= stop_at) {
+			log_warning(
+			    "stopped: some program or peer did not answer in time; it finds "
+			    "out by itself");
+			return;
+		}
 		if (stop_at)
 			next = less(next, STOP_LOOK_NS);
 		plane_rate(p);
@@ -120,6 +147,7 @@ serve(struct plane *p, int signal_fd, char *error, size_t size)
 		snprintf(error, size, "no epoll: %s; raise the limit of open files", strerror(-rc));
 		goto out;
 	}
+	log_timed();
 	budget_print(p);
 	telemetry_start(p);
 	log_info("instance '%s' is up, %u engine%s, %u port%s", p->options->instance, p->engines,
@@ -176,6 +204,7 @@ main(int argc, char **argv)
 	while (dashes < argc && strcmp(argv[dashes], "--"))
 		dashes++;
 	ours = dashes < argc ? dashes + 1 : argc;
+	log_find_format(argc - ours, argv + ours);
 	rc = options_parse(&o, argc - ours, argv + ours, error, sizeof(error));
 	if ((!rc && o.help) || asks_before_dashes(dashes, argv, "--help") ||
 	    asks_before_dashes(dashes, argv, "-h")) {
@@ -206,6 +235,12 @@ main(int argc, char **argv)
 	} else {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	if (files.rlim_max < FILES_MIN) {
+		log_error("%llu open files are allowed, %u are needed at least, and more for "
+			  "programs; raise that limit (ulimit -Hn, LimitNOFILE=)",
+			  (unsigned long long)files.rlim_max, FILES_MIN);
+		return EXIT_RESOURCE;
 	}
 	limits_derive(&o, machine_memory(""), files.rlim_max);
 	/* registered programs then need no fence before they read our sleep flags */

@@ -3,18 +3,21 @@
 
 #include "memory.h"
 
+#include <string.h>
+
 struct ethdev_config
 nic_config_ethdev(const struct nic_spec *spec)
 {
-	return (struct ethdev_config){
+	struct ethdev_config config = {
 	    .port = spec->port,
 	    .gid = spec->gid,
 	    .prefix = spec->prefix,
+	    .route_count = spec->route_count,
 	    .vlan = spec->vlan,
 	    .pcp = spec->pcp,
 	    .mtu = spec->mtu,
 	    .queues = spec->queues,
-	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
+	    .impair = spec->impair,
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
@@ -22,6 +25,9 @@ nic_config_ethdev(const struct nic_spec *spec)
 	    .memory_get = memory_get,
 	    .memory_put = memory_put,
 	};
+
+	memcpy(config.routes, spec->routes, sizeof(config.routes));
+	return config;
 }
 
 struct vnic_config

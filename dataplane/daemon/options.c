@@ -5,11 +5,25 @@
 #include "ipc/slot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-#define RECV_WRS_MAX (8u << 20) /* of an engine: entries of its completion queue */
-
 #define AT(field) OPTION_FIELD(struct options, field)
+
+/* Keeps the text of an option, which replaces that of before unless the option is a list. */
+static void
+keep(struct options *o, const char *option, const char *text, bool list)
+{
+	unsigned i = 0;
+
+	while (i < o->texts && (list || strcmp(o->text[i].option, option)))
+		i++;
+	if (i == OPTIONS_TEXTS)
+		return;
+	o->text[i].option = option;
+	o->text[i].text = text;
+	o->texts += i == o->texts;
+}
 
 static int
 take_instance(void *into, const char *text, char *error, size_t size)
@@ -20,6 +34,7 @@ take_instance(void *into, const char *text, char *error, size_t size)
 	struct options *o = into;
 
 	o->instance = text;
+	keep(o, "instance", text, false);
 	return length > 0 && length < OPTIONS_NAME_MAX && text[0] != '.' && text[0] != '-' &&
 		       strspn(text, allowed) == length
 		   ? 0
@@ -32,6 +47,7 @@ take_run_dir(void *into, const char *text, char *error, size_t size)
 	struct options *o = into;
 
 	o->run_dir = text;
+	keep(o, "run-dir", text, false);
 	return text[0] == '/' && strlen(text) <= 60 ? 0 : -EINVAL;
 }
 
@@ -40,6 +56,7 @@ take_program_rate(void *into, const char *text, char *error, size_t size)
 {
 	struct options *o = into;
 
+	keep(o, "program-rate", text, false);
 	return rate_parse(text, &o->program_rate);
 }
 
@@ -54,6 +71,7 @@ take_nic(void *into, const char *text, char *error, size_t size)
 	if (options_parse_nic(&o->nic[o->nics], text, error, size))
 		return -EINVAL;
 	o->nics++;
+	keep(o, "nic", text, true);
 	return 0;
 }
 
@@ -62,6 +80,7 @@ take_allow(void *into, const char *text, char *error, size_t size)
 {
 	struct options *o = into;
 
+	keep(o, "allow", text, true);
 	return users_allow(&o->users, text, error, size);
 }
 
@@ -70,6 +89,7 @@ take_user_limit(void *into, const char *text, char *error, size_t size)
 {
 	struct options *o = into;
 
+	keep(o, "user-limit", text, true);
 	return users_limit(&o->users, text, error, size);
 }
 
@@ -97,7 +117,12 @@ static const struct option_spec specs[] = {
     {"instance", 0, OPTION_CALL, 0, 0, "NAME", "default",
      "name of this data plane; its run directory is RUN-DIR/NAME", .env = "WEIR_INSTANCE",
      .take = take_instance, .expected = "up to 31 letters, digits, '_', '-', '.'"},
-    {"links", 0, OPTION_UNSIGNED, AT(links), "N", "64", "links of each engine to engines of peers",
+    {"link-idle", 0, OPTION_UNSIGNED, AT(link_idle_s), "SEC", "60",
+     "time without connections after which a link ends and returns its memory; 0: never",
+     .env = "WEIR_LINK_IDLE", .max = 86400},
+    {"links", 0, OPTION_UNSIGNED, AT(links), "N", NULL,
+     "links of each engine to engines of peers; beyond them, one that no connection uses makes "
+     "room [1024, or as many as take 1/32 of the machine's memory, up to 2048]",
      .env = "WEIR_LINKS", .min = 1, .max = 4096},
     {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
      "lines of the log: for people, or with time, level and fields for programs",
@@ -130,8 +155,8 @@ static const struct option_spec specs[] = {
      "a program's part of links that others use too", .env = "WEIR_PROGRAM_WEIGHT", .min = 1,
      .max = 100},
     {"recv-wrs", 0, OPTION_UNSIGNED, AT(recv_wrs), "N", "128",
-     "receive work requests granted to each engine of a peer", .env = "WEIR_RECV_WRS", .min = 8,
-     .max = 4096},
+     "receive work requests granted to each engine of a peer; fewer, 8 at least, with many peers",
+     .env = "WEIR_RECV_WRS", .min = 8, .max = 4096},
     {"regions", 0, OPTION_UNSIGNED, AT(regions), "N", "64",
      "ranges of memory that a session may adopt", .env = "WEIR_REGIONS", .max = WEIR_REGIONS_MAX},
     {"ring-slots", 0, OPTION_UNSIGNED, AT(ring_slots), "N", "1024",
@@ -171,19 +196,25 @@ const struct option_table options_table = {
 	    "Options (a flag wins over the environment):\n",
     .tail = "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
 	    "  ip=ADDR/LEN                  address of the port and its network, IPv4 or IPv6\n"
+	    "  gw=ADDR, route=NET/LEN@ADDR  gateway to all other networks, and to one; up to 8\n"
 	    "  vlan=ID,pcp=N                VLAN tag of all frames and its priority [none, 0]\n"
+	    "  pcp_low=N,pcp_high=N         of connections with low and high priority [as pcp=]\n"
+	    "  dscp=, dscp_low=, dscp_high= DSCP by priority, 0 to 63 [0, 8, 26]\n"
 	    "  mtu=BYTES                    path MTU: 256, 512, 1024, 2048, 4096 [from the port]\n"
 	    "  queues=N                     queues of the port to use [one an engine; memif 1]\n"
 	    "  timeout=USEC, retry=N        longest wait for an ACK [250000], repetitions [7]\n"
 	    "  rnr=N, rd_atomic=N           RNR repetitions, 7 without limit [7]; READs under way\n"
-	    "  loss=, dup=, reorder=PERCENT impairments of transmitted frames [0]\n"
-	    "  delay=USEC, seed=N           delay of each transmitted frame [0], seed [1]\n"
+	    "  loss=, dup=, reorder=, corrupt=PERCENT  impairments of transmitted frames [0]\n"
+	    "  delay=USEC, jitter=USEC      delay of each transmitted frame, and its spread [0]\n"
+	    "  rate=MBITS, seed=N           Mbit/s that each engine sends [no limit], seed [1]\n"
 	    "  fault=MSEC                   a queue pair fails so often [never]\n"
 	    "\nKeys of --nic verbs:DEVICE (DEVICE: as `rdma link` names it):\n"
 	    "  port=N                       port of the device [the first that is up]\n"
 	    "  gid=N                        index of the GID [RoCE v2, IPv4 before IPv6]\n"
 	    "  ip=ADDR/LEN                  the GID of this address\n"
-	    "  mtu=, timeout=, retry=, rnr=, rd_atomic=, fault=   as above [mtu from the port,\n"
+	    "  sl=, sl_low=, sl_high=       service level by priority, 0 to 15 [0, then as sl=]\n"
+	    "  dscp=, dscp_low=, dscp_high=, mtu=, timeout=, retry=, rnr=, rd_atomic=, fault=\n"
+	    "                               as above [mtu from the port,\n"
 	    "                               timeout 67000]\n"
 	    "\nEAL options: see dpdk's documentation; --file-prefix is weir-NAME unless given,\n"
 	    "--no-huge -m MB runs without hugepages, --in-memory without root.\n",
@@ -194,6 +225,32 @@ options_know(const char *word)
 {
 	return strncmp(word, "--", 2) == 0 &&
 	       option_find(&options_table, word + 2, strcspn(word + 2, "="));
+}
+
+bool
+options_row(const struct options *o, unsigned index, struct weir_row_fact *r)
+{
+	for (size_t i = 0; i < options_table.count; i++) {
+		const struct option_spec *spec = &specs[i];
+		bool call = spec->type == OPTION_CALL;
+
+		if (spec->type == OPTION_FLAG)
+			continue; /* --help and --version */
+		for (unsigned t = 0; t < (call ? o->texts : 1); t++) {
+			if ((call && strcmp(o->text[t].option, spec->name)) || index-- != 0)
+				continue;
+			snprintf(r->name, sizeof(r->name), "%s", spec->name);
+			if (call)
+				snprintf(r->value, sizeof(r->value), "%s", o->text[t].text);
+			else
+				option_text(spec, o, r->value, sizeof(r->value));
+			snprintf(r->from, sizeof(r->from), "%s",
+				 spec->initial && !strcmp(r->value, spec->initial) ? "default"
+										   : "set");
+			return true;
+		}
+	}
+	return false;
 }
 
 int
@@ -211,11 +268,5 @@ options_parse(struct options *o, int argc, char **argv, char *error, size_t size
 		return fail(
 		    error, size, -EINVAL, "--peer-ring %llu is not a power of two; give %llu",
 		    (unsigned long long)o->peer_ring, 1ull << (64 - __builtin_clzll(o->peer_ring)));
-	if (o->links * o->recv_wrs > RECV_WRS_MAX)
-		return fail(error, size, -EINVAL,
-			    "--links %llu with --recv-wrs %llu are %llu receive work requests; "
-			    "lower one, at most %u are possible",
-			    (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
-			    (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
 	return 0;
 }

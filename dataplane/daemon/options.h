@@ -10,31 +10,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ipc/class.h"
 #include "lcore/idle.h"
+#include "nic/inject/impair.h"
 #include "nic/nic.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "ipc/dpctl.h"
 #include "broker/rate.h"
 #include "broker/users.h"
 
 #define OPTIONS_NICS 8u
 #define OPTIONS_NAME_MAX 32
+#define OPTIONS_TEXTS (OPTIONS_NICS + USERS_ALLOWED_MAX + USERS_LIMITED_MAX + 8u)
 
 /* --nic roce:PORT,ip=ADDR/LEN,... or verbs:DEVICE,... */
 struct nic_spec {
-	bool verbs;		   /* by libibverbs, else by DPDK */
-	char port[64];		   /* DPDK name or number, or the verbs device */
-	uint8_t port_number;	   /* verbs: of the device; 0 = the first that is up */
-	int32_t gid_index;	   /* verbs; -1 = found by address */
-	struct nic_gid gid;	   /* verbs: all 0 = any */
-	uint8_t prefix;		   /* 0: none was given */
-	uint16_t vlan;		   /* ID in all frames; 0 = no tag */
-	uint8_t pcp;		   /* priority in the tag */
-	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
-	uint16_t queues;	   /* 0 = chosen by the port */
-	double loss, dup, reorder; /* percent of transmitted frames */
-	uint32_t delay_us;	   /* of each transmitted frame */
-	uint64_t seed;
+	bool verbs;			     /* by libibverbs, else by DPDK */
+	char port[64];			     /* DPDK name or number, or the verbs device */
+	uint8_t port_number;		     /* verbs: of the device; 0 = the first that is up */
+	int32_t gid_index;		     /* verbs; -1 = found by address */
+	struct nic_gid gid;		     /* verbs: all 0 = any */
+	uint8_t prefix;			     /* 0: none was given */
+	struct nic_route routes[NIC_ROUTES]; /* gw= and route= */
+	uint8_t route_count;
+	uint16_t vlan; /* ID in all frames; 0 = no tag */
+	uint8_t pcp;   /* priority in the tag */
+	/* by enum weir_class: DSCP; PCP (roce) or service level (verbs) */
+	uint8_t dscp[WEIR_CLASSES], level[WEIR_CLASSES];
+	uint16_t mtu;	 /* path MTU in bytes; 0 = from the port */
+	uint16_t queues; /* 0 = chosen by the port */
+	struct impair_config impair;
 	uint32_t fault_ms;	       /* ms between two faults on purpose; 0 = none */
 	uint64_t timeout_ns;	       /* longest wait for an ACK; 0 = the driver's default */
 	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
@@ -46,7 +52,7 @@ struct options {
 	const char *run_dir; /* of all instances */
 	enum idle_mode idle;
 	uint64_t idle_sleep_us, idle_spin_us;
-	uint64_t adopt, arena, channels, links, max_connections, max_sessions, memory;
+	uint64_t adopt, arena, channels, links, link_idle_s, max_connections, max_sessions, memory;
 	uint64_t node_timeout_ms;
 	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
 	double threshold;
@@ -58,6 +64,11 @@ struct options {
 	enum log_format log_format;
 	struct nic_spec nic[OPTIONS_NICS];
 	unsigned nics;
+	/* values of options that are more than a number, as they were given */
+	struct {
+		const char *option, *text;
+	} text[OPTIONS_TEXTS];
+	unsigned texts;
 };
 
 /*
@@ -68,6 +79,20 @@ int options_parse(struct options *o, int argc, char **argv, char *error, size_t 
 
 /* Parses the argument of --nic. 0 or -EINVAL with a line in error. */
 int options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size);
+
+/* Impairments, which may change while the port runs: sets one by its key of --nic. 0, or -EINVAL
+ * and a line in error. */
+int options_set_impairment(struct nic_spec *spec, const char *from, const char *key,
+			   const char *value, char *error, size_t size);
+/* Key and value of impairment `index`. False: there are fewer. */
+bool options_impairment(const struct nic_spec *spec, unsigned index, const char **key,
+			const char **help, char *value, size_t size);
+
+/*
+ * Row `index` of the configuration: option, value, and whether that is the default. False: there
+ * are fewer.
+ */
+bool options_row(const struct options *o, unsigned index, struct weir_row_fact *r);
 
 /* Whether `word` is an option of ours, with or without an argument behind `=`. */
 bool options_know(const char *word);

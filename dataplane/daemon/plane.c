@@ -90,6 +90,8 @@ broker_engine_row(void *user, uint32_t engine, struct weir_row_engine *row)
 #undef X
 	row->tx_messages_per_s = get(&e->rates.tx_messages);
 	row->rx_messages_per_s = get(&e->rates.rx_messages);
+	row->busy_cycles_per_s = get(&e->rates.busy_cycles);
+	row->idle_cycles_per_s = get(&e->rates.idle_cycles);
 }
 
 /* ---- building ---- */
@@ -196,7 +198,7 @@ make_loops(struct plane *p, char *error, size_t size)
 uint32_t
 plane_srq_depth(const struct plane *p)
 {
-	return (uint32_t)(p->options->links * p->options->recv_wrs);
+	return broker_recv_depth((uint32_t)p->options->links, (uint32_t)p->options->recv_wrs);
 }
 
 static int
@@ -280,7 +282,9 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .region_bytes = o->adopt,
 	    .peer_ring_lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE),
 	    .recv_wrs = (uint32_t)o->recv_wrs,
+	    .recv_depth = plane_srq_depth(p),
 	    .links = (uint32_t)o->links,
+	    .link_idle_ns = o->link_idle_s * UINT64_C(1000000000),
 	    .program_weight = (uint32_t)o->program_weight,
 	    .program_rate = o->program_rate,
 	    .users = &o->users,
@@ -295,6 +299,11 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .engine_row = broker_engine_row,
 	    .now = broker_now,
 	    .capture = plane_capture,
+	    .port_row = plane_port_row,
+	    .port_set = plane_port_set,
+	    .port_setting = plane_port_setting,
+	    .plane_row = plane_row,
+	    .instance = o->instance,
 	    .user = p,
 	};
 
@@ -312,6 +321,12 @@ make_broker(struct plane *p, char *error, size_t size)
 		    .cpu = e->cpu,
 		    .numa_socket = e->numa_socket,
 		};
+		for (unsigned k = 0; e->port >= 0 && k < WEIR_CLASSES; k++) {
+			const struct nic_spec *spec = &o->nic[p->port[e->port].index];
+
+			config.engine[i].mark[k].traffic_class = (uint8_t)(spec->dscp[k] << 2);
+			config.engine[i].mark[k].priority = (uint8_t)(spec->level[k] + 1);
+		}
 	}
 	p->broker = broker_create(&config);
 	if (!p->broker)
@@ -329,6 +344,7 @@ plane_open(struct plane *p, const struct options *options, const char *run_dir, 
 
 	memset(p, 0, sizeof(*p));
 	p->options = options;
+	memcpy(p->nic, options->nic, sizeof(p->nic));
 	p->run_dir = run_dir;
 	p->bell.fd = -1;
 	p->ports = options->nics;

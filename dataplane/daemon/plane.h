@@ -48,6 +48,7 @@ struct plane_port {
 
 struct plane {
 	const struct options *options;
+	struct nic_spec nic[OPTIONS_NICS]; /* as of now: impairments may have been changed */
 	const char *run_dir;
 	struct clock clock;
 	struct main_bell bell;
@@ -84,9 +85,9 @@ uint32_t plane_srq_depth(const struct plane *p);
 
 /* port.c */
 struct plane_port_info {
-	char name[64], text[384];
-	int numa_socket; /* -1 unknown */
-	uint32_t frames; /* in the pool; 0: there is none */
+	char name[64], text[512];
+	int numa_socket;	      /* -1 unknown */
+	uint32_t frames, frames_free; /* in the pool; 0: there is none */
 	size_t pool_bytes, table_bytes;
 };
 /* Opens port `index` and gives its engines their contexts. 0, or -errno and a line in error. */
@@ -100,12 +101,21 @@ void plane_port_describe(const struct plane_port *port, struct plane_port_info *
 int plane_capture(void *user, const char *name, int fd, uint64_t limit, struct capture **capture,
 		  char *error, size_t size);
 
+/* show.c: what weirctl shows and sets; user is the plane. See broker_config. */
+void plane_port_row(void *user, uint32_t engine, struct weir_row_port *row);
+bool plane_row(void *user, uint32_t rows, uint32_t index, void *record);
+int plane_port_set(void *user, const char *port, const char *key, const char *value, char *error,
+		   size_t size);
+bool plane_port_setting(void *user, uint32_t index, struct weir_row_setting *row);
+
 /* crash_report.c: lines about the engines of the plane that is watched, for crash_install(). */
 void plane_crash_state(void);
 void plane_crash_watch(const struct plane *p);
 
-/* budget.c: prints engines, ports and their memory on stdout. */
+/* budget.c: prints engines, ports and their memory: on stdout, or into a log of another format. */
 void budget_print(const struct plane *p);
+/* Row `index` of the memory that the data plane has, or may have. False: there are fewer. */
+bool budget_row(const struct plane *p, uint32_t index, struct weir_row_memory *r);
 
 /* telemetry.c: endpoints /weir/... on DPDK's telemetry socket, until telemetry_stop(). */
 void telemetry_start(const struct plane *p);

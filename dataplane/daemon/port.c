@@ -122,23 +122,25 @@ describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
 {
 	const struct nic_spec *spec = &port->plane->options->nic[port->index];
 	bool six = !IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)spec->gid.raw);
-	char ip[INET6_ADDRSTRLEN], vlan[32] = "";
+	char ip[INET6_ADDRSTRLEN], vlan[32] = "", impaired[96];
 	struct ethdev_info is;
 
 	ethdev_describe(port->ethdev, &is);
 	inet_ntop(six ? AF_INET6 : AF_INET, spec->gid.raw + (six ? 0 : 12), ip, sizeof(ip));
 	if (spec->vlan)
 		snprintf(vlan, sizeof(vlan), ", VLAN %u priority %u", spec->vlan, spec->pcp);
+	impair_text(&is.impair, impaired, sizeof(impaired));
 	snprintf(info->name, sizeof(info->name), "%s", is.name);
 	snprintf(
 	    info->text, sizeof(info->text),
 	    "%s, driver %s, %s/%u%s, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, %u rx and %u tx "
-	    "queues%s%s, NUMA socket %d",
+	    "queues, %s, NUMA socket %d%s%s",
 	    is.name, is.driver, ip, spec->prefix, vlan, is.mac[0], is.mac[1], is.mac[2], is.mac[3],
-	    is.mac[4], is.mac[5], is.mtu, is.rx_queues, is.tx_queues, *is.help ? ", " : "", is.help,
-	    is.numa_socket);
+	    is.mac[4], is.mac[5], is.mtu, is.rx_queues, is.tx_queues, is.help, is.numa_socket,
+	    *impaired ? ", IMPAIRED on purpose: " : "", impaired);
 	info->numa_socket = is.numa_socket;
 	info->frames = is.frames;
+	info->frames_free = is.frames_free;
 	info->pool_bytes = is.pool_bytes;
 	info->table_bytes = is.table_bytes;
 }

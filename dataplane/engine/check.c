@@ -31,8 +31,11 @@ check_conn(const struct conn *c, struct sums *sums)
 		return "completed is not what has landed";
 	if (c->rx_consumed > c->rx_delivered || c->rx_delivered > c->rx_granted)
 		return "consumed <= delivered <= granted does not hold";
-	if (c->fast && (c->pend_first || c->state != CONN_OPEN || !c->link || c->session->limited))
+	if (c->fast &&
+	    (c->pend_first || c->state != CONN_OPEN || c->shut || !c->link || c->session->limited))
 		return "the short way is open while something waits";
+	if (c->peer_shut && (c->accepts || (c->state == CONN_OPEN && c->rts_count)))
+		return "messages are awaited from a peer that sends no more";
 	if (list_linked(&c->active) && !c->pend_first)
 		return "takes part in the round with nothing to send";
 	sums->promised += c->rx_granted - c->rx_delivered;

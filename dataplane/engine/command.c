@@ -68,7 +68,7 @@ attach(struct engine *e, struct conn *c, struct peer_link *l, const struct engin
        unsigned line)
 {
 	c->peer_node = l->is.peer_node;
-	conn_attach(c, l);
+	conn_attach(e, c, l);
 	if (c->datagram) {
 		datagrams_join(l, k);
 		c->cold->dgram.mtu = k->mtu;
@@ -144,6 +144,10 @@ execute(struct engine *e, struct engine_command *command)
 		l = link_find(e, k->link);
 		if (!l && k->link != ENGINE_LINK_NONE)
 			return -EHOSTDOWN;
+		if (l && !link_lasts(l)) {
+			k->link = ENGINE_LINK_NONE;
+			l = NULL;
+		}
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
@@ -163,27 +167,35 @@ execute(struct engine *e, struct engine_command *command)
 		l = link_find(e, k->link);
 		if (!l)
 			return -EHOSTDOWN;
+		if (!link_lasts(l))
+			return -ENOLINK;
 		c->listener = ENGINE_LISTENER_NONE;
 		attach(e, c, l, k, CTRL_CONNECT);
 		return 0;
 	case ENGINE_CONN_ACCEPT:
 		l = link_find(e, k->link);
-		if (!l)
+		if (!l || !link_lasts(l)) /* a peer that waits for an answer doesn't end it */
 			return -EHOSTDOWN;
 		if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
 			return -EINVAL;
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
-		attach(e, c, l, k, CTRL_ACCEPT);
-		if (c->datagram)
+		attach(e, c, l, k, k->held ? 0 : CTRL_ACCEPT);
+		if (k->held) {
+			c->held = true;
+			c->peer_vqpn = k->peer_vqpn;
+			c->peer_window = k->granted;
+			app_event(e, c, APP_ACCEPTED);
+		} else if (c->datagram) {
 			datagrams_open(e, c, k->peer_vqpn);
-		else
+		} else {
 			conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
+		}
 		return 0;
 	case ENGINE_CONN_REJECT:
 		l = link_find(e, k->link);
-		if (!l)
+		if (!l || !link_lasts(l))
 			return -EHOSTDOWN;
 		return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)
 			   ? 0
@@ -203,8 +215,10 @@ execute(struct engine *e, struct engine_command *command)
 		c->peer_vqpn = k->peer_vqpn;
 		if (k->segment)
 			c->segment = k->segment;
+		c->held = k->held;
 		if (k->status) {
 			c->local_told = true;
+			conn_set_refusal(c, k->reason);
 			conn_refused(e, c, k->status);
 		} else {
 			app_event(e, c,
@@ -217,6 +231,9 @@ execute(struct engine *e, struct engine_command *command)
 			return -ENOENT;
 		conn_local_closed(e, c, k->status);
 		return 0;
+	case ENGINE_CONN_DECIDE:
+		c = conn_find(e, k->vqpn);
+		return c ? conn_decide(e, c, k) : -ENOENT;
 	case ENGINE_CONN_EVICT:
 		c = conn_find(e, k->vqpn);
 		if (!c || c->local)
@@ -235,6 +252,8 @@ execute(struct engine *e, struct engine_command *command)
 		return link_resume(e, &command->link);
 	case ENGINE_LINK_GO:
 		return link_go(e, &command->link);
+	case ENGINE_LINK_CLOSE:
+		return link_close(e, &command->link);
 	case ENGINE_LINK_FAIL:
 		return link_fail(e, &command->link);
 	case ENGINE_DATAGRAM_ADD:

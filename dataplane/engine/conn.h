@@ -18,7 +18,10 @@ struct pend;
  * ends.
  */
 struct conn_cold {
-	struct pend *asked[RTS_MAX]; /* bulk messages whose RTS has left, oldest first */
+	union {
+		struct pend *asked[RTS_MAX];	/* bulk messages whose RTS has left, oldest first */
+		char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned */
+	};
 	union {
 		struct rts rts[RTS_MAX];  /* announced by the peer */
 		struct {		  /* datagram: ours alone, zeroed when it begins */
@@ -69,7 +72,12 @@ struct conn {
 	bool memory_lent : 1;  /* the peer may still READ adopted memory of messages given up */
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
 	bool rejoined : 1; /* cold.unspent counts */
-	bool ended : 1;	   /* no object refers to it: main is told, then the entry is free */
+	bool held : 1;	   /* its program, which accepted it, has not decided yet (CONN_DECIDE) */
+	bool reasoned : 1; /* refused: cold.refusal says why */
+	bool shut : 1;	   /* the program sends no more */
+	bool end_sent : 1; /* END has left */
+	bool peer_shut : 1; /* END came: the peer sends no more */
+	bool ended : 1;	    /* no object refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
 	uint32_t peer_vqpn;
 	struct peer_link *link; /* NULL: none yet, local, or the link has failed */
@@ -132,7 +140,7 @@ static_assert(sizeof(struct conn) <= 352, "idle connections are many: put it int
 void conn_refresh(struct conn *c);
 /* An entry for a connection of s, or NULL. */
 struct conn *conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k);
-void conn_attach(struct conn *c, struct peer_link *l);
+void conn_attach(struct engine *e, struct conn *c, struct peer_link *l);
 
 /* Moves a connection; asserts that the pair of states is legal. */
 void conn_enter(struct conn *c, enum engine_conn_state to);
@@ -142,15 +150,23 @@ void conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t 
 		 uint32_t window);
 /* The connection never opened: REJECT, or no link to the peer. */
 void conn_refused(struct engine *e, struct conn *c, uint32_t status);
+/* Why a program refuses it, WEIR_REFUSAL_MAX bytes; empty: for no stated reason. */
+void conn_set_refusal(struct conn *c, const char *reason);
+/* ENGINE_CONN_DECIDE. 0 or -ENOENT. */
+int conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k);
 /* The program closed the connection; `abort`: the program died. */
 void conn_user_close(struct engine *e, struct conn *c, bool abort);
-/* Sends FIN once no message waits any more. */
+/* The program sends no more messages on an open connection, but receives. */
+void conn_user_shut(struct engine *e, struct conn *c);
+/* Sends END or FIN, as the program asked, once no message waits any more. */
 void conn_try_finish(struct engine *e, struct conn *c);
 /* Ends the connection from our side: the peer gets RESET, the program CLOSED with status. `refuse`:
  * the peer's messages are no longer delivered. */
 void conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse);
 /* FIN or, with `seal`, RESET came: from now on the peer only acknowledges. */
 void conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal);
+/* END: the peer sends no more messages. False: it has announced one, or said so before. */
+bool conn_peer_shut(struct engine *e, struct conn *c);
 /* FIN_ACK: the last line of the peer. */
 void conn_peer_acknowledged(struct engine *e, struct conn *c);
 void conn_link_failed(struct engine *e, struct conn *c, uint32_t status);

@@ -24,8 +24,8 @@ admitted(struct engine *e, struct conn *c, uint64_t messages, uint64_t bytes, ui
 	c->session->promised -= cost;
 	if (UNLIKELY(c->link->rx_send))
 		c->by_send += (uint32_t)messages;
-	e->rx_messages += messages;
-	e->rx_bytes += bytes;
+	count(&e->counters.rx_messages, messages);
+	count(&e->counters.rx_bytes, bytes);
 }
 
 /* Whether a message of this cost may be delivered; counts it against the grant. */
@@ -34,7 +34,7 @@ admit(struct engine *e, struct conn *c, struct head h, uint32_t cost)
 {
 	if (UNLIKELY(!c->accepts)) {
 		count(&e->counters.stray, 1);
-		return false;
+		return c->peer_shut && peer_misbehaved(e, c);
 	}
 	if (UNLIKELY((uint16_t)c->rx_messages != h.order || c->rx_granted - c->rx_delivered < cost))
 		return peer_misbehaved(e, c);

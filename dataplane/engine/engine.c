@@ -17,7 +17,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { AWAY_MOST_NS = 1000000 }; /* ns: largest delay of credit while others had the CPU */
+enum {
+	AWAY_MOST_NS = 1000000, /* ns: largest delay of credit while others had the CPU */
+	SRQ_REFILL = 16,	/* receive WRs posted at a time, if no peer needs them earlier */
+};
 
 struct parts { /* offsets in the one piece of memory that an engine allocates */
 	size_t conns, cold, free_conns, sessions, links, rejects, connects, srq_free, bytes;
@@ -75,6 +78,8 @@ engine_create(const struct engine_config *config)
 	list_init(&e->hot);
 	list_init(&e->cold);
 	list_init(&e->busy);
+	list_init(&e->links_in_use);
+	list_init(&e->link_news);
 	list_init(&e->backlog);
 	list_init(&e->doorbells);
 	list_init(&e->closing);
@@ -136,6 +141,16 @@ refill_srq(struct engine *e)
 	}
 }
 
+/*
+ * Whether peers may use as many receive WRs as they were granted although some are missing: those
+ * that no peer was granted stand in for them.
+ */
+static bool
+srq_covers(const struct engine *e)
+{
+	return !e->srq_missing || e->srq_missing + e->wrs_granted <= e->config.srq_depth;
+}
+
 static void
 take_completion(struct engine *e, const struct nic_wc *wc)
 {
@@ -172,8 +187,12 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 		}
 		if (qp->index == RING && wc->wr_id > l->sq_done[RING])
 			l->sq_done[RING] = wc->wr_id;
-		if (UNLIKELY(l->proof) && qp->index == RING && wc->wr_id >= l->proof)
-			l->proof = 0;
+		if (UNLIKELY(l->proof | l->last_wr) && qp->index == RING) {
+			if (wc->wr_id >= l->proof)
+				l->proof = 0;
+			if (l->last_wr && l->end == LINK_AGREED && wc->wr_id >= l->last_wr)
+				link_over(e, l);
+		}
 		return;
 	}
 	if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
@@ -206,10 +225,10 @@ poll_nic(struct engine *e)
 {
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct list_node *node, *following;
-	bool busy = false;
+	bool busy = false, covered;
 	unsigned n, work;
 
-	if (UNLIKELY(e->srq_missing))
+	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
 		refill_srq(e); /* it is empty at first */
 	if (UNLIKELY(e->datagrams.missing_count))
 		datagrams_refill(e);
@@ -219,19 +238,21 @@ poll_nic(struct engine *e)
 
 		l->snap_consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
 		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
-		l->snapped = true;
+		/* mostly a frame has brought that credit, or more, before */
+		l->snapped = l->snap_consumed > l->credited || l->snap_wrs > l->wrs_credited;
 	}
 	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
 	for (unsigned i = 0; i < n; i++)
 		take_completion(e, &wc[i]);
-	if (e->srq_missing)
+	if (e->srq_missing >= SRQ_REFILL || !srq_covers(e))
 		refill_srq(e);
+	covered = srq_covers(e);
 	work = n + busy;
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
 
-		if (!e->srq_missing)
+		if (covered)
 			l->wrs_back = l->wrs_seen;
 		if (!l->snapped)
 			continue;
@@ -312,28 +333,29 @@ engine_turn(struct engine *e, uint64_t now)
 		if (UNLIKELY(now >= e->limited_at))
 			shares_renew(e);
 		e->ctrl_added = false;
-		LIST_EACH (node, following, &e->busy)
-			link_send(e, LIST_OWNER(node, struct peer_link, busy));
+		LIST_EACH (node, following, &e->busy) {
+			struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
+
+			if (UNLIKELY(e->classes))
+				class_send(e, l);
+			else
+				link_send(e, l);
+		}
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
 	}
-	doorbells_ring(e);
+	if (!list_empty(&e->doorbells))
+		doorbells_ring(e);
 	if (e->waiting)
 		commands_retry(e);
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
-	engine_emit_pending(e);
+	if (e->main_events_due || !list_empty(&e->closing) || e->connect_first != e->connect_end)
+		engine_emit_pending(e);
 	/* credit that one link's line brought may be owed on a link that has sent already */
 	work += e->ctrl_added;
 	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
-	if (work) {
-		count(&e->counters.tx_messages, e->tx_messages);
-		count(&e->counters.tx_bytes, e->tx_bytes);
-		count(&e->counters.rx_messages, e->rx_messages);
-		count(&e->counters.rx_bytes, e->rx_bytes);
-		e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
-	}
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
 	return work;
 }

@@ -75,10 +75,11 @@ enum engine_command_type {
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
 				  WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry,
-				  ENGINE_CONN_START follows */
+				  ENGINE_CONN_START follows; also out: that link is closing */
 	ENGINE_CONN_START,  /* conn: vqpn of a CONN_OPEN without link: status 0: connect over link
 			       now; else WEIR_OP_OPENED with status, the entry ends (CONN_CLOSED).
-			       -ENOENT: program closed it meanwhile */
+			       -ENOENT: program closed it meanwhile. -ENOLINK: the link is
+			       closing; CONN_START follows again */
 	ENGINE_CONN_ACCEPT, /* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
 	ENGINE_CONN_REJECT, /* conn: answer to ENGINE_EVENT_CONNECT with status */
 	ENGINE_CONN_LOCAL,  /* conn: one end of a local connection on this engine; out: vqpn.
@@ -88,6 +89,9 @@ enum engine_command_type {
 				     OPENED with status, the entry ends (CONN_CLOSED) */
 	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with
 				     status. -ENOENT: gone already */
+	ENGINE_CONN_DECIDE, /* conn: vqpn, window (0: as it is). A held connection opens, or with
+			       status is refused: its program forgets it, and the peer gets status
+			       and reason. -ENOENT: gone already */
 	ENGINE_CONN_EVICT,  /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
 			       it ends already */
 	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
@@ -97,6 +101,9 @@ enum engine_command_type {
 			       or a frame of the peer. Then frames that the peer lacks leave
 			       again. -EPROTO: impossible positions */
 	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: frames may leave */
+	ENGINE_LINK_CLOSE,  /* link: asks the peer to end the link, which has no connection; then
+			       LINK_CLOSED or LINK_STAYS follows. -EBUSY: it has some, or is
+			       being repaired */
 	ENGINE_LINK_FAIL,   /* link: main has moved its QPs to ERR: its connections end with status;
 			       done when its QPs and memory are the main lcore's again */
 	ENGINE_DATAGRAM_ADD,  /* datagram: the queue pair for datagrams; after DATAGRAM_ERROR a new
@@ -123,6 +130,7 @@ struct engine_conn_command {
 	uint16_t peer_node;
 	uint16_t mtu;  /* datagram: largest message */
 	bool datagram; /* by the queue pair for datagrams; local ones differ in mtu only */
+	bool held;     /* accepting end: it opens by CONN_DECIDE */
 	uint32_t peer_vqpn;
 	uint32_t window;	      /* wished, bytes; 0 = default */
 	uint32_t granted;	      /* CONN_ACCEPT: cost that the initiator granted */
@@ -132,7 +140,10 @@ struct engine_conn_command {
 	struct nic_ah *ah;	      /* datagram: to the link's peer */
 	struct weir_wire_datagram
 	    to; /* datagram: CONNECT, CONN_ACCEPT: where the peer takes them */
-	char service[WEIR_SERVICE_MAX];
+	union {
+		char service[WEIR_SERVICE_MAX];
+		char reason[WEIR_REFUSAL_MAX]; /* CONN_DECIDE, CONN_LOCAL_OPENED, with status */
+	};
 };
 
 /* One end of a link, made by main. The engine owns the fields below `engine's` while it has it. */
@@ -140,6 +151,7 @@ struct engine_link_command {
 	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
 	uint16_t peer_node;
 	uint8_t peer_engine;
+	uint8_t class;	   /* enum weir_class of its connections */
 	uint16_t peer_lid; /* with peer_gid: who may send datagrams */
 	struct nic_gid peer_gid;
 	struct nic_qp
@@ -214,6 +226,10 @@ enum engine_event_type {
 	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR, or the peer broke the rules
 				     (EPROTO); status = errno, wc_status, qpn */
 	ENGINE_EVENT_LINK_HEARD,  /* link: resumed, and held back: the peer has written, qpn */
+	ENGINE_EVENT_LINK_IDLE,	  /* link: its last connection has ended */
+	ENGINE_EVENT_LINK_CLOSED, /* link: both ends have agreed to its end; it carries nothing any
+				     more. qpn */
+	ENGINE_EVENT_LINK_STAYS,  /* link: the peer has connections: LINK_CLOSE is undone. qpn */
 	ENGINE_EVENT_LINK_SILENT, /* link: no answer for config.silence_ns; again and
 				     again while it lasts */
 	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
@@ -226,7 +242,8 @@ enum engine_event_type {
 struct engine_event {
 	enum engine_event_type type;
 	uint32_t wc_status;
-	uint32_t qpn; /* LINK_ERROR, LINK_HEARD: of the QP, as it was then */
+	uint32_t qpn; /* events of a link: of the QP for the ring; LINK_ERROR: that failed, as it
+			 was then */
 	struct engine_conn_command
 	    conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
 	char reason[64];
@@ -282,7 +299,7 @@ bool engine_delivered(const struct engine *e);
 bool engine_served(const struct engine *e);
 /* Channels that had slots in the last turn. */
 uint32_t engine_active_channels(const struct engine *e);
-/* Busy share of the engine's thread, 1/1000, which peers are told. The engine's thread. */
+/* Load of the engine and its host, 1/1000, which peers are told. The engine's thread. */
 void engine_set_load(struct engine *e, uint32_t load);
 /* ns for which other threads had the CPU last: credit waits that much longer for a frame that
  * carries it, which programs may fill meanwhile. The engine's thread. */
@@ -361,8 +378,9 @@ const struct engine_counters *engine_counters(const struct engine *e);
 enum engine_conn_state {
 	CONN_FREE,	/* entry unused */
 	CONN_OPENING,	/* CONNECT sent, no answer yet */
-	CONN_OPEN,	/* both ways */
-	CONN_FINISHING, /* our program closed; queued data leaves, then FIN */
+	CONN_OPEN,	/* each end sends unless it has shut down */
+	CONN_FINISHING, /* our program closed, or both have shut down; queued data leaves, then FIN
+			 */
 	CONN_FINISHED,	/* FIN sent, the peer may still send or has not acknowledged */
 	CONN_PEER_GONE, /* peer's end is gone; program hasn't closed yet */
 	CONN_LOCAL,	/* both ends on this host: bytes go by segment */

@@ -23,6 +23,7 @@ enum app_event {
 	APP_WRITABLE = 0x4,
 	APP_DONE = 0x8,
 	APP_CLOSED = 0x10,
+	APP_END = 0x20,
 };
 
 struct node_event {

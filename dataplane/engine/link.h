@@ -18,6 +18,28 @@ enum { RING, BULK, DATAGRAM }; /* index of a link's QP; of the engine's QP for d
 
 #define PROOF_DUE UINT64_MAX
 
+/* The end of a link that no connection uses: docs/protocol.md 2. */
+enum link_end {
+	LINK_GOES_ON,
+	LINK_ASKED,  /* LINK_CLOSE is due or has left: the peer answers */
+	LINK_AGREED, /* neither end has a connection: our last line is due, or not acknowledged */
+	LINK_OVER,   /* and it was: nothing is sent or taken any more */
+};
+
+/* Lines of a link itself that are due. */
+enum {
+	LINK_LINE_CLOSE = 0x1,
+	LINK_LINE_CLOSED = 0x2,
+	LINK_LINE_STAYS = 0x4,
+};
+
+/* News of a link that main isn't told yet, besides peer_link.error, .heard and .silent. */
+enum {
+	LINK_NEWS_IDLE = 0x1,
+	LINK_NEWS_CLOSED = 0x2,
+	LINK_NEWS_STAYS = 0x4,
+};
+
 /* Consecutive messages of one connection that complete when the peer has consumed up to `end`. */
 struct run {
 	uint32_t end; /* low bits of the ring position */
@@ -37,6 +59,7 @@ struct peer_link {
 	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
 	uint64_t replay;
 	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
+	uint64_t last_wr;  /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
 	bool stalled;	   /* a message found no room in the ring; until credit comes */
 	bool stall_told;   /* the peer knows */
 	uint64_t tx_pos;   /* next line to write */
@@ -105,6 +128,11 @@ struct peer_link {
 	uint32_t qpn[2];
 	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
 	bool heard;			     /* main isn't told LINK_HEARD yet */
+	uint8_t end;			     /* enum link_end */
+	uint8_t lines_due;		     /* LINK_LINE_* */
+	uint8_t news;			     /* LINK_NEWS_* */
+	struct list_node telling;	     /* in engine.link_news */
+	struct list_node in_use;	     /* in engine.links_in_use */
 	uint64_t frames_sent, frames_received;
 };
 
@@ -121,7 +149,23 @@ bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint6
 /* Whether work could be done now that sleeping would leave undone. */
 bool link_is_pressing(const struct peer_link *l);
 void links_keepalive(struct engine *e);
-bool links_need_keepalive(const struct engine *e);
+/* A connection of the link is there, or has left it. */
+void link_join(struct engine *e, struct peer_link *l, struct list_node *of_link);
+void link_leave(struct engine *e, struct peer_link *l, struct list_node *of_link);
+/* Probes the peer from now on if the link has connections, or waits for an answer to LINK_CLOSE. */
+void link_watch(struct engine *e, struct peer_link *l);
+/* Main must hear of the link. */
+void link_tell(struct engine *e, struct peer_link *l);
+
+/* ---- its end in order ---- */
+
+int link_close(struct engine *e, const struct engine_link_command *k);
+/* A line of the link itself came. False: no peer of ours sends this now. */
+bool link_line_receive(struct engine *e, struct peer_link *l, uint8_t op);
+/* Writes lines of the link itself, as far as the frame has room. */
+void link_lines_send(struct engine *e, struct peer_link *l);
+/* Both ends have agreed, and our last line has arrived, or may not arrive any more. */
+void link_over(struct engine *e, struct peer_link *l);
 
 /* ---- repair ---- */
 
@@ -143,6 +187,13 @@ static inline struct peer_link *
 link_find(struct engine *e, uint32_t id)
 {
 	return id < e->config.links && e->links[id].up ? &e->links[id] : NULL;
+}
+
+/* Whether connections may still be made over it. */
+static inline bool
+link_lasts(const struct peer_link *l)
+{
+	return l->end < LINK_AGREED;
 }
 
 /* Has link_send() look at the link in this turn. */

@@ -16,8 +16,9 @@ struct session;
 enum {
 	BULK_FLIGHT = 8,      /* WRITEs and READs in flight per link */
 	BULK_SEGMENT = 65536, /* bytes per WRITE or READ */
-	LOAD_READ = 300,  /* 1/1000; read when the sender's load exceeds ours by more than this */
-	LOAD_WRITE = 100, /* 1/1000; write again when it exceeds ours by no more than this */
+	LOAD_READ = 150, /* 1/1000; read when the sender's load exceeds ours by more than this */
+	LOAD_WRITE = 50, /* 1/1000; write again when it exceeds ours by no more than this */
+	SCARCE_PART = 4, /* read while less than 1/SCARCE_PART of the receive blocks are free */
 };
 
 #define RTS_MAX 8 /* rendezvous messages under way per connection and direction */
@@ -109,7 +110,7 @@ void bulk_forget(struct engine *e, struct conn *c);
 /* ---- receiving end, READs ---- */
 
 /* Whether we READ the message, instead of letting the peer WRITE it. */
-bool rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r);
+bool rndv_read_is_better(const struct engine *e, const struct conn *c, const struct rts *r);
 /* The message has a place: READs may leave. */
 void rndv_read_begin(struct engine *e, struct conn *c, struct rts *r);
 /* While no READ is left to post: finds places for the connections whose turn it is. */

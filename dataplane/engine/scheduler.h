@@ -57,6 +57,8 @@ uint32_t share_lines(struct peer_link *l, struct session *s);
 /* The program found no room in the open frame, or none of its part. */
 void share_pressed(struct peer_link *l, struct session *s);
 void share_frame_closed(struct engine *e, struct peer_link *l);
+/* link_send() in the turns that the link's class gets. */
+void class_send(struct engine *e, struct peer_link *l);
 /* Gives a program its part of the next round of programs that compete. */
 void share_round(struct engine *e, struct session *s);
 

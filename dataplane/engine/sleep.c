@@ -44,7 +44,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	if (!list_empty(&e->busy)) /* credit by credit line comes without a completion */
 		next = sooner(next, now + ACK_WAIT_NS);
 	next = sooner(next, e->limited_at);
-	if (links_need_keepalive(e))
+	if (!list_empty(&e->links_in_use))
 		next = sooner(next, e->keepalive_at);
 	LIST_EACH (node, following, &e->hot)
 		if (LIST_OWNER(node, struct channel, polled)->blocked)

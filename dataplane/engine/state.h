@@ -46,28 +46,32 @@ struct engine {
 	struct peer_link *links;
 	struct list_node hot, cold; /* channels that had work lately; all others */
 	struct list_node busy, backlog, doorbells, closing, removals;
+	struct list_node links_in_use; /* links whose peer is probed when silent */
+	struct list_node link_news;    /* links that main must hear of */
 	struct list_node settling;  /* connections that conns_settle() looks at in the next turn */
 	struct list_node violators; /* sessions whose connections end in the next turn */
 	struct list_node limited;   /* struct queue of programs that have used up their rate */
 	uint64_t limited_at;	    /* ns: the first of them may send again */
-	uint64_t split_turn;	    /* last turn in which a link's frame is split among programs */
-	struct session *latest;	    /* sent or received last */
-	uint64_t rivals_until;	    /* ns: until then several sessions compete */
-	uint64_t round;		    /* number of the round of programs that compete */
-	int64_t cost;		    /* slots: cost of the messages taken from the channel */
-	bool held;		    /* a channel waits for its program's next round */
-	uint32_t active_channels;   /* channels that had work in this turn */
-	bool served;		    /* programs sent or received in this turn */
+	uint64_t class_turn[WEIR_CLASSES]; /* last turn in which a link of the class sent, or 0 */
+	bool classes;			   /* there was a link of another class than NORMAL */
+	uint64_t split_turn;	  /* last turn in which a link's frame is split among programs */
+	struct session *latest;	  /* sent or received last */
+	uint64_t rivals_until;	  /* ns: until then several sessions compete */
+	uint64_t round;		  /* number of the round of programs that compete */
+	int64_t cost;		  /* slots: cost of the messages taken from the channel */
+	bool held;		  /* a channel waits for its program's next round */
+	uint32_t active_channels; /* channels that had work in this turn */
+	bool served;		  /* programs sent or received in this turn */
 	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
 	bool ctrl_added;      /* a control line, since links sent last */
 	bool main_events_due; /* main must hear of a link's error or a session's violation */
 	uint32_t *srq_free;   /* stack of receive buffers that are not posted */
 	uint32_t srq_missing; /* entries of srq_free */
+	uint32_t wrs_granted; /* receive WRs that the peers of all links were granted */
 	struct datagrams datagrams;
 	struct link_qp datagram_user;
 	uint16_t node;
-	uint64_t tx_messages, tx_bytes, rx_messages, rx_bytes; /* of this turn */
-	struct reject *rejects;				       /* rings */
+	struct reject *rejects; /* rings */
 	uint32_t reject_first, reject_end;
 	struct engine_event *connects;
 	uint32_t connect_first, connect_end;

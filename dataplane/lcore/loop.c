@@ -19,11 +19,9 @@
 #include <rte_pause.h>
 
 enum {
-	HOUSEKEEPING = 1024,	/* turns between two housekeepings, a power of two */
-	LOAD_NS = 1000000,	/* ns between two measurements of the load */
-	LOAD_SPAN_NS = 8000000, /* ns that the load averages */
-	SLEEP_NS = 1000000000,	/* ns; longest sleep */
-	EVENTS = 32,		/* taken from the epoll set at a time */
+	HOUSEKEEPING = 1024,   /* turns between two housekeepings, a power of two */
+	SLEEP_NS = 1000000000, /* ns; longest sleep */
+	EVENTS = 32,	       /* taken from the epoll set at a time */
 };
 
 void
@@ -90,23 +88,13 @@ give_back(struct loop *l, const struct mail *mail)
 	l->ring_main = true;
 }
 
-/* The share of busy cycles, 1/1000, which peers are told. */
 static void
-measure_load(struct loop *l, uint64_t now)
+tell_load(struct loop *l, uint64_t now)
 {
 	uint64_t busy = atomic_load_explicit(&l->stats.busy_cycles, memory_order_relaxed);
 	uint64_t idle = atomic_load_explicit(&l->stats.idle_cycles, memory_order_relaxed);
-	uint64_t some = busy - l->load_busy, all = some + idle - l->load_idle;
-	uint64_t span = RTE_MIN(now - l->load_at, (uint64_t)LOAD_SPAN_NS);
 
-	weir_assert(some <= all);
-	if (all)
-		l->load = (uint32_t)((l->load * (LOAD_SPAN_NS - span) + some * 1000 / all * span) /
-				     LOAD_SPAN_NS);
-	l->load_busy = busy;
-	l->load_idle = idle;
-	l->load_at = now;
-	engine_set_load(l->engine, l->load);
+	engine_set_load(l->engine, load_measure(&l->load, now, busy, idle));
 }
 
 /*
@@ -244,8 +232,8 @@ loop_run(void *loop)
 		add(l->idle.empty_turns ? &l->stats.idle_cycles : &l->stats.busy_cycles,
 		    tsc - l->turn_tsc);
 		l->turn_tsc = tsc;
-		if (now - l->load_at >= LOAD_NS)
-			measure_load(l, now);
+		if (now - l->load.at >= LOAD_NS)
+			tell_load(l, now);
 
 		work += engine_turn(l->engine, now);
 
@@ -299,6 +287,7 @@ loop_create(const struct loop_config *config)
 	}
 	l->config = *config;
 	l->epoll_fd = l->wake_fd = l->nic_fd = -1;
+	load_open(&l->load, "/proc", (unsigned)sysconf(_SC_NPROCESSORS_ONLN));
 	idle_init(&l->idle, config->idle, config->spin_ns, config->cpu_shared);
 	mailbox_init(&l->mailbox);
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -333,6 +322,7 @@ loop_destroy(struct loop *l)
 		doorbell_close_all(l);
 	free(l->doorbell);
 	free(l->known);
+	load_close(&l->load);
 	if (l->wake_fd >= 0)
 		close(l->wake_fd);
 	if (l->epoll_fd >= 0)

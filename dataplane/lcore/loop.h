@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "idle.h"
+#include "load.h"
 #include "mailbox.h"
 
 #include "ipc/bell.h"
@@ -62,14 +63,13 @@ struct loop {
 	/* the engine's */
 	_Alignas(64) struct idle idle;
 	uint64_t turn_tsc, turns;
-	uint64_t load_at, load_busy, load_idle; /* ns, cycles: when the load was measured */
-	uint32_t load;				/* 1/1000 */
-	uint64_t timer;				/* ns; while dozing: the engine's next timer */
-	bool dozing;				/* sleep flags are set: producers ring */
-	bool ring_main;				/* main has answers or events to read */
-	int nic_fd;				/* in the epoll set; -1: none */
-	struct doorbell **doorbell;		/* by number */
-	struct doorbell *muted;			/* rang too often */
+	struct load load;
+	uint64_t timer;		    /* ns; while dozing: the engine's next timer */
+	bool dozing;		    /* sleep flags are set: producers ring */
+	bool ring_main;		    /* main has answers or events to read */
+	int nic_fd;		    /* in the epoll set; -1: none */
+	struct doorbell **doorbell; /* by number */
+	struct doorbell *muted;	    /* rang too often */
 
 	_Alignas(64) _Atomic uint32_t sleeping; /* engine sets, wakers and engine clear */
 	_Atomic uint32_t stop;			/* main sets */

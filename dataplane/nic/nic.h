@@ -125,6 +125,18 @@ struct nic_gid {
 	uint8_t raw[16]; /* IPv4 as ::ffff:a.b.c.d */
 };
 
+/* Whether two GIDs have the same first bits. */
+static inline bool
+nic_gid_same(const uint8_t a[16], const uint8_t b[16], unsigned bits)
+{
+	unsigned whole = bits / 8, rest = bits % 8;
+
+	for (unsigned i = 0; i < whole; i++)
+		if (a[i] != b[i])
+			return false;
+	return !rest || (a[whole] ^ b[whole]) >> (8 - rest) == 0;
+}
+
 /* The GID of an IPv4 address in host order. */
 static inline struct nic_gid
 nic_gid_ipv4(uint32_t ip)
@@ -137,10 +149,19 @@ nic_gid_ipv4(uint32_t ip)
 				 (uint8_t)ip}};
 }
 
+/* Peers in `network` are reached through `gateway`, which is in the port's own network. */
+#define NIC_ROUTES 8u
+struct nic_route {
+	struct nic_gid network, gateway;
+	uint8_t bits; /* of the GID that name the network: IPv4 has 96 and more; 0 is not used */
+};
+
 struct nic_attr {
 	char name[64];
 	struct nic_gid gid;
 	uint8_t prefix; /* bits of it that name the network of its peers; 0: any GID may be one */
+	const struct nic_route *routes; /* to other networks; the device's */
+	uint8_t route_count;
 	uint16_t lid;
 	uint16_t mtu; /* largest path MTU in bytes: 256, 512, 1024, 2048, 4096 */
 	uint32_t max_qp, max_sge, max_inline, max_wr, max_srq_wr, max_rd_atomic;
@@ -171,6 +192,7 @@ struct nic_qp_attr {
 	uint8_t rd_atomic; /* READs and atomics under way in each direction; 0 = driver's default */
 	uint8_t access;	   /* rights of the peer: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
 	uint8_t traffic_class; /* IP type of service: DSCP in the upper six bits */
+	uint8_t priority;      /* 1 + PCP of the VLAN tag or SL, 0 ... 7; 0 = driver's default */
 	uint32_t qkey;	       /* UD: of the QP itself, given at RTR */
 };
 
@@ -178,6 +200,7 @@ struct nic_ah_attr {
 	struct nic_gid gid;
 	uint16_t lid;
 	uint8_t traffic_class;
+	uint8_t priority; /* as in nic_qp_attr */
 };
 
 #define NIC_DROP_REASONS(X)                                                                        \
@@ -218,6 +241,10 @@ struct nic_ah_attr {
 	X(handed_over, "frames handed to another engine")                                          \
 	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
 	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
+	X(impaired_corrupt, "frames with a wrong bit on purpose (corrupt=)")                       \
+	X(impaired_delay, "frames delayed on purpose (delay=)")                                    \
+	X(impaired_jitter, "frames delayed on purpose (jitter=)")                                  \
+	X(impaired_rate, "frames that waited on purpose (rate=)")                                  \
 	X(doorbells, "bursts given to the hardware")                                               \
 	X(read_bytes, "bytes brought by READs of ours")
 

@@ -4,10 +4,11 @@
 
 #include "log.h"
 
-#include <errno.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -52,19 +53,60 @@ crash_add_hex(struct crash_line *l, uint64_t number)
 	add_number(l, number, 16);
 }
 
+/* A line of the log. Characters that need an escape in its format are replaced. */
+static void
+write_line(const char *text, size_t length)
+{
+	bool plain = log_format() == LOG_FORMAT_TEXT;
+	const char *end = log_raw_end();
+	char whole[1024];
+	size_t n;
+
+	log_raw_begin(LOG_LEVEL_ERROR, whole, sizeof(whole) / 2);
+	n = strlen(whole);
+	for (const char *at = "crash: "; *at; at++)
+		whole[n++] = *at;
+	for (size_t i = 0; i < length && n < sizeof(whole) - 8; i++)
+		whole[n++] = text[i] < ' ' || (!plain && (text[i] == '"' || text[i] == '\\'))
+				 ? '?'
+				 : text[i];
+	while (*end)
+		whole[n++] = *end++;
+	if (write(STDERR_FILENO, whole, n) < 0)
+		return; /* nowhere to say so */
+}
+
 void
 crash_write(const struct crash_line *l)
 {
-	struct crash_line whole = {.length = 0};
+	write_line(l->text, l->length);
+}
 
-	crash_add(&whole, log_prefix(LOG_LEVEL_ERROR));
-	crash_add(&whole, program_invocation_short_name);
-	crash_add(&whole, ": crash: ");
-	for (size_t i = 0; i < l->length && whole.length < sizeof(whole.text) - 1; i++)
-		whole.text[whole.length++] = l->text[i];
-	whole.text[whole.length < sizeof(whole.text) ? whole.length++ : whole.length - 1] = '\n';
-	if (write(STDERR_FILENO, whole.text, whole.length) < 0)
-		return; /* nowhere to say so */
+/* libc prints into a descriptor alone. A pipe holds all of it. */
+static void
+say_where(void *const *frame, int count)
+{
+	int from_to[2] = {-1, -1};
+	struct crash_line l = {.length = 0};
+	char c;
+
+	if (log_format() == LOG_FORMAT_TEXT || pipe2(from_to, O_CLOEXEC | O_NONBLOCK)) {
+		backtrace_symbols_fd(frame, count, STDERR_FILENO);
+		return;
+	}
+	backtrace_symbols_fd(frame, count, from_to[1]);
+	while (read(from_to[0], &c, 1) == 1) {
+		char one[2] = {c, '\0'};
+
+		if (c != '\n') {
+			crash_add(&l, one);
+			continue;
+		}
+		crash_write(&l);
+		l.length = 0;
+	}
+	close(from_to[0]);
+	close(from_to[1]);
 }
 
 static void
@@ -102,7 +144,7 @@ handle(int number, siginfo_t *info, void *context)
 			pause(); /* another thread is about to end us */
 	} else {
 		say_what(number, info);
-		backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
+		say_where(frame, backtrace(frame, FRAMES));
 		if (say_state)
 			say_state(); /* last: it may be what is broken */
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * On a crash of a daemon: what happened, what it was doing and where, on stderr, always as text;
- * then the signal's usual end (a core, if the limits allow one).
+ * On a crash of a daemon: what happened, what it was doing and where, on stderr, as lines of the
+ * log's format; then the signal's usual end (a core, if the limits allow one).
  */
 #ifndef WEIR_COMMON_CRASH_H
 #define WEIR_COMMON_CRASH_H

@@ -2,7 +2,8 @@
 /*
  * Log of a daemon or a tool: one line an event on stderr, one write a line. Text is lowercase; an
  * error says "cause; remedy". Formats: text, `PROGRAM: text`; logfmt and json, with time, level,
- * program, instance, pid, what was said as `msg`, and fields. Before the journal of systemd each
+ * program, instance, pid, what was said as `msg`, and fields. Text has the time in front of it once
+ * the daemon is up (log_timed). Before the journal of systemd each
  * line begins with its priority, <3> to <7>. Any thread but an engine's; the settings are main's.
  */
 #ifndef WEIR_COMMON_LOG_H
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
@@ -27,7 +29,26 @@ struct log_field {
 void log_open(const char *instance);
 void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
+/* Sets the format that $WEIR_LOG_FORMAT or --log-format among these words asks for, before options
+ * are parsed: an error of any of them is a line of that format. */
+void log_find_format(int argc, char **argv);
 enum log_level log_level(void);
+enum log_format log_format(void);
+/* From now on lines of format text begin with the time, but in the journal, which has its own.
+ * Earlier lines have none: they go to whoever starts the daemon. */
+void log_timed(void);
+/*
+ * A stream of which each line becomes a line of the log, for libraries that print. The caller
+ * closes it. NULL: out of memory. Lines longer than LOG_STREAM_LINE bytes are cut in pieces.
+ */
+#define LOG_STREAM_LINE 512
+FILE *log_stream(enum log_level level);
+/*
+ * Puts what stands before the message of a line of the present format into text, as a string;
+ * log_raw_end() what stands behind it, with the newline. For signal handlers: async-signal-safe.
+ */
+void log_raw_begin(enum log_level level, char *text, size_t size);
+const char *log_raw_end(void);
 /* "error", "warning", "info", "debug"; "text", "logfmt", "json". False: no such name. */
 bool log_level_parse(const char *name, enum log_level *level);
 bool log_format_parse(const char *name, enum log_format *format);

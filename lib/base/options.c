@@ -197,6 +197,56 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 	return 0;
 }
 
+static uint64_t
+stored_number(const struct option_spec *spec, const void *field)
+{
+	switch (spec->width) {
+	case 1:
+		return *(const uint8_t *)field;
+	case 2:
+		return *(const uint16_t *)field;
+	case 4:
+		return *(const uint32_t *)field;
+	default:
+		return *(const uint64_t *)field;
+	}
+}
+
+void
+option_text(const struct option_spec *spec, const void *from, char *text, size_t size)
+{
+	static const char letters[] = "KMG";
+	const void *field = (const char *)from + spec->offset;
+	const char *words = spec->words;
+	unsigned shift = 0;
+	uint64_t n;
+
+	text[0] = '\0';
+	if (spec->type == OPTION_REAL) {
+		snprintf(text, size, "%g", *(const double *)field);
+		return;
+	}
+	if (spec->type == OPTION_TEXT) {
+		snprintf(text, size, "%s", *(char *const *)field ? *(char *const *)field : "");
+		return;
+	}
+	if (spec->type == OPTION_CALL)
+		return;
+	n = stored_number(spec, field);
+	if (spec->type == OPTION_WORD) {
+		while (n-- > 0 && strchr(words, '|'))
+			words = strchr(words, '|') + 1;
+		snprintf(text, size, "%.*s", (int)strcspn(words, "|"), words);
+		return;
+	}
+	while (spec->type == OPTION_SIZE && n && n % 1024 == 0 && shift < 3) {
+		n /= 1024;
+		shift++;
+	}
+	snprintf(text, size, shift ? "%llu%c" : "%llu", (unsigned long long)n,
+		 shift ? letters[shift - 1] : 0);
+}
+
 /* As errors name it. */
 static void
 print_name(const struct option_spec *spec, char *buf, size_t size)

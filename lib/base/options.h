@@ -76,6 +76,9 @@ const struct option_spec *option_find(const struct option_table *table, const ch
 int option_store(const struct option_spec *spec, void *into, const char *from, const char *text,
 		 char *error, size_t size);
 
+/* The value in `from` as a user would type it; OPTION_CALL has none: "". */
+void option_text(const struct option_spec *spec, const void *from, char *text, size_t size);
+
 /* Writes "invalid value 'TEXT' for FROM (expected EXPECTED)"; returns -EINVAL. */
 int option_invalid(const char *from, const char *text, const char *expected, char *error,
 		   size_t size);

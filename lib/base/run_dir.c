@@ -6,13 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Room for it all: RUN-DIR/NAME/DAEMON.pid */
-#define FILE_MAX (RUN_DIR_MAX + 32)
 
 /* Others may look in, whatever our umask: who may attach is the socket's to say. */
 static int
@@ -24,7 +22,7 @@ make_dir(const char *path)
 	return 0;
 }
 
-/* Makes parent and path; whoever ends may remove an empty one meanwhile, so more than one try. */
+/* Makes parent and path; somebody may remove an empty one meanwhile, so more than one try. */
 static int
 make_dirs(const char *parent, const char *path)
 {
@@ -39,74 +37,93 @@ make_dirs(const char *parent, const char *path)
 	return -EBUSY;
 }
 
+/* Opens and locks the pid file. 0, -EAGAIN: it, or its directory, has just been removed; or -errno.
+ */
 static int
-take(struct run_dir *r, const char *parent, const char *instance, const char *file, char *error,
-     size_t size)
+lock(struct run_dir *r, const char *instance, char *error, size_t size)
 {
-	for (int i = 0; i < 16; i++) {
-		/* before anything is made there, and what others may have made meanwhile */
-		int rc = path_check(r->path, PATH_OURS, error, size), fd;
-		struct stat ours, named;
-		char pid[16] = "";
+	int rc, fd = open(r->pid_file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat ours, named;
+	char pid[16] = "";
 
+	/* whoever may open it could lock it, and keep us from starting again */
+	if (fd < 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+		if (rc == -EBUSY) {
+			ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+			pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+			snprintf(error, size,
+				 "weir-%s of instance '%s' runs already%s%s; stop it, or "
+				 "give another --instance",
+				 r->daemon, instance, *pid ? " as pid " : "", pid);
+		}
+		close(fd);
+		return rc;
+	}
+	/* only if the file that we have locked is still the one that has the name */
+	if (fstat(fd, &ours) == 0 && stat(r->pid_file, &named) == 0 &&
+	    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev && !fchmod(fd, 0600)) {
+		r->pid_fd = fd;
+		return 0;
+	}
+	close(fd);
+	return -EAGAIN;
+}
+
+static int
+take(struct run_dir *r, const char *parent, const char *instance, char *error, size_t size)
+{
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < 16 && rc == -EAGAIN; i++) {
+		/* before anything is made there, and what others may have made meanwhile */
+		rc = path_check(r->path, PATH_OURS, error, size);
 		if (!rc)
 			rc = make_dirs(parent, r->path);
 		if (!rc)
 			rc = path_check(r->path, PATH_OURS, error, size);
-		if (rc)
-			return rc;
-		/* whoever may open it could lock it, and keep us from starting again */
-		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd < 0 && errno == ENOENT)
-			continue; /* the directory was just removed */
-		if (fd < 0)
-			return -errno;
-		if (flock(fd, LOCK_EX | LOCK_NB)) {
-			rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-			if (rc == -EBUSY) {
-				ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-
-				pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
-				snprintf(error, size,
-					 "weir-%s of instance '%s' runs already%s%s; stop it, or "
-					 "give another --instance",
-					 r->daemon, instance, *pid ? " as pid " : "", pid);
-			}
-			close(fd);
-			return rc;
-		}
-		/* only if the file that we have locked is still the one that has the name */
-		if (fstat(fd, &ours) == 0 && stat(file, &named) == 0 &&
-		    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev &&
-		    !fchmod(fd, 0600)) {
-			r->pid_fd = fd;
-			return 0;
-		}
-		close(fd);
+		if (!rc)
+			rc = lock(r, instance, error, size);
 	}
-	return -EAGAIN;
+	return rc;
 }
 
-static void
-pid_file(const struct run_dir *r, char file[FILE_MAX])
+/*
+ * A daemon without the right to write to the run directory, which is root's, has its pid file in
+ * the directory that systemd has made for it (RuntimeDirectory=). 0, or -EACCES: there is none.
+ */
+static int
+take_elsewhere(struct run_dir *r, const char *instance, char *error, size_t size)
 {
-	snprintf(file, FILE_MAX, "%s/%s.pid", r->path, r->daemon);
+	const char *dir = getenv("RUNTIME_DIRECTORY");
+	char why[256];
+	int length;
+
+	if (!dir || *dir != '/' || strchr(dir, ':') || path_check(dir, PATH_OURS, why, sizeof(why)))
+		return -EACCES;
+	length = snprintf(r->pid_file, sizeof(r->pid_file), "%s/%s.pid", dir, r->daemon);
+	return (size_t)length < sizeof(r->pid_file) ? lock(r, instance, error, size) : -EACCES;
 }
 
 int
 run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
 	     char *error, size_t size)
 {
-	char file[FILE_MAX], pid[16];
 	int rc, length = snprintf(r->path, sizeof(r->path), "%s/%s", parent, instance);
+	char pid[16];
 
 	r->pid_fd = -1;
 	r->daemon = daemon;
 	error[0] = '\0';
-	pid_file(r, file);
+	snprintf(r->pid_file, sizeof(r->pid_file), "%s/%s.pid", r->path, daemon);
 	rc = length < 0 || (size_t)length >= sizeof(r->path)
 		 ? -ENAMETOOLONG
-		 : take(r, parent, instance, file, error, size);
+		 : take(r, parent, instance, error, size);
+	if ((rc == -EACCES || rc == -EROFS) && !*error)
+		rc = take_elsewhere(r, instance, error, size);
 	if (rc) {
 		if (!*error)
 			snprintf(error, size,
@@ -118,7 +135,8 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, const 
 	length = snprintf(pid, sizeof(pid), "%d\n", getpid());
 	if (ftruncate(r->pid_fd, 0) || write(r->pid_fd, pid, (size_t)length) != length) {
 		rc = -errno;
-		snprintf(error, size, "can't write %s: %s; make room there", file, strerror(-rc));
+		snprintf(error, size, "can't write %s: %s; make room there", r->pid_file,
+			 strerror(-rc));
 		run_dir_release(r);
 	}
 	return rc;
@@ -127,17 +145,9 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, const 
 void
 run_dir_release(struct run_dir *r)
 {
-	char file[FILE_MAX];
-
 	if (r->pid_fd < 0)
 		return;
-	pid_file(r, file);
-	unlink(file);
+	unlink(r->pid_file);
 	close(r->pid_fd);
 	r->pid_fd = -1;
-	/* unless the other daemon is still there, or another instance */
-	if (rmdir(r->path) == 0) {
-		*strrchr(r->path, '/') = '\0';
-		rmdir(r->path);
-	}
 }

@@ -11,17 +11,20 @@
 
 struct run_dir {
 	char path[RUN_DIR_MAX]; /* RUN-DIR/NAME */
+	char pid_file[256];	/* PATH/DAEMON.pid, or in $RUNTIME_DIRECTORY: run_dir_take() */
 	const char *daemon;
 	int pid_fd; /* locked as long as we live */
 };
 
 /*
- * Makes the directory and takes the name for this daemon ("dataplane", "control"; stays the
+ * Makes the directory and takes the name for this daemon. If the directory is another user's to
+ * write to, the pid file lies in $RUNTIME_DIRECTORY. The daemon ("dataplane", "control"; stays the
  * caller's). 0, -EBUSY (another one has it), or -errno, with a line "cause; remedy" in error.
  */
 int run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
 		 char *error, size_t size);
-/* Removes the pid file, and the directories of the instance and of all if they are empty now. */
+/* Removes the pid file. The directories stay: containers may have mounted that of the instance, and
+ * would keep one that nobody else sees. */
 void run_dir_release(struct run_dir *r);
 
 #endif

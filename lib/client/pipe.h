@@ -9,6 +9,7 @@
 #include "ipc/bell.h"
 #include "ipc/shm.h"
 
+struct weir_conn;
 struct weir_thread;
 
 struct weir_pipe {
@@ -24,6 +25,13 @@ struct weir_pipe {
 	uint32_t burst;	    /* messages received since the last send */
 	uint32_t rung; /* messages that rang since this thread last yielded its CPU to the peer */
 	uint64_t caught_up; /* position at which the consumer last found the ring empty */
+	/* of messages found at the ring's head: the last owner, since when, mean slots per owner */
+	const struct weir_conn *owner;
+	uint64_t owner_at;
+	uint32_t run;
+	/* rx position + 1 of a message reported but left in the ring, by looks for all connections
+	 * and for another one; 0: none */
+	uint64_t held[2];
 	struct weir_thread *worker;
 };
 

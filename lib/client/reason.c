@@ -2,6 +2,7 @@
 /* The reason of a thread's last failure, and requests to the data plane. */
 #include "reason.h"
 #include "session.h"
+#include "wake.h"
 
 #include "ipc/invariant.h"
 
@@ -87,6 +88,8 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 		atomic_store(&w->hung_up, true);
 		return weir_gone(w);
 	}
+	if (rc == -EINTR)
+		return weir_interrupted();
 	if (rc)
 		return weir_fail(
 		    rc,

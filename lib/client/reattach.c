@@ -8,6 +8,7 @@
 #include "reason.h"
 #include "session.h"
 #include "wait.h"
+#include "wake.h"
 
 #include "ipc/invariant.h"
 
@@ -37,6 +38,7 @@ is_final(int rc)
 	case -EINVAL:
 	case -ENAMETOOLONG:
 	case -ENOTCONN:
+	case -EINTR:
 	case -ECONNABORTED: /* evicted while it attached */
 		return true;
 	}
@@ -48,7 +50,8 @@ static int
 attempt_locked(struct weir *first)
 {
 	struct weir *former = weir_latest(first), *w;
-	struct weir_options o = {.instance = former->instance,
+	struct weir_options o = {.size = sizeof(o),
+				 .instance = former->instance,
 				 .name = former->name,
 				 .arena = former->arena_wish,
 				 .flags = (former->polling ? WEIR_POLLING : 0) |
@@ -106,16 +109,14 @@ weir_reattach_attempt(struct weir *w)
 	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
 
-int
-weir_reattach(struct weir *w, int timeout_ms)
+/* Attempts until the time is over, guarded by g. */
+static int
+attempts(struct weir *w, int timeout_ms, struct weir_guard *g)
 {
 	uint64_t start = weir_clock(), pause = PAUSE_MIN_NS,
 		 limit = (uint64_t)timeout_ms * 1000000u;
-	struct weir *s;
 	int rc;
 
-	if (weir_state(w) == WEIR_FORKED) /* locks are the parent's */
-		return weir_gone(w);
 	while ((rc = attempt(w->first)) && !is_final(rc)) {
 		uint64_t gone = weir_clock() - start;
 
@@ -123,9 +124,26 @@ weir_reattach(struct weir *w, int timeout_ms)
 			return rc;
 		if (timeout_ms >= 0 && pause > limit - gone)
 			pause = limit - gone;
-		weir_sleep(pause);
+		if (weir_wake_await(g, w, -1, weir_clock() + pause) == -EINTR)
+			return -EINTR;
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
+	return rc;
+}
+
+int
+weir_reattach(struct weir *w, int timeout_ms)
+{
+	struct weir_guard g = {0};
+	struct weir *s;
+	int rc;
+
+	if (weir_state(w) == WEIR_FORKED) /* locks are the parent's */
+		return weir_gone(w);
+	/* below 0 it has no end: no handler may run unseen between two sleeps */
+	weir_guard_block(&g);
+	rc = attempts(w, timeout_ms, &g);
+	weir_guard_end(&g);
 	if (rc || !weir_thread_get(weir_now(w)))
 		return rc ? rc
 			  : weir_fail(-errno,

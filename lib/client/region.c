@@ -133,6 +133,19 @@ adopted(struct weir *w, const uint8_t *addr, size_t length)
 	return any;
 }
 
+/* Whether all pages of the range are mapped. */
+static bool
+mapped(uint8_t *addr, size_t length, size_t page)
+{
+	unsigned char state[1024]; /* of that many pages */
+	size_t step = sizeof(state) * page;
+
+	for (size_t at = 0; at < length; at += step)
+		if (mincore(addr + at, length - at < step ? length - at : step, state))
+			return false;
+	return true;
+}
+
 static int
 acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 {
@@ -150,10 +163,9 @@ acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 	if (adopted(w, addr, length))
 		return weir_fail(-EEXIST,
 				 "a part of the memory is adopted already; disown it first");
-	if (msync(addr, length, MS_ASYNC))
-		return weir_fail(-EFAULT,
-				 "not all of the memory is mapped; give memory that exists");
-	return 0;
+	return mapped(addr, length, page) ? 0
+					  : weir_fail(-EFAULT, "not all of the memory is mapped; "
+							       "give memory that exists");
 }
 
 int

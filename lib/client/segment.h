@@ -42,7 +42,6 @@ struct weir_segment {
 	    *spans;	    /* ring of the pieces between in_free and in_pos, in order of arrival */
 	uint32_t span_room; /* a power of two */
 	uint64_t span_head, span_tail;
-	uint64_t held; /* rx position + 1 of a message reported but left in the ring, 0: none */
 	TAILQ_HEAD(, weir_conn) conns;
 	TAILQ_HEAD(, weir_conn) to_report;
 };

@@ -2,10 +2,12 @@
 /* Attach and detach; the watcher thread, which notices the end of the data plane. */
 #define _GNU_SOURCE
 #include "session.h"
+#include "sized.h"
 #include "membarrier.h"
 #include "reason.h"
 #include "region.h"
 #include "wait.h"
+#include "wake.h"
 
 #include "ipc/invariant.h"
 #include "stream/progress.h"
@@ -124,24 +126,39 @@ weir_watcher_end(struct weir *w)
 	w->watcher_fd = -1;
 }
 
+static void
+close_all(const int fds[WEIR_SESSION_FDS])
+{
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
 /* Sends HELLO and maps the arena of the WELCOME. */
 static int
 say_hello(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
 	const struct weir_geometry *g = &w->geometry;
+	struct weir_versions chosen;
+	char why[WEIR_VERSION_WHY];
 	void *arena;
 	int fds[WEIR_SESSION_FDS], rc;
 
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
-	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	m.hello.flags = weir_barrier_registered() ? WEIR_HELLO_MEMBARRIER : 0;
 	m.hello.arena = w->arena_wish;
 	memcpy(m.hello.name, w->name, sizeof(m.hello.name));
 	rc = weir_request(w, &m, WEIR_MSG_WELCOME, &r, fds);
 	if (rc)
 		return rc;
+	chosen.lowest = chosen.highest = r.welcome.version;
+	if (!weir_version_choose(WEIR_SESSION_VERSIONS, chosen, "session.sock", "libweir",
+				 "weir-dataplane", why)) {
+		close_all(fds);
+		return weir_fail(-EPROTO, "%s", why);
+	}
 	w->geometry = r.welcome.geometry;
 	w->node = r.welcome.node;
 	w->turn = r.welcome.session;
@@ -161,9 +178,7 @@ say_hello(struct weir *w)
 			madvise(arena, w->geometry.bytes, MADV_DONTFORK);
 		}
 	}
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	close_all(fds);
 	return rc ? weir_fail(rc,
 			      "the data plane's memory cannot be mapped: %s; raise the limit of "
 			      "address space",
@@ -178,10 +193,13 @@ free_session(struct weir *w)
 		weir_lost(w); /* no request is sent any more */
 	weir_cache_fini(w);
 	weir_regions_fini(w);
+	weir_buffers_fini(&w->buffers);
 	if (w->watcher_fd >= 0)
 		close(w->watcher_fd);
 	if (w->heap.map)
 		weir_heap_fini(w);
+	if (w->first == w)
+		weir_wakers_free(w);
 	if (w->arena)
 		munmap(w->arena, w->arena_bytes);
 	if (w->life)
@@ -217,6 +235,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	pthread_mutex_init(&w->adopt_lock, NULL);
 	pthread_mutex_init(&w->region_lock, NULL);
 	weir_cache_init(w);
+	weir_buffers_init(&w->buffers);
 	weir_fork_note(w);
 	weir_barrier_register();
 	page = mmap(NULL, LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -261,11 +280,14 @@ err:
 int
 weir_attach(const struct weir_options *o, struct weir **handle)
 {
-	struct weir_options resolved = o ? *o : (struct weir_options){0};
+	struct weir_options resolved = WEIR_OPTIONS_INIT;
 	struct weir_transport transport;
 	int rc;
 
-	if (!handle || (o && o->flags & ~(WEIR_POLLING | WEIR_REATTACH)))
+	rc = weir_sized_read(&resolved, sizeof(resolved), o, "WEIR_OPTIONS_INIT");
+	if (rc)
+		return rc;
+	if (!handle || resolved.flags & ~(WEIR_POLLING | WEIR_REATTACH) || resolved.reserved)
 		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag; see weir/weir.h");
 	if (!resolved.instance)
 		resolved.instance = getenv("WEIR_INSTANCE");

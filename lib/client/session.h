@@ -4,6 +4,7 @@
 #define WEIR_CLIENT_SESSION_H
 
 #include "adopt_cache.h"
+#include "buffer_pool.h"
 #include "likely.h"
 #include "public.h"
 #include "send_heap.h"
@@ -17,6 +18,7 @@
 
 struct weir_region;
 struct weir_thread;
+struct weir_waker;
 
 /* In a page of its own that is zeroed in a forked child. */
 enum { WEIR_FORKED = 0, WEIR_UP = 1, WEIR_DEAD = 2 };
@@ -32,8 +34,11 @@ struct weir_life {
 struct weir {
 	struct weir_transport transport;
 	struct weir_life *life;
-	struct weir *first;	       /* the handle */
-	struct weir *former;	       /* the session before this one; NULL: none */
+	struct weir *first;		     /* the handle */
+	_Atomic uint32_t woken;		     /* of the handle: WEIR_WOKEN_*; never reset */
+	_Atomic(struct weir_waker *) wakers; /* of the handle: all, added under the lock of thread
+						objects, read by all */
+	struct weir *former;		     /* the session before this one; NULL: none */
 	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
 					  under reattach_lock, read by all */
 	_Atomic uint64_t reattach_at;  /* of the handle: ns, next attempt of WEIR_REATTACH */
@@ -60,6 +65,7 @@ struct weir {
 	_Atomic uint32_t
 	    handler_lines; /* bits of the arena's head in use; by threads of messengers */
 	struct weir_heap heap;
+	struct weir_buffer_pool buffers;	      /* of the handle */
 	pthread_mutex_t adopt_lock;		      /* one thread at a time adopts or disowns */
 	pthread_mutex_t region_lock;		      /* of the table */
 	struct weir_region *region[WEIR_REGIONS_MAX]; /* by number - 1 */

@@ -4,6 +4,7 @@
 #include "reason.h"
 #include "transport.h"
 #include "wait.h"
+#include "wake.h"
 
 #include "ipc/path_check.h"
 
@@ -12,14 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define ANSWER_NS 5000000000ull /* time limit of one answer */
 
-/* Waits for events of fd. 0, -ETIMEDOUT, -errno. */
+/* Waits for events of fd. 0, -ETIMEDOUT, -errno; -EINTR only if `interruptible`. */
 static int
-wait_for(int fd, short events, uint64_t deadline)
+wait_for(int fd, short events, uint64_t deadline, bool interruptible)
 {
 	for (;;) {
 		struct pollfd p = {.fd = fd, .events = events};
@@ -31,13 +33,14 @@ wait_for(int fd, short events, uint64_t deadline)
 		n = poll(&p, 1, (int)((deadline - now) / 1000000) + 1);
 		if (n > 0)
 			return 0;
-		if (n < 0 && errno != EINTR)
+		if (n < 0 && (errno != EINTR || interruptible))
 			return -errno;
 	}
 }
 
 static int
-receive_packet(int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS], uint64_t deadline)
+receive_packet(int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS], uint64_t deadline,
+	       bool interruptible)
 {
 	union {
 		struct cmsghdr align;
@@ -49,7 +52,7 @@ receive_packet(int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS], ui
 	int rc;
 
 	do {
-		rc = wait_for(fd, POLLIN, deadline);
+		rc = wait_for(fd, POLLIN, deadline, interruptible);
 		if (rc)
 			return rc;
 		msg.msg_control = control.room;
@@ -90,6 +93,8 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 {
 	int fd = (int)(intptr_t)user;
 	uint64_t deadline = weir_clock() + ANSWER_NS;
+	/* a session that is not made yet ends with its socket; other requests have effects */
+	bool interruptible = m->type == WEIR_MSG_HELLO;
 	int rc = 0;
 
 	while (!rc && send(fd, m, m->length, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)m->length) {
@@ -97,10 +102,10 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 			continue;
 		if (errno == EPIPE || errno == ECONNRESET)
 			break; /* hung up: a last message may still be there */
-		rc = errno == EAGAIN ? wait_for(fd, POLLOUT, deadline) : -ENODEV;
+		rc = errno == EAGAIN ? wait_for(fd, POLLOUT, deadline, interruptible) : -ENODEV;
 	}
 	while (!rc) {
-		rc = receive_packet(fd, reply, fds, deadline);
+		rc = receive_packet(fd, reply, fds, deadline, interruptible);
 		if (rc || reply->type != WEIR_MSG_WAIT)
 			break;
 		deadline = weir_clock() + ANSWER_NS; /* the data plane is working on it */
@@ -121,6 +126,24 @@ static int
 reopen(void *user, const char *instance, struct weir_transport *transport)
 {
 	return weir_socket_open(instance, transport);
+}
+
+/* Refuses by the permissions of the socket: the remedy follows from the group that owns it. */
+static int
+not_admitted(int rc, const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return weir_fail(rc, "%s: %s; ask for access to its directory", path,
+				 strerror(-rc));
+	if (st.st_gid == 0)
+		return weir_fail(rc,
+				 "%s: %s; it belongs to group root: have group weir made and "
+				 "weir-dataplane restarted, or started with --allow user:%u",
+				 path, strerror(-rc), (unsigned)geteuid());
+	return weir_fail(rc, "%s: %s; ask for membership of its group (%u)", path, strerror(-rc),
+			 (unsigned)st.st_gid);
 }
 
 int
@@ -150,14 +173,16 @@ weir_socket_open(const char *instance, struct weir_transport *transport)
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
 		rc = errno == EAGAIN ? -ETIMEDOUT : -errno; /* EAGAIN: its queue stayed full */
 		close(fd);
+		if (rc == -EINTR)
+			return weir_interrupted();
 		/* a killed data plane leaves a socket on which no process listens */
 		if (rc == -ENOENT || rc == -ECONNREFUSED)
 			return weir_fail(-ENOENT, "no data plane at %s; start weir-dataplane",
 					 a.sun_path);
-		return weir_fail(rc, "%s: %s; %s", a.sun_path, strerror(-rc),
-				 rc == -EACCES || rc == -EPERM
-				     ? "ask for membership of its group"
-				     : "see whether the data plane is stopped or overloaded");
+		if (rc == -EACCES || rc == -EPERM)
+			return not_admitted(rc, a.sun_path);
+		return weir_fail(rc, "%s: %s; see whether the data plane is stopped or overloaded",
+				 a.sun_path, strerror(-rc));
 	}
 	*transport = (struct weir_transport){.request = request,
 					     .close = close_socket,

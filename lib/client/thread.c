@@ -10,6 +10,7 @@
 #include "segment.h"
 #include "session.h"
 #include "wait.h"
+#include "wake.h"
 
 #include "ipc/invariant.h"
 #include "stream/progress.h"
@@ -17,7 +18,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -96,19 +96,44 @@ add_fd(int epoll, int fd, uint32_t events)
 static void
 close_fds(struct weir_thread *t)
 {
-	int fds[] = {t->rings_fd, t->epoll_fd, t->wake_fd, t->timer_fd};
+	int fds[] = {t->rings_fd, t->epoll_fd, t->timer_fd};
 
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	t->rings_fd = t->epoll_fd = t->wake_fd = t->timer_fd = -1;
+	t->rings_fd = t->epoll_fd = t->timer_fd = -1;
+}
+
+static void
+set_waker(struct weir_thread *t, struct weir_waker *k)
+{
+	t->waker = k;
+	t->wake_fd = t->fd_waiter.fd = k->fd;
+}
+
+/* The calling thread's object of a former session of the handle; NULL: none. */
+static struct weir_thread *
+former_of(const struct weir *w)
+{
+	struct weir_thread *p;
+
+	LIST_FOREACH(p, &mine, in_tls)
+	{
+		const struct weir *s = atomic_load_explicit(&p->session, memory_order_relaxed);
+
+		if (s && s != w && s->first == w->first)
+			return p;
+	}
+	return NULL;
 }
 
 /* A new thread object; NULL and errno. threads_lock held. */
 static struct weir_thread *
 create(struct weir *w)
 {
+	const struct weir_thread *former = former_of(w);
 	struct weir_thread *t = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*t), 64));
+	struct weir_waker *waker = NULL;
 	int rc;
 
 	if (!t)
@@ -121,9 +146,11 @@ create(struct weir *w)
 	SLIST_INIT(&t->channels);
 	LIST_INIT(&t->segments);
 	TAILQ_INIT(&t->ready);
+	TAILQ_INIT(&t->lanes);
 	TAILQ_INIT(&t->blocked);
 	TAILQ_INIT(&t->tails);
 	TAILQ_INIT(&t->accepts);
+	TAILQ_INIT(&t->lane_accepts);
 	LIST_INIT(&t->listening);
 	LIST_INIT(&t->loans);
 	LIST_INIT(&t->waiters);
@@ -139,11 +166,13 @@ create(struct weir *w)
 	}
 	t->rings_fd = epoll_create1(EPOLL_CLOEXEC);
 	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->fd_waiter.fd = t->wake_fd;
-	rc = t->rings_fd < 0 || t->epoll_fd < 0 || t->wake_fd < 0 ? -errno : 0;
-	if (!rc)
+	if (t->rings_fd >= 0 && t->epoll_fd >= 0)
+		waker = former ? former->waker : weir_waker_new(w->first);
+	rc = waker ? 0 : -errno;
+	if (!rc) {
+		set_waker(t, waker);
 		rc = add_fd(t->epoll_fd, t->rings_fd, EPOLLIN);
+	}
 	if (!rc)
 		rc = add_fd(t->epoll_fd, t->wake_fd, EPOLLIN);
 	if (!rc && w->transport.fd >= 0)
@@ -203,39 +232,29 @@ weir_thread_forget_socket(struct weir_thread *t)
 
 /*
  * The thread's first call on a session. If the thread has an object of a former session, the new
- * one takes over its epoll descriptor, which the program may watch, and its events.
+ * one takes over its epoll descriptor, which the program may watch, its waker and its events.
  */
 static struct weir_thread *
 first_call(struct weir *w)
 {
-	struct weir_thread *t = weir_thread_new(w), *former = NULL, *p;
+	struct weir_thread *t = weir_thread_new(w), *former = former_of(w);
 	struct weir_foreign *f, *next;
 
 	if (!t)
 		return NULL;
-	LIST_FOREACH(p, &mine, in_tls)
-	{
-		struct weir *s = atomic_load_explicit(&p->session, memory_order_relaxed);
-
-		if (p == t || !s || s->first != w->first)
-			continue;
-		former = p;
-		break;
-	}
 	if (!former)
 		return t;
 	weir_thread_rouse(former);
 	LIST_FOREACH(f, &former->foreign, next)
 	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
 	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->rings_fd, NULL);
-	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->wake_fd, NULL);
 	weir_thread_forget_socket(former);
-	/* without kernel memory for this the new object keeps its own descriptor */
-	if (!add_fd(former->epoll_fd, t->rings_fd, EPOLLIN) &&
-	    !add_fd(former->epoll_fd, t->wake_fd, EPOLLIN)) {
+	/* without kernel memory for this the new object keeps its own descriptors */
+	if (!add_fd(former->epoll_fd, t->rings_fd, EPOLLIN)) {
 		close(t->epoll_fd);
 		t->epoll_fd = former->epoll_fd;
 		former->epoll_fd = -1;
+		set_waker(t, former->waker);
 	}
 	/* the thread's objects of earlier sessions report to t as foreign workers do */
 	for (f = LIST_FIRST(&former->foreign); f; f = next) {
@@ -270,6 +289,21 @@ weir_thread_get(struct weir *w)
 	if (atomic_load_explicit(&t->session, memory_order_relaxed) == w)
 		return t;
 	return first_call(w);
+}
+
+struct weir_waker *
+weir_waker_find(const struct weir *w)
+{
+	struct weir_thread *t;
+
+	LIST_FOREACH(t, &mine, in_tls)
+	{
+		const struct weir *s = atomic_load_explicit(&t->session, memory_order_relaxed);
+
+		if (s && s->first == w->first)
+			return t->waker;
+	}
+	return NULL;
 }
 
 void

@@ -23,6 +23,7 @@
 #include <sys/queue.h>
 
 struct weir_reconnect_state;
+struct weir_reservation;
 struct weir_channel;
 struct weir_conn;
 struct weir_life;
@@ -31,6 +32,7 @@ struct weir_rx_message;
 struct weir_pipe;
 struct weir_segment;
 struct weir_node_table;
+struct weir_waker;
 
 /* A thread that sleeps, or is about to; another thread that makes progress at the worker writes to
  * `fd`. */
@@ -75,10 +77,14 @@ struct weir_thread {
 	uint32_t engine; /* for its connections, if it has a channel there */
 	struct weir_vqpn_entry *vqpn[(1u << 20) / WEIR_VQPN_PAGE];
 	_Atomic uint32_t users; /* connections and listeners of this worker; 0: it may be adopted */
-	TAILQ_HEAD(, weir_conn) ready;	 /* have events to report here */
+	TAILQ_HEAD(weir_ready, weir_conn) ready; /* have events to report here */
+	struct weir_ready lanes;		 /* the same, of the message model */
 	TAILQ_HEAD(, weir_conn) blocked; /* returned -EAGAIN and report when they can continue */
 	TAILQ_HEAD(, weir_conn) tails;	 /* have the rest of a message to push into a segment */
-	TAILQ_HEAD(, weir_listener) accepts; /* listeners with connections to report */
+	TAILQ_HEAD(weir_accepts, weir_listener) accepts; /* listeners with connections to report */
+	struct weir_accepts lane_accepts;		 /* the same, of the message model */
+	/* the message model has something new: WEIR_EVENT_MESSAGES is due. Any thread writes */
+	_Atomic bool lane_news;
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
@@ -91,13 +97,15 @@ struct weir_thread {
 	LIST_HEAD(, weir_rx_message) loans;		   /* not released by the program yet */
 	struct weir_rx_message *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
 	uint32_t spare_count[WEIR_SPARE_CLASSES];
+	LIST_HEAD(, weir_reservation) spare_reservations;
 	uint32_t cache[16]; /* free send blocks */
 	uint32_t cache_count;
 	uint32_t turns,
 	    turns_seen; /* calls that made progress, and the value the watcher saw last */
 	/* sleep */
+	struct weir_waker *waker;
 	int rings_fd;	     /* epoll: doorbells and the session socket */
-	int wake_fd;	     /* eventfd: other threads wake the thread; only it reads */
+	int wake_fd;	     /* the waker's eventfd: other threads wake the thread */
 	int epoll_fd;	     /* epoll: rings_fd of this and of foreign workers, wake_fd */
 	uint32_t armed;	     /* number of waiters; the sleep flags are up while it is > 0 */
 	uint32_t closing;    /* connections closed here that have not ended */

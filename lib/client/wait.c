@@ -3,6 +3,7 @@
  * All blocking calls wait here: they spin, then yield the CPU between polls, then sleep. Two
  * programs that spin on one CPU take whole time slices from each other. A long yield shows that the
  * CPU is shared; from then on the thread yields after every poll until yields are short again.
+ * Signal handlers and weir_wake() end a wait in each of these phases (guard.h, wake.h).
  */
 #define _GNU_SOURCE
 #include "wait.h"
@@ -11,6 +12,7 @@
 #include "reason.h"
 #include "segment.h"
 #include "session.h"
+#include "wake.h"
 
 #include "ipc/invariant.h"
 #include "stream/progress.h"
@@ -26,6 +28,7 @@
 /* spin */
 #define POLLS_FIRST 300u      /* polls before the first yield */
 #define POLLS_AFTER_YIELD 32u /* polls between two yields */
+#define POLLS_UNGUARDED 16u   /* first polls without a guard against signals: some microseconds */
 #define LOOKS 16u	      /* looks at the rings within one poll */
 /* yield */
 #define YIELD_SHARED_NS 1000u /* ns; a longer yield ran another thread. Idle: below 500 */
@@ -33,6 +36,7 @@
 #define AWAKE_NS 100000u      /* ns to poll and yield before sleeping; a wake costs half of it */
 #define AWAKE_YIELDS 16u      /* yields before sleeping, even if they took longer than AWAKE_NS */
 #define AWAKE_SHARED_NS 2000000u /* ns; on a shared CPU, sleep after this despite AWAKE_YIELDS */
+#define YIELDS_SIGNALS 8u	 /* yields after which a guarded wait lets signals in */
 /* sleep */
 #define NAP_NS 1000000u /* ns; the longest sleep while no doorbell would end it */
 
@@ -168,17 +172,25 @@ weir_wait_next(struct weir_wait *wait)
 			 : wait->start		    ? POLLS_AFTER_YIELD
 						    : POLLS_FIRST;
 	uint64_t now, ns, count;
+	static const struct timespec none;
 	struct timespec ts;
+	int rc;
 
 	weir_assert(!wait->events || !wait->self || wait->self == worker);
 	if (weir_unlikely(weir_state(worker->w) != WEIR_UP))
 		return weir_gone(worker->w);
 	if (!wait->timeout_ms)
 		return -EAGAIN;
+	/* after each spin, and before it sleeps */
+	if (!wait->polls &&
+	    weir_unlikely(atomic_load_explicit(&worker->w->first->woken, memory_order_relaxed)) &&
+	    weir_waker_take(worker->w))
+		return weir_interrupted();
 	wait->looks = shared_cpu || wait->armed ? 0 : LOOKS;
 	/* spin; the first polls read no clock */
 	if (!wait->armed && wait->polls < limit) {
-		wait->polls++;
+		if (wait->polls++ == POLLS_UNGUARDED && !wait->start)
+			weir_guard_begin(&wait->guard, weir_clock());
 		weir_pause();
 		return 0;
 	}
@@ -187,6 +199,7 @@ weir_wait_next(struct weir_wait *wait)
 		wait->start = now;
 		wait->deadline =
 		    wait->timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)wait->timeout_ms * 1000000u;
+		weir_guard_begin(&wait->guard, now);
 	}
 	if (now >= wait->deadline)
 		return weir_fail(-EAGAIN, "the time is over; wait longer, or look at the peer "
@@ -200,10 +213,13 @@ weir_wait_next(struct weir_wait *wait)
 				       .tv_nsec = (long)(ns % NS_PER_S)};
 		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
 		fds[1].fd = wait->self->wake_fd;
-		ppoll(fds, 2, &ts, NULL);
+		rc = weir_guard_poll(&wait->guard, fds, 2, &ts);
 		weir_wait_disarm(wait);
-		return 0;
+		return rc == -EINTR ? weir_interrupted() : 0;
 	}
+	if (wait->guard.blocked && wait->yields % YIELDS_SIGNALS == 0 &&
+	    weir_guard_poll(&wait->guard, NULL, 0, &none) == -EINTR)
+		return weir_interrupted();
 	if (wait->nap_ns) {
 		weir_sleep(ns < wait->nap_ns ? ns : wait->nap_ns);
 		wait->nap_ns = 0;

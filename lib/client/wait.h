@@ -3,6 +3,7 @@
 #ifndef WEIR_CLIENT_WAIT_H
 #define WEIR_CLIENT_WAIT_H
 
+#include "guard.h"
 #include "thread.h"
 
 struct weir_wait {
@@ -20,6 +21,7 @@ struct weir_wait {
 	uint32_t nap_ns; /* below 1 s: length of a first sleep without sleep flags; 0: none */
 	uint64_t start, deadline; /* ns; 0: the clock was not read yet */
 	struct weir_waiter waiter;
+	struct weir_guard guard;
 };
 
 /* Raises the sleep flags: the caller looks once more, then sleeps. Worker locked. */
@@ -35,7 +37,8 @@ weir_wait_init(struct weir_wait *wait, struct weir_thread *worker, int timeout_m
 
 /*
  * Call it after a look that found nothing: it pauses, yields or sleeps. 0: look again; -EAGAIN: the
- * time is over, or was 0; -ENODEV, -ECONNABORTED, -ENOTCONN: weir_gone(). No lock held.
+ * time is over, or was 0; -EINTR: weir_interrupted(); -ENODEV, -ECONNABORTED, -ENOTCONN:
+ * weir_gone(). No lock held.
  */
 int weir_wait_next(struct weir_wait *wait);
 void weir_wait_disarm(struct weir_wait *wait);
@@ -45,6 +48,7 @@ weir_wait_end(struct weir_wait *wait)
 {
 	if (weir_unlikely(wait->armed))
 		weir_wait_disarm(wait);
+	weir_guard_end(&wait->guard);
 }
 
 /*

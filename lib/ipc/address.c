@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Text form of addresses, both ways. */
-#include "weir/address.h"
+#include "address.h"
 
 #include "services.h"
 
@@ -60,51 +60,139 @@ starts(const char **text, const char *prefix)
 	return true;
 }
 
-/* Reads the part before ":SERVICE"; *text is then at that colon. */
 static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool
+is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Bytes of the host name that the text begins with; 0: none. */
+static size_t
+host_length(const char *text)
+{
+	size_t n = 0, label = 0;
+	bool letters = false;
+
+	for (; is_letter(text[n]) || is_digit(text[n]) || text[n] == '-' || text[n] == '_' ||
+	       text[n] == '.';
+	     n++) {
+		if (text[n] == '.' && !label)
+			return 0;
+		label = text[n] == '.' ? 0 : label + 1;
+		/* digits and dots alone are an IPv4 address with a mistake */
+		letters |= !is_digit(text[n]) && text[n] != '.';
+		if (label > 63)
+			return 0;
+	}
+	return letters && n < WEIR_HOST_MAX && text[0] != '-' ? n : 0;
+}
+
+/* Why the text is not an IPv4 address. */
+static const char *
+not_ipv4(const char *text)
+{
+	const char *colon = strchr(text, ':');
+	size_t n = host_length(text);
+
+	if (!*text)
+		return "it is empty; give node:ID:SERVICE, ADDRESS:SERVICE or service:SERVICE";
+	if (!colon)
+		return "the service is missing; give ADDRESS:SERVICE, as in node:2:echo";
+	if (strchr(colon + 1, ':'))
+		return "it begins with no known word, and an IPv6 address needs brackets; give "
+		       "node:ID:SERVICE, lid:LID:SERVICE, gid:[GID]:SERVICE or [IPV6]:SERVICE";
+	if (n && text + n == colon)
+		return "it has the name of a host; give an address, or call weir_connect_to()";
+	return "an IPv4 address has four numbers from 0 to 255; give it as in 10.0.0.2:SERVICE";
+}
+
+/* Reads the part before ":SERVICE"; *text is then at that colon. NULL, or the mistake. */
+static const char *
 parse_peer(const char **text, struct weir_address *a)
 {
+	const char *whole = *text;
+
 	if (starts(text, "node:")) {
 		a->kind = WEIR_ADDRESS_NODE;
-		return parse_number(text, 0, NODE_MAX, &a->id);
+		return parse_number(text, 0, NODE_MAX, &a->id)
+			   ? NULL
+			   : "the node id is a number from 0 to 65534; give node:ID:SERVICE";
 	}
 	if (starts(text, "lid:")) {
 		a->kind = WEIR_ADDRESS_LID;
-		return parse_number(text, 1, LID_MAX, &a->id);
+		return parse_number(text, 1, LID_MAX, &a->id)
+			   ? NULL
+			   : "the LID is a number from 1 to 49151; give lid:LID:SERVICE";
 	}
 	if (starts(text, "service:")) {
 		a->kind = WEIR_ADDRESS_SERVICE;
 		(*text)--;
-		return true;
+		return NULL;
 	}
-	if (starts(text, "gid:[")) {
+	if (starts(text, "gid:")) {
 		a->kind = WEIR_ADDRESS_GID;
-		return parse_ip(text, AF_INET6, ']', a->ip);
+		return starts(text, "[") && parse_ip(text, AF_INET6, ']', a->ip)
+			   ? NULL
+			   : "the GID has the form of an IPv6 address; give gid:[GID]:SERVICE";
 	}
 	if (starts(text, "[")) {
 		a->kind = WEIR_ADDRESS_IPV6;
-		return parse_ip(text, AF_INET6, ']', a->ip);
+		return parse_ip(text, AF_INET6, ']', a->ip)
+			   ? NULL
+			   : "the brackets hold no IPv6 address; give it as in [fd00::2]:SERVICE";
 	}
 	a->kind = WEIR_ADDRESS_IPV4;
 	if (!parse_ip(text, AF_INET, ':', a->ip))
-		return false;
+		return not_ipv4(whole);
 	(*text)--;
-	return true;
+	return NULL;
 }
 
 int
-weir_address_parse(const char *text, struct weir_address *address)
+weir_address_read(const char *text, struct weir_address *address, const char **why)
 {
+	const char *mistake;
 	struct weir_address a;
 
 	memset(&a, 0, sizeof(a));
-	if (!text || !address || !parse_peer(&text, &a) || *text++ != ':')
-		return -EINVAL;
-	if (!weir_service_ok(text))
+	mistake = text && address ? parse_peer(&text, &a)
+				  : "there is no text, or no place for the address; see "
+				    "weir/address.h";
+	if (!mistake && *text++ != ':')
+		mistake = "the service is missing; append :SERVICE";
+	if (!mistake && !weir_service_ok(text))
+		mistake = "a service name has 1 to 31 letters, digits, '_', '-', '.'; append one";
+	if (why)
+		*why = mistake;
+	if (mistake)
 		return -EINVAL;
 	memcpy(a.service, text, strlen(text));
 	*address = a;
 	return 0;
+}
+
+bool
+weir_address_host(const char *text, char host[WEIR_HOST_MAX], char service[WEIR_SERVICE_MAX])
+{
+	static const char *const words[] = {"node:", "lid:", "gid:", "service:"};
+	size_t n = host_length(text);
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strncmp(text, words[i], strlen(words[i])))
+			return false;
+	if (!n || text[n] != ':' || !weir_service_ok(text + n + 1))
+		return false;
+	memcpy(host, text, n);
+	host[n] = '\0';
+	memset(service, 0, WEIR_SERVICE_MAX);
+	memcpy(service, text + n + 1, strlen(text + n + 1));
+	return true;
 }
 
 int

@@ -96,7 +96,7 @@ weir_ctl_hello(struct weir_ctl_client *c)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_HELLO};
 
-	m.hello.version = WEIR_CTL_VERSION;
+	m.hello.versions = WEIR_CTL_VERSIONS;
 	m.hello.role = WEIR_ROLE_QUERY;
 	m.hello.node = UINT32_MAX;
 	m.hello.pid = (uint32_t)getpid();

@@ -27,6 +27,8 @@ weir_ctl_length(uint32_t type)
 	case WEIR_CTL_SYNCED:
 	case WEIR_CTL_CAPTURE_STOP:
 		return HEAD;
+	case WEIR_CTL_FACT:
+		return LENGTH_OF(fact);
 	case WEIR_CTL_LINK_DOWN:
 	case WEIR_CTL_RESYNC:
 		return LENGTH_OF(link_down);
@@ -136,6 +138,9 @@ body_ok(const struct weir_ctl_msg *m)
 		return m->link_down.node < UINT16_MAX && m->link_down.peer_node < UINT16_MAX;
 	case WEIR_CTL_NODE:
 		return node_ok(&m->node);
+	case WEIR_CTL_FACT:
+		return m->fact.name[0] && ENDED(m->fact.name) && ENDED(m->fact.value) &&
+		       ENDED(m->fact.from);
 	case WEIR_CTL_SERVICES:
 		return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
 		       weir_services_ok(&m->services.names);
@@ -162,8 +167,8 @@ weir_ctl_check(const struct weir_ctl_msg *m, size_t length)
 {
 	if (length < HEAD || length > WEIR_CTL_MAX || m->length != length)
 		return -EBADMSG;
-	if (m->type == WEIR_CTL_HELLO && length >= HEAD + sizeof(m->hello.version) &&
-	    m->hello.version != WEIR_CTL_VERSION)
+	if (m->type == WEIR_CTL_HELLO && length >= HEAD + sizeof(m->hello.versions) &&
+	    !weir_version_choose(WEIR_CTL_VERSIONS, m->hello.versions, "", "", "", NULL))
 		return -EPROTO;
 	if (m->type == WEIR_CTL_ROWS)
 		return rows_ok(m, length) ? 0 : -EBADMSG;

@@ -9,12 +9,15 @@
 #define WEIR_COMMON_DPCTL_H
 
 #include "services.h"
+#include "version.h"
 #include "wire.h"
 
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 4u
+#define WEIR_CTL_VERSION 5u
+/* what is spoken besides: until 1.0 nothing */
+#define WEIR_CTL_VERSIONS ((struct weir_versions){WEIR_CTL_VERSION, WEIR_CTL_VERSION})
 #define WEIR_CTL_MAX 32768u
 #define WEIR_CTL_ADDRESSES WEIR_NODE_ADDRESSES
 #define WEIR_CTL_PEER_TEXT 64
@@ -30,9 +33,11 @@ enum weir_ctl_type {
 	/* control -> data plane */
 	WEIR_CTL_NODE = 16,   /* a member, or a change of it */
 	WEIR_CTL_SYNCED = 17, /* all members have been sent since HELLO */
+	WEIR_CTL_FACT = 18,   /* a line for `weirctl show status`; the same name replaces it */
 	/* data plane -> control */
-	WEIR_CTL_LINK_DOWN =
-	    32, /* a link ended with an error: status; the peer stopped answering */
+	/* A link ended with an error: status; the peer stopped answering. Or it ended in order:
+	 * ESHUTDOWN, or 0 if no link to the node is left. */
+	WEIR_CTL_LINK_DOWN = 32,
 	/* The peer's data plane should offer this link again: control passes the message to the
 	 * peer's control, and that to its data plane. `node` asks, `peer_node` should offer. No
 	 * control stores it: ask again. */
@@ -70,7 +75,14 @@ enum weir_ctl_rows {
 	WEIR_ROWS_COUNTERS,
 	WEIR_ROWS_SETTINGS,
 	WEIR_ROWS_SERVICES,
-	WEIR_ROWS_LAST = WEIR_ROWS_SERVICES,
+	WEIR_ROWS_XSTATS,
+	WEIR_ROWS_STATUS,
+	WEIR_ROWS_VERSION,
+	WEIR_ROWS_CONFIG,
+	WEIR_ROWS_MEMORY,
+	WEIR_ROWS_LINKS,
+	WEIR_ROWS_USERS,
+	WEIR_ROWS_LAST = WEIR_ROWS_USERS,
 };
 
 enum weir_ctl_evict { WEIR_EVICT_CONNECTION = 1, WEIR_EVICT_SESSION = 2 };
@@ -87,12 +99,20 @@ struct weir_ctl_node {
 	char control[WEIR_CTL_PEER_TEXT];	 /* HOST:PORT of its control */
 };
 
+/* A member, as weirctl shows it. */
+struct weir_row_node {
+	struct weir_ctl_node is; /* first */
+	char link[16];	       /* "up", "repair", "setup", "none", "no way"; "" for our own node */
+	char link_address[48]; /* of the peer's port that links use, or will use; "" none */
+	char link_reason[168]; /* why there is no link; "" if there may be one */
+};
 struct weir_row_engine {
 	uint32_t engine, lcore, cpu, sessions;
 	uint64_t busy_cycles, idle_cycles, tsc_hz;
 	uint64_t turns, sleeps, yields;
 	uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
 	uint64_t tx_messages_per_s, rx_messages_per_s;
+	uint64_t busy_cycles_per_s, idle_cycles_per_s; /* of the last second */
 };
 struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
@@ -110,8 +130,9 @@ struct weir_row_connection {
 	uint32_t peer_node;
 	uint32_t state; /* enum engine_conn_state, text in state_name */
 	char state_name[16];
-	uint32_t datagram, reserved; /* 1: a datagram connection, not local */
-	uint64_t dropped;	     /* datagrams that arrived and found no room */
+	uint32_t datagram; /* 1: a datagram connection, not local */
+	uint32_t class;	   /* enum weir_class */
+	uint64_t dropped;  /* datagrams that arrived and found no room */
 	uint64_t outstanding, returned;
 	uint64_t by_ring, by_send, by_read, by_write, by_local;
 };
@@ -133,6 +154,51 @@ struct weir_row_port {
 		char name[20];
 		uint64_t count;
 	} drops[WEIR_ROW_DROPS];
+	char mac[24];
+	char impaired[96]; /* impairments that are set, as "loss=1 delay=50" */
+	uint32_t speed;	   /* Mbit/s, 0 unknown */
+	uint32_t rx_queues, tx_queues;
+	uint32_t rx_depth, tx_depth;  /* descriptors of a queue */
+	uint32_t frames, frames_free; /* of the port's pools */
+	uint32_t reserved;
+	uint64_t impaired_dup, impaired_reorder, impaired_corrupt; /* frames; lost ones: drops */
+	uint64_t impaired_delay, impaired_jitter, impaired_rate;
+};
+/* A statistic of a port's driver. */
+struct weir_row_xstat {
+	char port[64];
+	char name[64];
+	uint64_t value;
+};
+/* A line of the status, the versions or the configuration. */
+struct weir_row_fact {
+	char name[48];
+	char value[440];
+	char from[24]; /* who says so, or where the value comes from */
+};
+/* Memory of the data plane. */
+struct weir_row_memory {
+	char pool[64];
+	uint64_t count, each, bytes; /* bytes = count * each */
+	uint64_t used;		     /* bytes, UINT64_MAX: not known */
+	uint32_t now;		     /* 1: allocated, 0: the most that it may become */
+	uint32_t reserved;
+};
+struct weir_row_link {
+	uint32_t node, engine, peer_engine;
+	uint32_t open; /* 1: connections may be made over it */
+	char state[16];
+	char address[48], peer_address[48]; /* of the ports; "" not known */
+	uint64_t memory;		    /* bytes */
+	uint32_t attempt;		    /* number of its present queue pairs */
+	uint32_t ring_lines;
+};
+struct weir_row_user {
+	uint32_t uid;
+	uint32_t named; /* 1: has limits of its own */
+	uint64_t sessions, connections, services, memory, regions, segments;
+	uint64_t sessions_max, connections_max, services_max, memory_max, regions_max, segments_max;
+	uint64_t rate; /* payload bytes/s to peers; 0 here and above: no limit */
 };
 struct weir_row_counter {
 	char name[48];
@@ -162,18 +228,20 @@ struct weir_ctl_msg {
 	uint32_t length; /* of this message, header included */
 	union {
 		struct {
-			uint32_t version;     /* WEIR_CTL_VERSION */
-			uint32_t role;	      /* enum weir_ctl_role */
-			uint32_t node;	      /* id; UINT32_MAX: not known yet (data plane) */
-			uint32_t engines;     /* data plane */
-			uint64_t incarnation; /* data plane: of this run, grows with each start */
+			struct weir_versions versions; /* that the sender speaks */
+			uint32_t role;		       /* enum weir_ctl_role */
+			uint32_t node;	  /* id; UINT32_MAX: not known yet (data plane) */
+			uint32_t engines; /* data plane */
 			uint32_t pid;
+			uint64_t incarnation;	/* data plane: of this run, grows with each start */
 			uint32_t address_count; /* data plane: of its NICs */
+			uint32_t reserved;
 			uint8_t address[WEIR_CTL_ADDRESSES][16];
 			char cluster[32];
 			uint64_t services; /* data plane: digest of its public names */
 		} hello;
 		struct weir_ctl_node node;
+		struct weir_row_fact fact;
 		struct weir_link_offer link;
 		struct {
 			uint32_t node; /* that offers them; UINT32_MAX: own node, id not known */
@@ -182,7 +250,7 @@ struct weir_ctl_msg {
 		} services;
 		struct {
 			uint16_t node, peer_node;
-			uint8_t engine, peer_engine;
+			uint8_t engine, peer_engine; /* WEIR_END() */
 			uint16_t reserved;
 			uint32_t status; /* errno */
 		} link_down;
@@ -226,7 +294,8 @@ struct weir_ctl_msg {
 
 /*
  * Checks a received packet: type known, length right for the type, counts within it, strings ended.
- * 0, -EBADMSG, or -EPROTO (a HELLO of another version). LINK_DOWN and RESYNC both carry link_down.
+ * 0, -EBADMSG, or -EPROTO (a HELLO without a common version). LINK_DOWN and RESYNC both carry
+ * link_down.
  */
 int weir_ctl_check(const struct weir_ctl_msg *m, size_t length);
 /* Exact length of a message of a fixed-size type, or of an empty ROWS or SERVICES; 0 if there is no

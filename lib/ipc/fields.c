@@ -93,18 +93,28 @@ node_address(const void *row, struct weir_value *v)
 				      r->lid[i]);
 }
 
+/* The members of control's report begin the row. */
 #define ROW struct weir_ctl_node
+#define LINK_TEXT(as, member, ...)                                                                 \
+	{                                                                                          \
+		.name = as, .offset = offsetof(struct weir_row_node, member),                      \
+		.size = sizeof(((struct weir_row_node *)0)->member), .text = true, __VA_ARGS__     \
+	}
 static const struct weir_field node_fields[] = {
     NUMBER(id, .title = "NODE", .label = "node"),
     NUMBER(self, .boolean = true, .hidden = HIDE_TELEMETRY, .title = "SELF"),
     COMPUTED("state", node_state, AT(state), .title = "STATE"),
     METRIC_ONLY("state", NULL, "1: the node is in this state", .part = node_in_state,
 		.part_label = "state"),
+    LINK_TEXT("link", link, .title = "LINK"),
+    LINK_TEXT("link_address", link_address, .title = "BY"),
     COMPUTED("address", node_address, AT(address), .title = "ADDRESS"),
     NUMBER(engines, .title = "ENGINES"),
     TEXT(control, .title = "CONTROL"),
     NUMBER(incarnation, .title = "INCARNATION"),
+    LINK_TEXT("link_reason", link_reason, .title = "WHY NOT"),
 };
+#undef LINK_TEXT
 #undef ROW
 
 /* ---- engines ---- */
@@ -113,9 +123,10 @@ static void
 busy_percent(const void *row, struct weir_value *v)
 {
 	const struct weir_row_engine *r = row;
-	double cycles = (double)r->busy_cycles + (double)r->idle_cycles;
+	double cycles = (double)r->busy_cycles_per_s + (double)r->idle_cycles_per_s;
 
-	put_real(v, cycles > 0 ? 100.0 * (double)r->busy_cycles / cycles : 0);
+	/* of the last second: what it has done since its start says little of now */
+	put_real(v, cycles > 0 ? 100.0 * (double)r->busy_cycles_per_s / cycles : 0);
 }
 
 static void
@@ -142,6 +153,8 @@ static const struct weir_field engine_fields[] = {
     COMPUTED("busy_percent", busy_percent, .title = "BUSY", .unit = UNIT_PERCENT),
     NUMBER(busy_cycles),
     NUMBER(idle_cycles),
+    NUMBER(busy_cycles_per_s),
+    NUMBER(idle_cycles_per_s),
     METRIC_ONLY("busy_seconds_total", busy_seconds, "Time with work"),
     METRIC_ONLY("idle_seconds_total", idle_seconds, "Time without work, sleep included"),
     NUMBER(tsc_hz),
@@ -235,6 +248,14 @@ conn_transport(const void *row, struct weir_value *v)
 	put_text(v, r->local ? "local" : r->datagram ? "ud" : "rc");
 }
 
+static void
+conn_priority(const void *row, struct weir_value *v)
+{
+	const struct weir_row_connection *r = row;
+
+	put_text(v, weir_class_name(r->class));
+}
+
 static bool
 conn_primitive(const void *row, uint32_t i, const char **name, uint64_t *value)
 {
@@ -265,6 +286,8 @@ static const struct weir_field conn_fields[] = {
     NUMBER(peer_node, .hidden = HIDE_JSON),
     NUMBER(local, .hidden = HIDE_JSON),
     NUMBER(datagram, .hidden = HIDE_JSON),
+    COMPUTED("priority", conn_priority, .title = "PRIORITY"),
+    NUMBER(class, .hidden = HIDE_JSON),
     NUMBER(session, .title = "SESSION"),
     NUMBER(engine, .title = "ENGINE"),
     NUMBER(window, .title = "WINDOW", .unit = UNIT_BYTES),
@@ -318,16 +341,40 @@ port_drop(const void *row, uint32_t i, const char **name, uint64_t *value)
 	return true;
 }
 
+static bool
+port_impairment(const void *row, uint32_t i, const char **name, uint64_t *value)
+{
+	static const char *const names[] = {"dup", "reorder", "corrupt", "delay", "jitter", "rate"};
+	const struct weir_row_port *r = row;
+	const uint64_t all[] = {r->impaired_dup,   r->impaired_reorder, r->impaired_corrupt,
+				r->impaired_delay, r->impaired_jitter,	r->impaired_rate};
+
+	if (i >= sizeof(all) / sizeof(all[0]))
+		return false;
+	*name = names[i];
+	*value = all[i];
+	return true;
+}
+
 #define ROW struct weir_row_port
 static const struct weir_field port_fields[] = {
     TEXT(name, .title = "PORT", .label = "port"),
     TEXT(driver, .title = "DRIVER"),
     TEXT(address, .title = "ADDRESS"),
+    TEXT(mac, .title = "MAC"),
     COMPUTED("link", port_link, .title = "LINK"),
+    NUMBER(speed, .title = "Mbit/s", .unit = UNIT_RATE,
+	   METRIC("speed_mbits", "Speed of its link in Mbit/s, 0: not known")),
     NUMBER(link_up, .hidden = HIDE_JSON, METRIC("up", "1: its link is up")),
     NUMBER(link_changes, METRIC("link_changes_total", "Times that its link went up or down")),
     NUMBER(mtu, .title = "MTU", METRIC("mtu_bytes", "Path MTU")),
     NUMBER(engine, .title = "ENGINE", .label = "engine"),
+    NUMBER(rx_queues, .title = "RXQ"),
+    NUMBER(rx_depth, .title = "DEPTH"),
+    NUMBER(tx_queues, .title = "TXQ"),
+    NUMBER(tx_depth, .title = "DEPTH"),
+    NUMBER(frames, .title = "POOL", METRIC("pool_frames", "Frames of its pools")),
+    NUMBER(frames_free, .title = "FREE", METRIC("pool_free_frames", "Of those, not in use")),
     NUMBER(rx_frames, .title = "RX frames", .unit = UNIT_COUNT,
 	   METRIC("rx_frames_total", "Frames received")),
     NUMBER(tx_frames, .title = "TX frames", .unit = UNIT_COUNT,
@@ -343,6 +390,24 @@ static const struct weir_field port_fields[] = {
      .part_prefix = "drop_",
      .part_label = "reason",
      METRIC("dropped_frames_total", "Frames dropped, by reason")},
+    TEXT(impaired, .title = "IMPAIRED"),
+    NUMBER(reserved, .hidden = HIDE_JSON | HIDE_TELEMETRY),
+    {.name = "impairments",
+     .title = "IMPAIRED frames",
+     .offset = offsetof(ROW, impaired_dup),
+     .size = sizeof(ROW) - offsetof(ROW, impaired_dup),
+     .part = port_impairment,
+     .part_prefix = "impaired_",
+     .part_label = "by",
+     METRIC("impaired_frames_total", "Frames impaired on purpose, by kind")},
+};
+#undef ROW
+
+#define ROW struct weir_row_xstat
+static const struct weir_field xstat_fields[] = {
+    TEXT(port, .title = "PORT"),
+    TEXT(name, .title = "STATISTIC"),
+    NUMBER(value, .title = "VALUE"),
 };
 #undef ROW
 
@@ -423,10 +488,108 @@ static const struct weir_field service_fields[] = {
 };
 #undef ROW
 
+/* ---- status, versions, configuration, memory, links, users ---- */
+
+#define ROW struct weir_row_fact
+static const struct weir_field fact_fields[] = {
+    TEXT(name, .title = "NAME"),
+    TEXT(value, .title = "VALUE"),
+    TEXT(from, .title = "FROM"),
+};
+#undef ROW
+
+static void
+memory_used(const void *row, struct weir_value *v)
+{
+	const struct weir_row_memory *r = row;
+
+	v->type = r->used == UINT64_MAX ? VALUE_NONE : VALUE_NUMBER;
+	v->number = r->used;
+}
+
+static void
+memory_when(const void *row, struct weir_value *v)
+{
+	const struct weir_row_memory *r = row;
+
+	put_text(v, r->now ? "now" : "at most");
+}
+
+#define ROW struct weir_row_memory
+static const struct weir_field memory_fields[] = {
+    TEXT(pool, .title = "POOL"),
+    NUMBER(count, .title = "COUNT"),
+    NUMBER(each, .title = "EACH", .unit = UNIT_BYTES),
+    NUMBER(bytes, .title = "BYTES", .unit = UNIT_BYTES),
+    COMPUTED("used", memory_used, AT(used), .title = "USED", .unit = UNIT_BYTES),
+    COMPUTED("when", memory_when, AT(now), .title = "WHEN"),
+    NUMBER(reserved, .hidden = HIDE_JSON),
+};
+#undef ROW
+
+#define ROW struct weir_row_link
+static const struct weir_field link_fields[] = {
+    NUMBER(node, .title = "NODE"),
+    NUMBER(engine, .title = "ENGINE"),
+    NUMBER(peer_engine, .title = "PEER ENGINE"),
+    TEXT(state, .title = "STATE"),
+    TEXT(address, .title = "FROM"),
+    TEXT(peer_address, .title = "TO"),
+    NUMBER(open, .boolean = true, .title = "OPEN"),
+    NUMBER(attempt, .title = "ATTEMPT"),
+    NUMBER(ring_lines, .title = "RING lines"),
+    NUMBER(memory, .title = "MEMORY", .unit = UNIT_BYTES),
+};
+#undef ROW
+
+static void
+user_text(const void *row, struct weir_value *v)
+{
+	const struct weir_row_user *r = row;
+
+	v->type = VALUE_TEXT;
+	user_name(r->uid, v->text, sizeof(v->text));
+}
+
+/* A limit; 0 is none. */
+#define LIMIT(member)                                                                              \
+	static void user_##member(const void *row, struct weir_value *v)                           \
+	{                                                                                          \
+		v->number = ((const struct weir_row_user *)row)->member;                           \
+		v->type = v->number ? VALUE_NUMBER : VALUE_NONE;                                   \
+	}
+LIMIT(sessions_max)
+LIMIT(connections_max)
+LIMIT(services_max)
+LIMIT(memory_max)
+LIMIT(regions_max)
+LIMIT(segments_max)
+#undef LIMIT
+
+#define ROW struct weir_row_user
+#define USED(member, of, ...)                                                                      \
+	NUMBER(member, .title = of, __VA_ARGS__),                                                  \
+	    COMPUTED(#member "_max", user_##member##_max, AT(member##_max), .title = "MAX",        \
+		     __VA_ARGS__)
+static const struct weir_field user_fields[] = {
+    NUMBER(uid, .title = "UID"),
+    COMPUTED("user", user_text, .title = "USER"),
+    NUMBER(named, .boolean = true, .title = "NAMED"),
+    USED(sessions, "SESSIONS", .unit = UNIT_PLAIN),
+    USED(connections, "CONNECTIONS", .unit = UNIT_PLAIN),
+    USED(services, "SERVICES", .unit = UNIT_PLAIN),
+    USED(memory, "MEMORY", .unit = UNIT_BYTES),
+    USED(regions, "REGIONS", .unit = UNIT_PLAIN),
+    USED(segments, "SEGMENTS", .unit = UNIT_PLAIN),
+    NUMBER(rate, .title = "RATE B/s", .unit = UNIT_RATE),
+};
+#undef USED
+#undef ROW
+
 /* ---- all of them ---- */
 
 static const struct weir_kind kinds[] = {
-    KIND(WEIR_ROWS_NODES, "nodes", "weir_node_", struct weir_ctl_node, node_fields),
+    KIND(WEIR_ROWS_NODES, "nodes", "weir_node_", struct weir_row_node, node_fields),
     KIND(WEIR_ROWS_ENGINES, "engines", "weir_engine_", struct weir_row_engine, engine_fields),
     KIND(WEIR_ROWS_SESSIONS, "sessions", "weir_session_", struct weir_row_session, session_fields),
     KIND(WEIR_ROWS_CONNECTIONS, "connections", NULL, struct weir_row_connection, conn_fields),
@@ -435,6 +598,13 @@ static const struct weir_kind kinds[] = {
     KIND(WEIR_ROWS_COUNTERS, "counters", NULL, struct weir_row_counter, counter_fields),
     KIND(WEIR_ROWS_SETTINGS, "settings", NULL, struct weir_row_setting, setting_fields),
     KIND(WEIR_ROWS_SERVICES, "services", NULL, struct weir_row_service, service_fields),
+    KIND(WEIR_ROWS_XSTATS, "xstats", NULL, struct weir_row_xstat, xstat_fields),
+    KIND(WEIR_ROWS_STATUS, "status", NULL, struct weir_row_fact, fact_fields),
+    KIND(WEIR_ROWS_VERSION, "version", NULL, struct weir_row_fact, fact_fields),
+    KIND(WEIR_ROWS_CONFIG, "config", NULL, struct weir_row_fact, fact_fields),
+    KIND(WEIR_ROWS_MEMORY, "memory", NULL, struct weir_row_memory, memory_fields),
+    KIND(WEIR_ROWS_LINKS, "links", NULL, struct weir_row_link, link_fields),
+    KIND(WEIR_ROWS_USERS, "users", NULL, struct weir_row_user, user_fields),
 };
 
 const struct weir_kind *

@@ -27,6 +27,8 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_DISOWN] = {BODY(region), "disown"},
     [WEIR_MSG_FIND] = {BODY(find), "find"},
     [WEIR_MSG_NODES] = {BODY(nodes), "nodes"},
+    [WEIR_MSG_DECIDE] = {BODY(decide), "decide"},
+    [WEIR_MSG_WHO] = {BODY(who), "who"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -36,6 +38,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
     [WEIR_MSG_REGION] = {BODY(region), "region"},
     [WEIR_MSG_FOUND] = {BODY(found), "found"},
+    [WEIR_MSG_PEER] = {BODY(peer), "peer"},
     [WEIR_MSG_WAIT] = {HEADER, "wait"},
     [WEIR_MSG_NODE_LIST] = {BODY(node_list), "node-list"},
 };
@@ -84,6 +87,14 @@ weir_session_check(const struct weir_session_msg *m, size_t length)
 		break;
 	case WEIR_MSG_FOUND:
 		ok = m->found.count <= WEIR_FOUND_MAX;
+		break;
+	case WEIR_MSG_DECIDE:
+		ok = ended(m->decide.reason, sizeof(m->decide.reason));
+		break;
+	case WEIR_MSG_PEER:
+		ok = ended(m->peer.program, sizeof(m->peer.program)) &&
+		     ended(m->peer.here.service, sizeof(m->peer.here.service)) &&
+		     ended(m->peer.there.service, sizeof(m->peer.there.service));
 		break;
 	case WEIR_MSG_REFUSED:
 		ok = ended(m->refused.reason, sizeof(m->refused.reason));

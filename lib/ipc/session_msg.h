@@ -8,17 +8,20 @@
 #define WEIR_COMMON_SESSION_MSG_H
 
 #include "shm.h"
+#include "version.h"
+#include "wire.h"
 
 #include "weir/address.h"
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION_MIN 4u
-#define WEIR_SESSION_VERSION_MAX 4u
+#define WEIR_SESSION_VERSION 5u
+/* what is spoken besides: until 1.0 nothing */
+#define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
-#define WEIR_ENGINES_MAX 32u
+#define WEIR_ENGINES_MAX 32u /* as WEIR_END() can name */
 
 enum weir_session_type {
 	/* requests */
@@ -40,6 +43,8 @@ enum weir_session_type {
 	WEIR_MSG_ADOPT = 10,  /* memory for a region; answer REGION + fd of zeroed memory */
 	WEIR_MSG_DISOWN = 11, /* body: region; answer OK: no message names it any more */
 	WEIR_MSG_FIND = 12,   /* nodes that offer a public service; answer FOUND */
+	WEIR_MSG_DECIDE = 13, /* accept or refuse a connection; answer OK */
+	WEIR_MSG_WHO = 14,    /* the other end of a connection; answer PEER */
 	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
@@ -51,6 +56,7 @@ enum weir_session_type {
 	WEIR_MSG_SEGMENT_MAP = 70,
 	WEIR_MSG_REGION = 71,
 	WEIR_MSG_FOUND = 72,
+	WEIR_MSG_PEER = 73,
 	WEIR_MSG_WAIT = 82, /* sent every second until a slow answer is ready */
 	WEIR_MSG_NODE_LIST = 83,
 };
@@ -62,10 +68,16 @@ enum weir_session_type {
 #define WEIR_CONNECT_LOOP 0x1u	    /* to this node, but through its own port (weir-perf --loop) */
 #define WEIR_CONNECT_DATAGRAM 0x20u /* as WEIR_UD */
 /* bytes; fits any message that is not bulk */
-#define WEIR_CONNECT_WINDOW_MIN (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
+#define WEIR_CONNECT_WINDOW_MIN WEIR_WINDOW_LEAST
 #define WEIR_CONNECT_KNOWN (WEIR_CONNECT_LOOP | WEIR_CONNECT_DATAGRAM)
 
-#define WEIR_LISTEN_KNOWN 0x1u /* WEIR_LISTEN_PUBLIC of weir/stream.h */
+/* As in weir/stream.h. */
+#define WEIR_LISTENS_PUBLIC 0x1u
+#define WEIR_LISTENS_HOLDING 0x2u
+#define WEIR_LISTEN_KNOWN (WEIR_LISTENS_PUBLIC | WEIR_LISTENS_HOLDING)
+
+#define WEIR_DECIDE_REFUSE 0x1u
+
 /* FIND: nodes to connect to, best first: this node, then the others in round-robin order. */
 #define WEIR_FIND_BEST 0x1u
 #define WEIR_FOUND_MAX 16u
@@ -91,14 +103,14 @@ struct weir_session_msg {
 	union {
 		struct {
 			uint32_t magic;
-			uint32_t version_min, version_max; /* the library speaks these */
-			uint32_t flags;			   /* WEIR_HELLO_* */
+			struct weir_versions versions; /* that the library speaks */
+			uint32_t flags;		       /* WEIR_HELLO_* */
 			uint64_t arena; /* requested bytes, 0 = the data plane's default */
 			char name[WEIR_NAME_MAX]; /* of the program, for display */
 		} hello;
 		struct {
-			uint32_t version;
-			uint32_t flags; /* WEIR_WELCOME_* */
+			uint32_t version; /* chosen of those in HELLO */
+			uint32_t flags;	  /* WEIR_WELCOME_* */
 			uint32_t session;
 			uint32_t node; /* own node id, UINT32_MAX: not known yet */
 			struct weir_geometry geometry;
@@ -132,6 +144,7 @@ struct weir_session_msg {
 			uint32_t flags;	 /* WEIR_CONNECT_* */
 			uint32_t window; /* requested flow-control window, bytes; 0 = default */
 			struct weir_address address;
+			uint32_t class; /* enum weir_class */
 		} connect;
 		struct {
 			uint32_t from;	/* 0, then `next` of the last FOUND */
@@ -163,6 +176,26 @@ struct weir_session_msg {
 			uint32_t reserved;
 			struct weir_segment_geometry geometry;
 		} segment_map;
+		struct {
+			uint32_t vqpn;	 /* of our end, which accepted it or holds it */
+			uint32_t flags;	 /* WEIR_DECIDE_* */
+			uint32_t window; /* flow-control window towards us, bytes; 0: as it is */
+			char reason[WEIR_REFUSAL_MAX]; /* REFUSE: for the connecting program */
+		} decide;
+		struct {
+			uint32_t vqpn; /* of our end */
+		} who;
+		struct {
+			uint32_t node;	/* of the peer; UINT32_MAX: ours, not known yet */
+			uint32_t local; /* 1: a program of this host: the next three */
+			uint32_t pid, uid;
+			char program[WEIR_NAME_MAX]; /* as it calls itself */
+			uint64_t age_ms;	     /* since it was requested or has arrived */
+			uint32_t class;		     /* enum weir_class */
+			uint32_t reserved;
+			/* ports of both ends, without a service */
+			struct weir_address here, there;
+		} peer;
 		struct {
 			uint64_t bytes; /* whole pages, at most WEIR_REGION_BYTES_MAX */
 			uint32_t flags; /* WEIR_ADOPT_* of weir/memory.h, WEIR_ADOPT_HUGE */

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define WEIR_LAYOUT_VERSION 5u
+#define WEIR_LAYOUT_VERSION 6u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
@@ -155,7 +155,8 @@ weir_arena_end(const struct weir_geometry *g)
  * connections between those threads. Direction d is written by side d and read by side 1-d.
  * Messages: WEIR_OP_INLINE as in channels; WEIR_OP_PLACE with place[0] = offset in the direction's
  * byte area, place[1] = offset of this piece in the message, place[2] = bytes of this piece. Pieces
- * are contiguous in the byte area, aligned to 64, and freed in order of production.
+ * are contiguous in the byte area, aligned to 64, and freed in order of production. WEIR_OP_BUNDLE:
+ * a bundle of `length` bytes at offset place[0].
  */
 struct weir_segment_geometry {
 	uint32_t magic;
@@ -190,11 +191,46 @@ struct weir_segment_side {
 struct weir_segment_conn {
 	_Alignas(64) _Atomic uint64_t consumed; /* weir_segment_cost() consumed since opening */
 	_Atomic uint64_t received; /* messages, up to date when `consumed` is written */
+	/* bytes: weir_segment_window(); main writes it before the connection opens */
+	_Atomic uint32_t window;
+	_Atomic uint32_t bundles; /* 1: the receiver takes several messages per call */
 };
 static_assert(sizeof(struct weir_segment_conn) == 64, "one line");
 
-/* Bytes: unconsumed cost that a local sender may have, or one larger message. */
-#define WEIR_SEGMENT_WINDOW (2ull << 20)
+/*
+ * A bundle: place[1] lengths (uint16_t), padded to 64 bytes, then the payloads, each padded to 8.
+ * A message of 64 bytes takes little more than one line then, not two.
+ */
+#define WEIR_BUNDLE_MAX 64u /* messages */
+
+static inline uint32_t
+weir_bundle_head(uint32_t count)
+{
+	return (uint32_t)WEIR_ALIGN_UP(count * sizeof(uint16_t), WEIR_SLOT_SIZE);
+}
+
+static inline uint32_t
+weir_bundle_padded(uint32_t length)
+{
+	return (uint32_t)WEIR_ALIGN_UP(length, 8u);
+}
+
+/* Bytes: default of the unconsumed cost that a local sender may have, or one larger message. */
+#define WEIR_SEGMENT_WINDOW (2u << 20)
+/* Bytes: limits of a window that is asked for. The smallest one fits a message that is not bulk. */
+#define WEIR_WINDOW_LEAST (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
+#define WEIR_WINDOW_LIMIT (1u << 30)
+
+/* The window that weir_segment_conn.window asks for; another program may have written it. */
+static inline uint32_t
+weir_segment_window(uint32_t wish)
+{
+	if (!wish)
+		return WEIR_SEGMENT_WINDOW;
+	if (wish < WEIR_WINDOW_LEAST)
+		return WEIR_WINDOW_LEAST;
+	return wish < WEIR_WINDOW_LIMIT ? wish : WEIR_WINDOW_LIMIT;
+}
 
 /* Bytes of the window of a local connection that a message uses. */
 static inline uint64_t
@@ -203,6 +239,15 @@ weir_segment_cost(uint32_t length)
 	if (length <= WEIR_INLINE_MAX)
 		return weir_slots_inline(length) * WEIR_SLOT_SIZE;
 	return WEIR_SLOT_SIZE + WEIR_ALIGN_UP((uint64_t)length, WEIR_SLOT_SIZE);
+}
+
+/* The same of a bundle: at least a slot per message, since the receiver may keep each by itself. */
+static inline uint64_t
+weir_bundle_cost(uint32_t count, uint32_t bytes)
+{
+	uint64_t cost = weir_segment_cost(bytes), least = (uint64_t)count * WEIR_SLOT_SIZE;
+
+	return cost > least ? cost : least;
 }
 
 static inline uint64_t

@@ -22,6 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #define WEIR_SLOT_SIZE 64u
 #define WEIR_SLOT_HEAD_BYTES 48u
@@ -41,6 +44,7 @@ enum weir_slot_op {
 	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
 	WEIR_OP_INLINE = 1, /* message, payload in the slots */
 	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place[0] (region, offset) */
+	WEIR_OP_BUNDLE = 3, /* segment: place[1] messages in the byte area, see ipc/shm.h */
 	/* program -> engine; CONSUMED, RELEASE and POST in the ring of returns, the others in tx */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
@@ -51,8 +55,9 @@ enum weir_slot_op {
 	 * with number place[1]. In the ring of returns */
 	WEIR_OP_POST = 21,
 	/* engine -> program */
-	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node,
-	   length = largest message of a datagram connection or 0 */
+	/* our connect() or a decision (DECIDE) ended: status, then value = segment id or 0, extra =
+	   the peer's node, length = largest message of a datagram connection or 0. status not 0:
+	   reason instead of extra */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
 	WEIR_OP_ACCEPTED = 33,
@@ -65,6 +70,11 @@ enum weir_slot_op {
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT */
 	WEIR_OP_NODE = 38,     /* value = node id, status 0 = up, EHOSTDOWN = down */
+	/*
+	 * No message of vqpn follows (weir_shutdown()). Program -> engine, in tx, `order` as in
+	 * CLOSE; program -> local program; engine -> program
+	 */
+	WEIR_OP_END = 40,
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */
@@ -90,6 +100,11 @@ typedef uint64_t weir_place;
 #define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))
 
+#define WEIR_REFUSAL_MAX                                                                           \
+	36u /* bytes: reason of a program that refuses a connection, with its NUL */
+
+#define WEIR_ACCEPTED_HELD 0x1u /* the program decides whether the connection opens (DECIDE) */
+
 struct weir_slot_accept {
 	uint32_t listener;   /* listener id that LISTEN returned */
 	uint32_t segment;    /* local segment id, 0 when the peer is remote */
@@ -97,18 +112,28 @@ struct weir_slot_accept {
 	uint16_t mtu;	     /* datagram connection: its largest message; 0: a stream */
 	uint32_t peer_vqpn;  /* for information and the connection's index in the segment */
 	uint32_t conn_index; /* local: line of this connection in the segment */
+	uint32_t flags;	     /* WEIR_ACCEPTED_* */
+	uint32_t window;     /* flow-control window towards the accepting end, bytes */
 };
 
 /* One cache line. Written by the ring's producer, read by its consumer. */
 struct weir_slot {
-	_Atomic uint32_t
-	    seq;	/* position + 1 of this slot; release by producer, acquire by consumer */
-	uint8_t op;	/* enum weir_slot_op */
-	uint8_t flags;	/* WEIR_SLOT_* */
-	uint16_t order; /* low bits of the message's number on its connection, from 0; CLOSE: of the
-			   next; segment: of the position that the writer reads next in the other
-			   direction */
-	uint32_t vqpn;	/* channel: the program's own; engine ring and segment: the receiver's */
+	union {
+		struct {
+			/* position + 1 of this slot; release by producer, acquire by consumer */
+			_Atomic uint32_t seq;
+			uint8_t op;    /* enum weir_slot_op */
+			uint8_t flags; /* WEIR_SLOT_* */
+			/*
+			 * Low bits of the message's number on its connection, from 0; CLOSE: of the
+			 * next; segment: of the position that the writer reads next in the other
+			 * direction.
+			 */
+			uint16_t order;
+		};
+		_Atomic uint64_t first; /* these four, published by one store */
+	};
+	uint32_t vqpn;	 /* channel: the program's own; engine ring and segment: the receiver's */
 	uint32_t length; /* payload bytes of the message, or a count */
 	union {
 		uint8_t data[WEIR_SLOT_HEAD_BYTES];
@@ -116,7 +141,10 @@ struct weir_slot {
 		struct {
 			uint64_t value;
 			uint32_t status; /* errno, positive, or 0 */
-			uint32_t extra;
+			union {
+				uint32_t extra;
+				char reason[WEIR_REFUSAL_MAX];
+			};
 		};
 		struct weir_slot_accept accept;
 	};
@@ -130,6 +158,17 @@ struct weir_slot_more {
 static_assert(sizeof(struct weir_slot) == WEIR_SLOT_SIZE, "a slot is one cache line");
 static_assert(sizeof(struct weir_slot_more) == WEIR_SLOT_SIZE, "a slot is one cache line");
 static_assert(offsetof(struct weir_slot, data) == 16, "head of a slot is 16 bytes");
+
+/* Copies a text of another process into `size` bytes, without bytes that could steer a terminal. */
+static inline void
+weir_text_copy(char *to, const char *from, size_t size)
+{
+	size_t i = 0;
+
+	for (; i < size - 1 && from[i]; i++)
+		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
+	memset(to + i, 0, size - i);
+}
 
 /* Slots of an inline payload of `length` bytes, 1 to WEIR_INLINE_SLOTS. */
 static inline uint32_t
@@ -226,6 +265,23 @@ weir_ring_room(const struct weir_ring *r)
 	return r->limit - r->pos;
 }
 
+/*
+ * Producer: asks for the line of a slot that it will write soon. The store queue alone holds the
+ * lines of two or three messages, which is too few when the consumer's cache is far.
+ */
+#define WEIR_RING_AHEAD 24u
+static inline void
+weir_ring_prefetch(const struct weir_ring *r, uint32_t i)
+{
+	const struct weir_slot *s = weir_ring_at(r, r->pos + WEIR_RING_AHEAD + i);
+
+#if defined(__x86_64__) /* a compiler that does not know of prefetchw asks for reading only */
+	__asm__ __volatile__("prefetchw %0" : : "m"(*s));
+#else
+	__builtin_prefetch(s, 1);
+#endif
+}
+
 /* Producer: marks the slot at pos + i as a continuation; its data must be written. */
 static inline void
 weir_ring_continue(const struct weir_ring *r, uint32_t i)
@@ -233,6 +289,42 @@ weir_ring_continue(const struct weir_ring *r, uint32_t i)
 	struct weir_slot *s = weir_ring_at(r, r->pos + i);
 
 	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + i + 1), memory_order_relaxed);
+}
+
+/* op, flags and order of a head, as they lie in a slot behind seq. */
+static inline uint32_t
+weir_slot_what(uint8_t op, uint8_t flags, uint16_t order)
+{
+	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields by their places");
+	static_assert(offsetof(struct weir_slot, op) == 4 &&
+			  offsetof(struct weir_slot, flags) == 5 &&
+			  offsetof(struct weir_slot, order) == 6,
+		      "fields by their places");
+	return op | (uint32_t)flags << 8 | (uint32_t)order << 16;
+}
+
+/* Producer: vqpn and length of a head, in one store. */
+static inline void
+weir_slot_whose(struct weir_slot *s, uint32_t vqpn, uint32_t length)
+{
+	uint64_t whose = vqpn | (uint64_t)length << 32;
+
+	static_assert(offsetof(struct weir_slot, length) == offsetof(struct weir_slot, vqpn) + 4,
+		      "fields by their places");
+	memcpy(&s->vqpn, &whose, sizeof(whose));
+}
+
+/* Producer: as weir_ring_publish(), with op, flags and order in the same store. */
+static inline void
+weir_ring_publish_what(struct weir_ring *r, uint32_t n, uint32_t what)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	weir_assert(n && n <= r->mask + 1u);
+	/* pairs with the acquire in weir_ring_peek() */
+	atomic_store_explicit(&s->first, (uint32_t)(r->pos + 1) | (uint64_t)what << 32,
+			      memory_order_release);
+	r->pos += n;
 }
 
 /* Producer: publishes the head at pos and advances over the n slots of its message. */
@@ -289,23 +381,26 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 #define WEIR_RING_RESTART_AT 4u /* slots between restarts */
 #define WEIR_RING_TURNS 16u	/* consecutive answered messages before the ring restarts */
 
-/* Producer: as weir_ring_publish(); `s` is the slot at pos. */
+/* Producer: as weir_ring_publish_what(); `s` is the slot at pos. */
 static inline void
-weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n)
+weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n, uint32_t what)
 {
 	uint64_t at = (uint64_t)(s - r->slots), pos = r->pos;
 	bool restart = false;
 
 	weir_assert(n && at <= r->mask);
-	if (r->seen != pos)
-		r->turns = 0;
-	else
-		restart =
-		    r->turns >= WEIR_RING_TURNS && at >= WEIR_RING_RESTART_AT && at + n <= r->mask;
+	if (r->turns) {
+		if (r->seen != pos)
+			r->turns = 0;
+		else
+			restart = r->turns >= WEIR_RING_TURNS && at >= WEIR_RING_RESTART_AT &&
+				  at + n <= r->mask;
+	}
 	if (restart)
-		s->flags |= WEIR_SLOT_RESTART;
+		what |= WEIR_SLOT_RESTART << 8;
 	/* pairs with the acquire in weir_ring_peek() */
-	atomic_store_explicit(&s->seq, (uint32_t)(pos + 1), memory_order_release);
+	atomic_store_explicit(&s->first, (uint32_t)(pos + 1) | (uint64_t)what << 32,
+			      memory_order_release);
 	r->pos = pos + n;
 	if (restart) {
 		r->base = r->pos;
@@ -371,10 +466,17 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 	}
 }
 
-/* 16 bytes in two words, which the compiler may not join. */
+/* 16 bytes in two loads, which the compiler may not join, and one store. */
 static inline void
 weir_slot_words(uint8_t *to, const uint8_t *from)
 {
+#if defined(__SSE2__)
+	__m128 v = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)from));
+
+	__asm__("" : "+x"(v));
+	v = _mm_loadh_pi(v, (const __m64 *)(const void *)(from + 8));
+	_mm_storeu_ps((float *)(void *)to, v);
+#else
 	uint64_t a, b;
 
 	memcpy(&a, from, 8);
@@ -382,6 +484,7 @@ weir_slot_words(uint8_t *to, const uint8_t *from)
 	__asm__("" : "+r"(a), "+r"(b));
 	memcpy(to, &a, 8);
 	memcpy(to + 8, &b, 8);
+#endif
 }
 
 /*
@@ -403,23 +506,6 @@ weir_slot_fill(uint8_t *to, const uint8_t *from, uint32_t n)
 		weir_slot_words(to + n - 32, from + n - 32);
 	if (n > 16)
 		weir_slot_words(to + n - 16, from + n - 16);
-}
-
-/* Producer: writes a head except seq and payload, in two stores. */
-static inline void
-weir_slot_head(struct weir_slot *s, uint8_t op, uint8_t flags, uint16_t order, uint32_t vqpn,
-	       uint32_t length)
-{
-	uint32_t what = op | (uint32_t)flags << 8 | (uint32_t)order << 16;
-	uint64_t whose = vqpn | (uint64_t)length << 32;
-
-	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields by their places");
-	static_assert(offsetof(struct weir_slot, flags) == 5 &&
-			  offsetof(struct weir_slot, order) == 6 &&
-			  offsetof(struct weir_slot, length) == 12,
-		      "fields by their places");
-	memcpy(&s->op, &what, sizeof(what));
-	memcpy(&s->vqpn, &whose, sizeof(whose));
 }
 
 /* Not inlined, so that a message of one slot needs few registers. `rest`: at least 1. */

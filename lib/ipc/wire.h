@@ -14,11 +14,16 @@
 #ifndef WEIR_COMMON_WIRE_H
 #define WEIR_COMMON_WIRE_H
 
+#include "class.h"
 #include "slot.h"
+#include "version.h"
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 2u
+#define WEIR_WIRE_VERSION 3u
+/* what is spoken besides: until 1.0 nothing */
+#define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
+#define WEIR_LITTLE_ENDIAN 0x100u
 
 /* Immediate: kind in the high 8 bits, value in the low 24. */
 enum weir_imm_kind {
@@ -45,7 +50,7 @@ struct weir_frame_head {
 	uint64_t position; /* ring position of this line: lines written before it, ever */
 	uint64_t consumed; /* lines of the reverse ring consumed by the sender of this frame */
 	uint64_t wrs;	   /* receive WRs of the reverse direction released, ever */
-	uint32_t load;	   /* busy share of the sending engine, 1/1000 */
+	uint32_t load;	   /* of the sending engine and its host, 1/1000 */
 	uint32_t reserved[7];
 };
 static_assert(sizeof(struct weir_frame_head) == 64, "one line");
@@ -63,7 +68,7 @@ enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
 				   DATAGRAM: value: struct weir_wire_datagram */
-	WEIR_WIRE_REJECT = 66,	/* status: errno */
+	WEIR_WIRE_REJECT = 66,	/* status: errno; reason: the refusing program's, or empty */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
 	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */
 	WEIR_WIRE_FIN_ACK =
@@ -79,6 +84,12 @@ enum weir_wire_op {
 				point of the order */
 	WEIR_WIRE_FETCHED =
 	    77, /* bulk: message `value` is read; extra 1: and delivered, else BULK follows */
+	WEIR_WIRE_END = 78, /* the end sends no more messages, but takes them; value: messages sent
+			     */
+	/* of the link, vqpn 0; docs/protocol.md 2, end of a link */
+	WEIR_WIRE_LINK_CLOSE = 80, /* the sender has no connection and opens none; it is answered */
+	WEIR_WIRE_LINK_CLOSED = 81, /* nor has the other end: the sender's last line */
+	WEIR_WIRE_LINK_STAYS = 82,  /* the other end has connections: the link goes on */
 };
 
 /* The queue pair at which an end receives datagrams. */
@@ -131,6 +142,11 @@ struct weir_datagram_head {
 #define WEIR_VQPN_GENERATION(v) ((v) >> 20)
 #define WEIR_VQPN(index, generation) (((uint32_t)(generation) << 20) | (index))
 
+/* An end of a link in offers: its engine, and in bits 5 and 6 the class of the link. */
+#define WEIR_END(engine, class) ((engine) | (uint32_t)(class) << 5)
+#define WEIR_END_ENGINE(end) ((end)&0x1fu)
+#define WEIR_END_CLASS(end) ((uint32_t)(end) >> 5)
+
 /*
  * The offer that an end of a link sends to the other through the control processes: it suffices to
  * bring both QPs to RTS and to write into each other's ring. Offers of (A,i) to (B,j) and of (B,j)
@@ -144,8 +160,8 @@ enum weir_resume {
 
 struct weir_link_offer {
 	uint16_t node, peer_node;    /* from, to */
-	uint8_t engine, peer_engine; /* from, to */
-	uint16_t layout;	     /* WEIR_WIRE_VERSION | 0x100 on little-endian */
+	uint8_t engine, peer_engine; /* from, to: WEIR_END(), of one class */
+	uint16_t layout;	     /* lowest wire version | WEIR_LITTLE_ENDIAN */
 	uint64_t incarnation;	     /* of the sending data plane */
 	uint64_t peer_incarnation;   /* of the receiving data plane; 0 = unknown */
 	uint32_t attempt;	     /* counts the sender's QPs for this link; newer wins */
@@ -166,6 +182,10 @@ struct weir_link_offer {
 	uint32_t born, peer_born; /* first attempts of the continued link: sender's, receiver's */
 	uint64_t consumed;	  /* lines of the sender's ring, ever */
 	uint64_t received;	  /* receive WRs of the sender used, ever */
+	uint32_t highest;	  /* wire version */
+	/* errno: nothing is offered, and attempt `answered` of the receiver's is refused. ENOSPC:
+	 * no room for the link now; ECONNRESET: that link is gone. 0: an offer */
+	uint32_t refused;
 };
 
 #endif

@@ -21,15 +21,16 @@
 
 /* One try, and another one if the first finds no room. */
 static int
-send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
+send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
+	  const uint64_t *cookie)
 {
 	int rc;
 
 	weir_lock(lane->worker);
-	rc = weir_send_now(lane->conn, parts, n, length);
+	rc = weir_send_now(lane->conn, parts, n, length, cookie);
 	if (rc == -EAGAIN) {
 		weir_progress(lane->worker, NULL);
-		rc = weir_send_now(lane->conn, parts, n, length);
+		rc = weir_send_now(lane->conn, parts, n, length, cookie);
 	}
 	weir_unlock(lane->worker);
 	return rc;
@@ -55,7 +56,8 @@ turn_book(struct sender *s, _Atomic uint64_t *booked)
 }
 
 int
-lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
+lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
+	  const uint64_t *cookie, int timeout_ms)
 {
 	const struct weir_conn *c = lane->conn;
 	struct weir_wait wait;
@@ -65,8 +67,8 @@ lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 	weir_assert(lane->pins);
 	lane_used(lane);
 	if (length > WEIR_INLINE_MAX)
-		return weir_send_parts(lane->conn, parts, n, length, timeout_ms);
-	rc = send_once(lane, parts, n, length);
+		return weir_send_parts(lane->conn, parts, n, length, cookie, timeout_ms);
+	rc = send_once(lane, parts, n, length, cookie);
 	if (rc != -EAGAIN || !timeout_ms)
 		return rc;
 	weir_wait_init(&wait, lane->worker, timeout_ms);
@@ -86,7 +88,7 @@ lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 			    */
 			atomic_store_explicit(&lane->sender->turn_end, weir_clock() + TURN_NS,
 					      memory_order_relaxed);
-		rc = send_once(lane, parts, n, length);
+		rc = send_once(lane, parts, n, length, cookie);
 	}
 	weir_wait_end(&wait);
 	return rc;

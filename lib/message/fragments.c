@@ -10,21 +10,44 @@
 #include "client/wait.h"
 
 #include <errno.h>
-#include <stdlib.h>
-
-#define PARTS_MAX 16u
 
 /* ---- sending ---- */
 
+unsigned
+fragments_cut(struct cut *cut, struct iovec *parts, size_t *bytes)
+{
+	unsigned count = 0;
+
+	*bytes = 0;
+	while (cut->n && count < WEIR_MESSAGE_PARTS && *bytes < WEIR_MESSAGE_WHOLE) {
+		size_t here = cut->iov->iov_len - cut->at;
+
+		if (here > WEIR_MESSAGE_WHOLE - *bytes)
+			here = WEIR_MESSAGE_WHOLE - *bytes;
+		if (here)
+			parts[count++] =
+			    (struct iovec){(uint8_t *)cut->iov->iov_base + cut->at, here};
+		cut->at += here;
+		*bytes += here;
+		if (cut->at == cut->iov->iov_len) {
+			cut->iov++;
+			cut->n--;
+			cut->at = 0;
+		}
+	}
+	return count;
+}
+
 int
 fragments_send(struct lane *lane, const struct message_header *whole, const struct iovec *iov,
-	       unsigned n, uint64_t total, int timeout_ms)
+	       unsigned n, uint64_t total, const uint64_t *cookie, int timeout_ms)
 {
 	struct message_header h = *whole;
 	struct message_fragment fragment = {.total = total};
-	struct iovec parts[2 + PARTS_MAX] = {{&h, HEADER_LONG}, {&fragment, sizeof(fragment)}};
+	struct iovec parts[2 + WEIR_MESSAGE_PARTS] = {{&h, HEADER_LONG},
+						      {&fragment, sizeof(fragment)}};
+	struct cut cut = {.iov = iov, .n = n};
 	struct weir_wait wait;
-	size_t at = 0; /* in *iov */
 	bool mine;
 	int rc = 0;
 
@@ -45,27 +68,12 @@ fragments_send(struct lane *lane, const struct message_header *whole, const stru
 	h.kind = KIND_FRAGMENT;
 	h.flags = whole->kind;
 	while (!rc && fragment.offset < total) {
-		unsigned count = 2;
-		size_t bytes = 0;
+		size_t bytes;
+		unsigned count = 2 + fragments_cut(&cut, parts + 2, &bytes);
 
-		while (n && count < 2 + PARTS_MAX && bytes < WEIR_MESSAGE_WHOLE) {
-			size_t here = iov->iov_len - at;
-
-			if (here > WEIR_MESSAGE_WHOLE - bytes)
-				here = WEIR_MESSAGE_WHOLE - bytes;
-			if (here)
-				parts[count++] =
-				    (struct iovec){(uint8_t *)iov->iov_base + at, here};
-			at += here;
-			bytes += here;
-			if (at == iov->iov_len) {
-				iov++;
-				n--;
-				at = 0;
-			}
-		}
+		/* the end of the last one is that of the message */
 		rc = lane_send(lane, parts, count, HEADER_LONG + sizeof(fragment) + bytes,
-			       timeout_ms);
+			       fragment.offset + bytes == total ? cookie : NULL, timeout_ms);
 		fragment.offset += bytes;
 	}
 	weir_lock(lane->worker);
@@ -81,11 +89,17 @@ fragments_send(struct lane *lane, const struct message_header *whole, const stru
 #define WHOLE_NS 10000000000ull
 #define BYTE_NS 64u /* 16 MB/s */
 
+uint64_t
+fragments_memory(uint64_t got, uint64_t total)
+{
+	return got > total / ALLOCATE_AHEAD ? total : got * ALLOCATE_AHEAD;
+}
+
 static void
 forget(struct lane *lane)
 {
 	if (lane->in.allocated)
-		free(lane->in.data);
+		weir_buffer_give(lane->worker->w, lane->in.data);
 	room_give(lane);
 	lane->in = (struct assembly){0};
 }
@@ -97,7 +111,7 @@ drop(struct handler_thread *k, _Atomic uint64_t *counter, int error)
 	struct assembly *a = &k->lane->in;
 
 	if (a->allocated)
-		free(a->data);
+		weir_buffer_give(k->lane->worker->w, a->data);
 	a->data = NULL;
 	a->allocated = 0;
 	room_give(k->lane);
@@ -112,7 +126,8 @@ begin(struct handler_thread *k, const struct weir_handler *h,
       const struct message_fragment *fragment)
 {
 	struct assembly *a = &k->lane->in;
-	bool ours = h && !h->place && fragment->total <= k->m->o.message_max;
+	bool places = h && h->place && fragment->total >= h->place_from;
+	bool ours = h && !places && fragment->total <= k->m->o.message_max;
 	int rc = 0;
 
 	k->message.length = fragment->total;
@@ -130,7 +145,7 @@ begin(struct handler_thread *k, const struct weir_handler *h,
 		drop(k, &k->unknown, ENOMSG);
 	else if (rc || fragment->total > k->m->o.message_max)
 		drop(k, &k->oversized, EMSGSIZE);
-	else if (h->place && !(a->data = h->place(k->m, &k->message, h->user)))
+	else if (places && !(a->data = h->place(k->m, &k->message, h->user)))
 		drop(k, &k->oversized, EMSGSIZE);
 	return 0;
 }
@@ -159,11 +174,10 @@ put_together(struct handler_thread *k, const struct weir_handler *h, const uint8
 		a->handler = NULL;
 		drop(k, &k->unknown, ENOMSG);
 	}
-	/* the library's memory grows with arriving bytes: an announced length costs nothing */
+	/* the library's memory grows with arriving bytes */
 	if (a->reserved && got > a->allocated) {
-		bytes = got > a->fragments.total / ALLOCATE_AHEAD ? a->fragments.total
-								  : got * ALLOCATE_AHEAD;
-		grown = realloc(a->data, bytes);
+		bytes = fragments_memory(got, a->fragments.total);
+		grown = weir_buffer_grow(k->lane->worker->w, a->data, a->fragments.got, bytes);
 		if (grown) {
 			a->data = grown;
 			a->allocated = bytes;
@@ -257,7 +271,7 @@ assemblies_reclaim(struct weir_messenger *m)
 			if (!lane->running && a->reserved && now >= a->deadline &&
 			    room_wanted(m, p)) {
 				m->stalled++;
-				free(a->data);
+				weir_buffer_give(lane->worker->w, a->data);
 				a->data = NULL;
 				a->allocated = 0;
 				a->revoked = true;

@@ -8,6 +8,7 @@
 
 #include "client/membarrier.h"
 #include "client/reason.h"
+#include "client/sized.h"
 #include "client/wait.h"
 
 #include <errno.h>
@@ -21,15 +22,24 @@
 int
 weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir_handler *h)
 {
+	struct weir_handler given = WEIR_HANDLER_INIT;
 	struct handler *n;
-	int rc = 0;
+	int rc = weir_sized_read(&given, sizeof(given), h, "WEIR_HANDLER_INIT");
 
-	if (!h || !h->handle || h->flags & ~(WEIR_HANDLER_EXCLUSIVE | WEIR_HANDLER_UNORDERED))
+	if (rc)
+		return rc;
+	if (!given.handle || given.flags & ~(WEIR_HANDLER_EXCLUSIVE | WEIR_HANDLER_UNORDERED))
 		return weir_fail(-EINVAL, "no handler, or an unknown flag; see weir/message.h");
+	if (given.place_from && !given.place)
+		return weir_fail(-EINVAL, "place_from without `place`; set both or none");
 	n = malloc(sizeof(*n));
 	if (!n)
 		return weir_fail(-ENOMEM, "no memory for a handler; free some");
-	n->h = *h;
+	n->h = given;
+	if (!given.place)
+		n->h.place_from = UINT32_MAX;
+	else if (!given.place_from)
+		n->h.place_from = WEIR_MESSAGE_WHOLE + 1;
 	pthread_mutex_lock(&m->leaf);
 	if (atomic_load_explicit(&m->handlers[type], memory_order_relaxed))
 		rc = -EEXIST;
@@ -160,9 +170,33 @@ let_lane_go(struct handler_thread *k)
 	weir_unlock(lane->worker);
 }
 
+/* Moves the message in hand, which is whole, to memory of the program. False: there is none. */
+static __attribute__((noinline)) bool
+place_whole(struct handler_thread *k, const struct weir_handler *h)
+{
+	struct weir_message *message = &k->message;
+	const void *from = message->data;
+	void *to;
+
+	message->data = NULL;
+	to = h->place(k->m, message, h->user);
+	if (!to) {
+		count(&k->oversized);
+		if (message->flags & WEIR_MESSAGE_REQUEST)
+			weir_message_refuse(k->m, &message->reply, EMSGSIZE);
+		return false;
+	}
+	memcpy(to, from, message->length);
+	message->data = to;
+	return true;
+}
+
 static inline void
 call(struct handler_thread *k, const struct weir_handler *h)
 {
+	if (weir_unlikely(k->message.length >= h->place_from) && k->header.kind != KIND_FRAGMENT &&
+	    !place_whole(k, h))
+		return;
 	if (weir_unlikely(h->flags & WEIR_HANDLER_UNORDERED && k->header.kind != KIND_FRAGMENT))
 		let_lane_go(k);
 	h->handle(k->m, &k->message, h->user);

@@ -29,7 +29,7 @@ find_shared(struct weir_messenger *m)
 	struct sender *s, *best = NULL;
 
 	TAILQ_FOREACH(s, &m->senders, next)
-	if (s->users && (!best || s->users < best->users))
+	if (s->users && s->worker->w == m->w && (!best || s->users < best->users))
 		best = s;
 	return best;
 }
@@ -65,6 +65,8 @@ sender_make(struct weir_messenger *m, int *rc)
 	s->m = m;
 	s->index = m->sender_count;
 	s->worker = t;
+	s->life = t->w->life;
+	completions_init(&s->done);
 	s->slot_free = UINT32_MAX;
 	SLIST_INIT(&s->spares);
 	TAILQ_INSERT_TAIL(&m->senders, s, next);
@@ -75,20 +77,26 @@ sender_make(struct weir_messenger *m, int *rc)
 struct sender *
 sender_get(struct weir_messenger *m, int *rc)
 {
-	struct sender *s = sender_latest(m);
+	struct sender *s = sender_latest(m), *former;
 
 	if (s)
 		return s;
-	if (weir_state(m->w) != WEIR_UP) {
-		*rc = messenger_gone(m);
+	*rc = messenger_follow(m);
+	if (*rc)
 		return NULL;
-	}
-	s = pthread_getspecific(m->key);
-	if (!s) {
+	s = former = pthread_getspecific(m->key);
+	if (!s || s->worker->w != m->w) {
 		pthread_mutex_lock(&m->lock);
 		s = sender_make(m, rc);
-		if (s)
+		if (s && former && former->users == 1 && completions_move(former, s)) {
+			*rc = weir_fail(-ENOMEM, "no memory for a thread that sends; free some");
+			s = NULL;
+		}
+		if (s) {
 			s->users++;
+			if (former)
+				former->users--;
+		}
 		pthread_mutex_unlock(&m->lock);
 		if (!s)
 			return NULL;
@@ -128,15 +136,37 @@ messenger_gone(const struct weir_messenger *m)
 {
 	int rc = weir_gone(m->w);
 
-	return rc == -ENODEV ? weir_fail(rc, "this messenger has ended with its data plane; "
-					     "weir_reattach(), close it and open another one")
-			     : rc;
+	return rc == -ENODEV
+		   ? weir_fail(rc, "the data plane is gone, and what was under way with it; "
+				   "weir_reattach() when it is back, then send again")
+		   : rc;
+}
+
+int
+messenger_follow(struct weir_messenger *m)
+{
+	struct weir *former = m->w, *w = weir_now(former);
+
+	if (weir_likely(weir_state(former) == WEIR_UP))
+		return 0;
+	if (weir_state(w) != WEIR_UP)
+		return messenger_gone(m);
+	pthread_mutex_lock(&m->lock);
+	if (m->w == former) {
+		peers_lost(m, weir_loss(former));
+		m->w = w;
+		m->sender_count = 0;
+		pool_call(m);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return 0;
 }
 
 int
 message_error(const struct weir_messenger *m, int rc)
 {
-	if (weir_is_loss(rc) && weir_state(m->w) != WEIR_UP && rc == weir_loss(m->w))
+	if (rc == -ENODEV ||
+	    (rc == -ECONNABORTED && weir_state(m->w) != WEIR_UP && rc == weir_loss(m->w)))
 		return messenger_gone(m);
 	switch (rc) {
 	case -ECONNABORTED:
@@ -187,10 +217,13 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 static void
 lane_attach(struct lane *lane, struct weir_conn *c)
 {
+	weir_conn_unready(c); /* from the list of the program's connections */
 	c->lane = (struct weir_lane *)lane;
+	if (c->pending)
+		weir_conn_report(c, 0);
 	c->threshold = (uint8_t)lane->m->o.threshold;
 	if (c->local && c->pipe)
-		c->due_at = WEIR_SEGMENT_WINDOW / 100 * c->threshold;
+		c->due_at = c->window / 100 * c->threshold;
 	lane->conn = c;
 }
 
@@ -216,7 +249,7 @@ static int
 start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 {
 	struct weir_messenger *m = s->m;
-	struct weir_connect_options o = {.window = m->o.window};
+	struct weir_connect_options o = {.size = sizeof(o), .window = m->o.window};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = p->node};
 
 	memcpy(a.service, m->service, sizeof(a.service));
@@ -303,7 +336,7 @@ lane_end(struct lane *lane, int status)
 {
 	struct weir_messenger *m = lane->m;
 	struct sender *s = lane->sender;
-	struct waiting *w;
+	struct lane_spares *spares;
 	bool closed;
 
 	weir_assert(is_locked(&m->lock));
@@ -319,6 +352,8 @@ lane_end(struct lane *lane, int status)
 		if (*at == lane)
 			*at = NULL;
 		requests_end(lane, status ? message_error(m, status) : -ECANCELED);
+		if (status && status != -ESHUTDOWN && !lane_is_former(lane))
+			peer_unflushed(lane);
 	}
 	/* threads that wait to send on it, or have a message of it in hand, see the end first */
 	lane->closing = lane->pins || lane->running;
@@ -326,13 +361,12 @@ lane_end(struct lane *lane, int status)
 		weir_conn_ended(lane->conn, ECONNRESET);
 		room_forget(lane, lane->life);
 	} else {
+		if (s)
+			lane_unsent(lane, status ? message_error(m, status) : -ECANCELED);
 		weir_conn_close(lane->conn);
 		lane->conn = NULL;
-		while ((w = lane->first)) {
-			lane->first = w->next;
-			free(w);
-		}
-		lane->last = &lane->first;
+		while (lane->first)
+			lane_unsay(lane);
 		assembly_drop(lane);
 	}
 	closed = !lane->conn;
@@ -342,11 +376,11 @@ lane_end(struct lane *lane, int status)
 		return;
 	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
 	peer_lane_gone(lane, status);
-	if (s)
-		SLIST_INSERT_HEAD(&s->spares, lane, spare);
+	spares = s ? &s->spares : &m->former;
 	for (uint32_t i = 0; !s && i < m->o.handler_threads; i++)
 		if (m->pool[i].worker == lane->worker)
-			SLIST_INSERT_HEAD(&m->pool[i].spares, lane, spare);
+			spares = &m->pool[i].spares;
+	SLIST_INSERT_HEAD(spares, lane, spare);
 }
 
 void
@@ -406,7 +440,7 @@ lane_greet(struct lane *lane)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
 		return c->state == CONN_ENDED ? c->end : -EPIPE;
-	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello));
+	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello), NULL);
 	if (!rc)
 		lane->hello_due = false;
 	return rc;
@@ -499,6 +533,7 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 		}
 		if (rc != -EAGAIN)
 			break;
+		pool_step(m);
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;

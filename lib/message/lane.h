@@ -55,8 +55,9 @@ struct lane {
 	bool bye_sent;	     /* incoming: BYE for it is sent. m->lock */
 	struct held *held;   /* place for a message that waits; kept */
 	/* worker writes; evict() reads */
-	_Atomic uint32_t used;	      /* m->epoch at the last message */
-	_Atomic uint32_t outstanding; /* requests sent on it and not ended */
+	_Atomic uint32_t used; /* m->epoch at the last message */
+	/* requests, and messages with a cookie, sent on it and not ended */
+	_Atomic uint32_t outstanding;
 };
 
 static inline struct lane *
@@ -76,6 +77,16 @@ lane_used(struct lane *lane)
 		atomic_store_explicit(&lane->used, epoch, memory_order_relaxed);
 }
 
+/* Counts requests, and messages with a cookie, that have not ended. Worker locked. */
+static inline void
+lane_outstanding(struct lane *lane, int n)
+{
+	uint32_t now = atomic_load_explicit(&lane->outstanding, memory_order_relaxed);
+
+	weir_assert(n > 0 || now);
+	atomic_store_explicit(&lane->outstanding, now + (uint32_t)n, memory_order_relaxed);
+}
+
 /* An open lane of s to a node, pinned; made if necessary. 0, -EAGAIN, or why not. */
 int lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane);
 /* Pins an incoming lane for a response. 0 or -EHOSTUNREACH. */
@@ -92,14 +103,26 @@ int lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c);
 void lane_end(struct lane *lane, int status);
 /* The same without m->lock, if the lane still has that life's connection. */
 void lane_ended(struct lane *lane, uint64_t life, int status);
-/* Sends on a pinned lane of the caller's sender. */
+/* Sends on a pinned lane of the caller's sender; cookie: NULL, or it is reported at the end. */
 int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
-	      int timeout_ms);
+	      const uint64_t *cookie, int timeout_ms);
+/* Sends a message of any length gathered from n parts, likewise. */
+int lane_send_message(struct lane *lane, uint16_t type, const struct iovec *iov, unsigned n,
+		      uint64_t length, const uint64_t *cookie, int timeout_ms);
+/* The length of a message of n parts. 0, -EINVAL: too many; -EMSGSIZE: above message_max. */
+int message_length(const struct weir_messenger *m, const struct iovec *iov, unsigned n,
+		   uint64_t *length);
+/* Messages with a cookie have ended: notes those that have. Worker locked. */
+void lane_sent(struct lane *lane);
+/* The connection is about to be closed: the others end with `status`. Worker locked. */
+void lane_unsent(struct lane *lane, int status);
 /* Messages of the lane may be taken again. Worker locked. */
 void lane_resume(struct lane *lane);
 /* Sends responses that wait for room. Worker locked. */
 void lane_flush(struct lane *lane);
 /* Sends now, or keeps a copy. Worker locked. */
 int lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length);
+/* Drops the first copy. Worker locked. */
+void lane_unsay(struct lane *lane);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/vec.h"
 #include "client/membarrier.h"
 #include "client/reason.h"
+#include "client/sized.h"
 #include "client/wait.h"
 
 #include <errno.h>
@@ -37,8 +38,8 @@ check(const struct weir_messenger_options *o)
 				 WEIR_SERVICE_MAX - 5);
 	if (o->flags & ~(WEIR_MESSENGER_CLIENT | WEIR_MESSENGER_PUBLIC))
 		return weir_fail(-EINVAL, "unknown flag; see WEIR_MESSENGER_* in weir/message.h");
-	if (!o->handler_threads || o->handler_threads > WEIR_HANDLER_THREADS_MAX)
-		return weir_fail(-EINVAL, "%u handler threads; give 1 to %u", o->handler_threads,
+	if (o->handler_threads > WEIR_HANDLER_THREADS_MAX)
+		return weir_fail(-EINVAL, "%u handler threads; give at most %u", o->handler_threads,
 				 WEIR_HANDLER_THREADS_MAX);
 	if (o->receivers > o->handler_threads)
 		return weir_fail(-EINVAL, "%u receivers of %u handler threads; give at most all",
@@ -94,8 +95,10 @@ messenger_free(struct weir_messenger *m)
 		for (uint32_t i = 0; i < NODES / NODE_PAGE; i++)
 			free(s->page[i]);
 		free(s->slots);
+		completions_fini(&s->done);
 		free(s);
 	}
+	free_lanes(&m->former);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
 		free_lanes(&m->pool[i].spares);
 	for (uint32_t i = 0; i < NODES / NODE_PAGE; i++) {
@@ -120,8 +123,8 @@ receivers(const struct weir_messenger_options *o)
 	uint32_t cpus = 1;
 	cpu_set_t set;
 
-	if (o->receivers)
-		return o->receivers;
+	if (o->receivers || !o->handler_threads)
+		return o->receivers ? o->receivers : 1;
 	if (!sched_getaffinity(0, sizeof(set), &set))
 		cpus = (uint32_t)CPU_COUNT(&set);
 	if (cpus / 2 >= o->handler_threads)
@@ -141,7 +144,8 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	m->w = w;
 	m->o = *o;
 	m->receivers = receivers(o);
-	if (o->flags & WEIR_MESSENGER_CLIENT)
+	m->driven = !o->handler_threads;
+	if (m->driven || o->flags & WEIR_MESSENGER_CLIENT)
 		m->o.handler_threads = 1;
 	m->serial = atomic_fetch_add(&serials, 1);
 	if (getrandom(&m->incarnation, sizeof(m->incarnation), 0) < 0)
@@ -181,8 +185,7 @@ int
 weir_messenger_open(struct weir *w, const struct weir_messenger_options *options,
 		    struct weir_messenger **messenger)
 {
-	static const struct weir_messenger_options defaults = WEIR_MESSENGER_OPTIONS;
-	const struct weir_messenger_options *o = options ? options : &defaults;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_messenger *m;
 	int rc;
 
@@ -191,10 +194,11 @@ weir_messenger_open(struct weir *w, const struct weir_messenger_options *options
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	rc = check(o);
+	rc = weir_sized_read(&o, sizeof(o), options, "WEIR_MESSENGER_OPTIONS_INIT");
+	rc = rc ? rc : check(&o);
 	if (rc)
 		return rc;
-	m = messenger_make(w, o);
+	m = messenger_make(w, &o);
 	if (!m)
 		return weir_fail(-ENOMEM, "no memory for a messenger; free some");
 	rc = pool_start(m);
@@ -240,7 +244,13 @@ weir_messenger_close(struct weir_messenger *m)
 	while (m->connected && weir_state(m->w) == WEIR_UP && weir_clock() < end) {
 		TAILQ_FOREACH(p, &m->open, in_open)
 		peer_leave(m, p, PEER_LEAVING);
-		messenger_await(m);
+		if (!m->driven) {
+			messenger_await(m);
+			continue;
+		}
+		pthread_mutex_unlock(&m->lock);
+		pool_last_turn(m);
+		pthread_mutex_lock(&m->lock);
 	}
 	pthread_mutex_unlock(&m->lock);
 	pool_stop(m);
@@ -252,15 +262,22 @@ weir_messenger_close(struct weir_messenger *m)
 		next = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
 			next_lane = TAILQ_NEXT(lane, in_peer);
+			/* no call is under way: drafts that were neither sent nor abandoned */
+			weir_lock(lane->worker);
+			lane->pins = 0;
+			weir_unlock(lane->worker);
 			lane_end(lane, status);
 		}
 	}
 	pthread_mutex_unlock(&m->lock);
 	events_report(m);
+	TAILQ_FOREACH(s, &m->senders, next)
+	completions_report(s, UINT32_MAX, NULL);
 	w = m->w;
 	messenger_free(m);
-	if (weir_state(w) != WEIR_UP)
-		weir_threads_release(w);
+	for (; w; w = w->former)
+		if (weir_state(w) != WEIR_UP)
+			weir_threads_release(w);
 }
 
 /* ---- events and counters ---- */
@@ -275,9 +292,10 @@ event_add(struct weir_messenger *m, const struct event *e)
 	pool_call(m);
 }
 
-void
+unsigned
 events_report(struct weir_messenger *m)
 {
+	struct weir_guard *guard = m->pool[0].guard;
 	struct event *events;
 	uint32_t n;
 
@@ -287,6 +305,8 @@ events_report(struct weir_messenger *m)
 	m->events = NULL;
 	m->event_count = m->event_room = 0;
 	pthread_mutex_unlock(&m->lock);
+	if (n && guard)
+		weir_guard_end(guard);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct event *e = &events[i];
 
@@ -296,33 +316,35 @@ events_report(struct weir_messenger *m)
 			m->o.link(e->node, e->link, e->status, m->o.user);
 	}
 	free(events);
+	return n;
 }
 
-void
-weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messenger_stats *stats)
+int
+weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messenger_stats *given)
 {
 	struct weir_messenger *m = (struct weir_messenger *)(uintptr_t)messenger;
+	struct weir_messenger_stats stats = WEIR_MESSENGER_STATS_INIT;
 	struct sender *s;
 
-	*stats = (struct weir_messenger_stats){0};
 	pthread_mutex_lock(&m->lock);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
 		struct handler_thread *k = &m->pool[i];
 
-		stats->handled += atomic_load_explicit(&k->handled, memory_order_relaxed);
-		stats->unknown += atomic_load_explicit(&k->unknown, memory_order_relaxed);
-		stats->malformed += atomic_load_explicit(&k->malformed, memory_order_relaxed);
-		stats->oversized += atomic_load_explicit(&k->oversized, memory_order_relaxed);
-		stats->taken_over += atomic_load_explicit(&k->taken_over, memory_order_relaxed);
+		stats.handled += atomic_load_explicit(&k->handled, memory_order_relaxed);
+		stats.unknown += atomic_load_explicit(&k->unknown, memory_order_relaxed);
+		stats.malformed += atomic_load_explicit(&k->malformed, memory_order_relaxed);
+		stats.oversized += atomic_load_explicit(&k->oversized, memory_order_relaxed);
+		stats.taken_over += atomic_load_explicit(&k->taken_over, memory_order_relaxed);
 	}
 	TAILQ_FOREACH(s, &m->senders, next)
 	{
-		stats->late += atomic_load_explicit(&s->late, memory_order_relaxed);
-		stats->malformed += atomic_load_explicit(&s->malformed, memory_order_relaxed);
+		stats.late += atomic_load_explicit(&s->late, memory_order_relaxed);
+		stats.malformed += atomic_load_explicit(&s->malformed, memory_order_relaxed);
 	}
-	stats->created = m->created;
-	stats->lost = m->lost;
-	stats->evicted = m->evicted;
-	stats->stalled = m->stalled;
+	stats.created = m->created;
+	stats.lost = m->lost;
+	stats.evicted = m->evicted;
+	stats.stalled = m->stalled;
 	pthread_mutex_unlock(&m->lock);
+	return weir_sized_write(given, &stats, sizeof(stats), "WEIR_MESSENGER_STATS_INIT");
 }

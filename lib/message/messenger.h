@@ -31,6 +31,7 @@ struct handler_thread;
 #define NODE_PAGE 256u
 #define LEAVE_NS 10000000000ull /* ns for a connection to close */
 #define TICK_MS 100		/* between rounds of housekeeping */
+#define TICK_NS (TICK_MS * 1000000ull)
 #define MINIMUM_WINDOW (64u << 10)
 #define TYPES 65536u
 
@@ -45,11 +46,13 @@ struct event {
 };
 
 struct weir_messenger {
-	struct weir *w;
+	/* the present session. Written under lock, read by all */
+	_Atomic(struct weir *) w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
 	uint32_t working;   /* handler threads in work(); lock */
 	bool begun;	    /* all handler threads have started: they may work. lock */
+	bool driven;	    /* no handler threads: weir_messenger_progress() runs handlers */
 	uint32_t receivers; /* handler threads that listen */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];
@@ -66,7 +69,8 @@ struct weir_messenger {
 	TAILQ_HEAD(, peer) open, stepping;
 	uint32_t connected; /* peers that are not DOWN */
 	TAILQ_HEAD(, sender) senders;
-	uint32_t sender_count;
+	uint32_t sender_count;	   /* of the present session */
+	struct lane_spares former; /* lanes of earlier sessions */
 	uint64_t created, lost, evicted, stalled;
 	struct event *events;
 	uint32_t event_count, event_room;
@@ -87,12 +91,15 @@ struct weir_messenger {
 
 /* Sets the reason why calls fail: the session is over. */
 int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
+/* Goes on in the session to which the program has attached again. 0, or why there is none. Nothing
+ * locked. */
+int messenger_follow(struct weir_messenger *m);
 /* Turns an error of the stream model into one of the message model. */
 int message_error(const struct weir_messenger *m, int rc);
 /* Adds an event that the first handler thread reports. m->lock. */
 void event_add(struct weir_messenger *m, const struct event *e);
-/* Reports events to the program. Nothing locked. */
-void events_report(struct weir_messenger *m);
+/* Reports events to the program. How many. Nothing locked. */
+unsigned events_report(struct weir_messenger *m);
 /* Waits up to 20 ms for a peer to go DOWN. m->lock. */
 void messenger_await(struct weir_messenger *m);
 

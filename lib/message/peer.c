@@ -152,6 +152,14 @@ peer_use(struct weir_messenger *m, struct peer *p, bool must)
 	return 0;
 }
 
+/* Forgets which program the node runs: the next HELLO says. */
+static void
+unlearn(struct peer *p)
+{
+	p->threads = 1;
+	p->incarnation = p->said_by = p->named = 0;
+}
+
 static void
 down(struct weir_messenger *m, struct peer *p)
 {
@@ -166,8 +174,7 @@ down(struct weir_messenger *m, struct peer *p)
 		TAILQ_REMOVE(&m->stepping, p, in_stepping);
 	p->stepping = false;
 	/* the next program over there may be another one */
-	p->threads = 1;
-	p->incarnation = p->said_by = p->named = 0;
+	unlearn(p);
 	if (p->told)
 		tell(m, p, WEIR_LINK_LOST, p->lost);
 	pthread_cond_broadcast(&m->changed);
@@ -183,12 +190,19 @@ peer_unuse(struct weir_messenger *m, struct peer *p)
 
 /* ---- lanes ---- */
 
+/* Nothing is learnt from it. */
+bool
+lane_is_former(const struct lane *lane)
+{
+	return weir_unlikely(lane->worker->w != lane->m->w);
+}
+
 void
 peer_lane_open(struct lane *lane)
 {
 	struct peer *p = lane->peer;
 
-	if (!lane->conn || lane->open)
+	if (!lane->conn || lane->open || lane_is_former(lane))
 		return;
 	lane->open = true;
 	if (!p->told)
@@ -209,7 +223,7 @@ peer_lane_gone(struct lane *lane, int status)
 	if (lane == p->probe)
 		p->probe = NULL;
 	/* 0, -ESHUTDOWN: closed in order, by us or by its program */
-	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN)
+	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN && !lane_is_former(lane))
 		p->lost = status;
 	if (TAILQ_EMPTY(&p->lanes))
 		down(lane->m, p);
@@ -232,6 +246,8 @@ peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 	uint64_t before = p->incarnation, its;
 	struct lane *other, *next;
 
+	if (lane_is_former(lane))
+		return;
 	/* several programs of a node may be clients, beside the one that listens */
 	lane->client = !threads && !lane->sender;
 	if (lane->client)
@@ -257,6 +273,39 @@ peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 	}
 	if (!p->told)
 		tell(m, p, WEIR_LINK_CREATED, 0);
+}
+
+void
+peer_unflushed(struct lane *lane)
+{
+	const struct weir_conn *c = lane->conn;
+
+	/* HELLO alone is no message of the program */
+	if (lane->sender && c && c->sent > 1 && c->completed < c->sent)
+		lane->peer->unflushed = true;
+}
+
+void
+peers_lost(struct weir_messenger *m, int status)
+{
+	struct lane *lane;
+	struct peer *p;
+
+	weir_assert(is_locked(&m->lock));
+	/* lanes of the former session may stay for a while: they do not count any more */
+	TAILQ_FOREACH(p, &m->open, in_open)
+	{
+		TAILQ_FOREACH(lane, &p->lanes, in_peer)
+		{
+			weir_lock(lane->worker);
+			peer_unflushed(lane);
+			weir_unlock(lane->worker);
+		}
+		if (p->told)
+			tell(m, p, WEIR_LINK_LOST, status);
+		p->lost = 0;
+		unlearn(p);
+	}
 }
 
 /* ---- closing ---- */
@@ -297,7 +346,7 @@ put_bye(struct lane *lane, uint64_t key)
 
 	weir_lock(lane->worker);
 	if (lane->conn && !lane->closing && !lane->hello_due)
-		rc = weir_send_now(lane->conn, &part, 1, HEADER_LONG);
+		rc = weir_send_now(lane->conn, &part, 1, HEADER_LONG, NULL);
 	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
 }
@@ -426,12 +475,16 @@ peer_bye(struct weir_messenger *m, struct peer *p)
 int
 weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 {
+	/* a thread that drives the messenger and does not is not waited for without limit */
+	uint64_t end = weir_clock() + LEAVE_NS + LEAVE_NS / 10;
 	struct peer *p, **page;
+	struct weir *w;
 	uint32_t life;
 	int rc;
 
-	if (weir_state(m->w) != WEIR_UP)
-		return messenger_gone(m);
+	rc = messenger_follow(m);
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&m->lock);
 	page = m->peers[node / NODE_PAGE];
 	p = page ? page[node % NODE_PAGE] : NULL;
@@ -440,14 +493,21 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 		return weir_fail(-ENOTCONN, "node %u is not connected; nothing is to be closed",
 				 node);
 	}
+	w = m->w;
 	life = p->lives;
-	while (p->lives == life && weir_state(m->w) == WEIR_UP) {
+	while (p->lives == life && weir_state(w) == WEIR_UP && weir_clock() < end) {
 		/* the close that the other end asked for may end first, and leave clients connected
 		 */
 		peer_leave(m, p, PEER_LEAVING);
-		messenger_await(m);
+		if (!pool_is_driver(m)) {
+			messenger_await(m);
+			continue;
+		}
+		pthread_mutex_unlock(&m->lock);
+		pool_last_turn(m);
+		pthread_mutex_lock(&m->lock);
 	}
-	rc = weir_state(m->w) == WEIR_UP ? p->leave_status : -ENODEV;
+	rc = weir_state(w) != WEIR_UP ? -ENODEV : p->lives == life ? -ETIMEDOUT : p->leave_status;
 	pthread_mutex_unlock(&m->lock);
 	if (rc == -ENODEV)
 		return messenger_gone(m);
@@ -502,7 +562,7 @@ look_lane(struct lane *lane)
 		lane_end(lane, -EPROTO);
 		return;
 	}
-	if (!lane->conn || (weir_state(m->w) == WEIR_UP &&
+	if (!lane->conn || (weir_state(lane->worker->w) == WEIR_UP &&
 			    !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed)))
 		return;
 	weir_lock(lane->worker);

@@ -41,6 +41,7 @@ struct peer {
 	uint64_t deadline;  /* of closing */
 	uint32_t lives;	    /* counts transitions to DOWN */
 	int leave_status;   /* how the last closing ended */
+	bool unflushed;	    /* a lane of ours was lost with messages that were not complete */
 	int lost;	    /* how its last lane ended */
 	/* m->leaf */
 	uint64_t room_used; /* part of m->room_used */
@@ -62,6 +63,12 @@ void peer_lane_gone(struct lane *lane, int status);
 void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
 /* Advances closing peers. True while any is still closing. m->lock. */
 bool peers_step(struct weir_messenger *m);
+/* Our session is over, and another one begins: connected nodes are reported as lost. m->lock. */
+void peers_lost(struct weir_messenger *m, int status);
+/* Whether the lane's session is over, and the messenger goes on in another one. */
+bool lane_is_former(const struct lane *lane);
+/* A lane of ours is lost: notes whether messages on it were not complete. m->lock and worker. */
+void peer_unflushed(struct lane *lane);
 /* HELLO was received. m->lock. */
 void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
 /* BYE was received on a lane of ours. m->lock. */

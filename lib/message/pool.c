@@ -13,6 +13,7 @@
 
 #include "client/reason.h"
 #include "client/wait.h"
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +21,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define BATCH 64u
+#define BATCH 64u	  /* messages between looks at everything else */
 #define STUCK_NS 1000000u /* in one batch: other handler threads help */
 #define SHORT_RESTS 200	  /* of 1 ms, while messages of a session that is over may remain */
 #define GUARD_MS 4	  /* between looks of an idle handler thread after busy ones */
@@ -110,7 +111,7 @@ another(struct handler_thread *k, struct weir_thread *t)
 
 	if (weir_unlikely(k->taken.loan || !(seat = weir_bias_enter(&t->lock))))
 		return false;
-	if (weir_likely(lane->running == k && !lane->first && TAILQ_EMPTY(&t->ready))) {
+	if (weir_likely(lane->running == k && !lane->first && TAILQ_EMPTY(&t->lanes))) {
 		c = lane->conn;
 		got = weir_take_small(c, k->buffer, &k->taken);
 		if (got && weir_unlikely(weir_conn_note_consumed(c, cost)))
@@ -136,7 +137,7 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 		return TAKE_MESSAGE;
 	worker_lock(t, helps);
 	last = lane && finish(k);
-	rc = worker_take(t, k->buffer, false, &take);
+	rc = worker_take(t, k->m, k->buffer, &take);
 	if (rc == TAKE_MESSAGE) {
 		k->lane = take.lane;
 		k->life = take.life;
@@ -164,12 +165,26 @@ set_since(struct handler_thread *k, uint64_t since)
 		atomic_store_explicit(&k->line->since, since, memory_order_relaxed);
 }
 
+/* The worker, and its descriptor, may be replaced meanwhile: not under leaf. */
+static void
+wake(struct handler_thread *k)
+{
+	struct weir_messenger *m = k->m;
+
+	pthread_mutex_lock(&m->leaf);
+	if (k->worker)
+		weir_wake_fd(k->worker->wake_fd);
+	pthread_mutex_unlock(&m->leaf);
+}
+
 static void
 begin_batch(struct handler_thread *k)
 {
 	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed), its;
 	struct handler_thread *all = k->m->pool, *other = NULL;
 
+	if (weir_unlikely(k->guard != NULL))
+		weir_guard_end(k->guard);
 	set_since(k, weir_clock());
 	if (weir_likely(!asleep))
 		return;
@@ -187,16 +202,17 @@ begin_batch(struct handler_thread *k)
 			other = &all[i];
 	}
 	if (other)
-		weir_wake_fd(other->worker->wake_fd);
+		wake(other);
 }
 
+/* Messages of a worker, at most `most`. How much was done. */
 static unsigned
-pump(struct handler_thread *k, struct weir_thread *t, bool helps)
+pump(struct handler_thread *k, struct weir_thread *t, bool helps, unsigned most)
 {
 	unsigned n = 0, messages = 0;
 	int rc;
 
-	while (n < BATCH && (rc = next(k, t, helps)) != TAKE_NOTHING) {
+	while (n < BATCH && messages < most && (rc = next(k, t, helps)) != TAKE_NOTHING) {
 		n++;
 		if (rc != TAKE_MESSAGE)
 			continue;
@@ -213,13 +229,14 @@ pump(struct handler_thread *k, struct weir_thread *t, bool helps)
 }
 
 static bool
-has_accepts(struct weir_thread *t)
+has_accepts(struct weir_thread *t, bool driven)
 {
 	bool any;
 
 	weir_lock(t);
-	any = !TAILQ_EMPTY(&t->accepts);
-	t->node_count = 0; /* lanes notice lost nodes */
+	any = !TAILQ_EMPTY(&t->lane_accepts);
+	if (!driven)
+		t->node_count = 0; /* lanes notice lost nodes */
 	weir_unlock(t);
 	return any;
 }
@@ -231,7 +248,8 @@ accept_all(struct handler_thread *k)
 	struct weir_conn *c;
 
 	/* weir_accept() of a session that is over would listen in the next one */
-	while (k->listener && has_accepts(k->worker) && !weir_accept(k->listener, 0, &c)) {
+	while (k->listener && has_accepts(k->worker, m->driven) &&
+	       !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
@@ -259,7 +277,7 @@ help(struct handler_thread *k)
 
 		if (other == k || !since || weir_clock() - since < STUCK_NS)
 			continue;
-		n += pump(k, other->worker, true);
+		n += pump(k, other->worker, true, BATCH);
 		accept_all(other);
 	}
 	return n;
@@ -287,44 +305,199 @@ nap_ms(struct handler_thread *k, bool stepping)
 	return stepping ? 1 : now < k->guard_until ? GUARD_MS : TICK_MS;
 }
 
+/* ---- turns ---- */
+
+/* Housekeeping of the first handler thread. True: a connection is closing. */
+static bool
+keep_house(struct handler_thread *k)
+{
+	struct weir_messenger *m = k->m;
+	bool stepping;
+
+	k->told += events_report(m);
+	pthread_mutex_lock(&m->lock);
+	stepping = peers_step(m);
+	pthread_mutex_unlock(&m->lock);
+	if (weir_clock() >= k->due) {
+		peers_look(m);
+		k->due = weir_clock() + TICK_NS;
+	}
+	return stepping;
+}
+
+static void listen_again(struct handler_thread *k);
+
+/* One turn, with at most `most` messages. *stepping: a connection is closing. How much was done. */
+static unsigned
+turn(struct handler_thread *k, unsigned most, bool *stepping)
+{
+	struct weir_messenger *m = k->m;
+	unsigned n = pump(k, k->worker, false, most);
+
+	*stepping = false;
+	/* messages that waited for memory */
+	if (weir_unlikely(atomic_load_explicit(&m->room_news, memory_order_relaxed))) {
+		begin_batch(k);
+		n += messages_admitted(k);
+		set_since(k, 0);
+	}
+	if (has_accepts(k->worker, m->driven))
+		accept_all(k);
+	if (!n)
+		n = help(k);
+	if (weir_unlikely(k->listen_at && weir_clock() >= k->listen_at))
+		listen_again(k);
+	if (!k->index && (!n || ++k->turns % 256 == 0))
+		*stepping = keep_house(k);
+	return n;
+}
+
+/* ---- starting, and starting again in another session ---- */
+
+/* Takes a line of the arena's head, if one is free. */
+static void
+line_take(struct handler_thread *k)
+{
+	struct weir *w = k->worker->w;
+	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
+	uint32_t used = atomic_load(&w->handler_lines), i;
+
+	do {
+		for (i = 0; i < WEIR_HANDLER_LINES && used & 1u << i; i++)
+			;
+	} while (i < WEIR_HANDLER_LINES &&
+		 !atomic_compare_exchange_weak(&w->handler_lines, &used, used | 1u << i));
+	if (i < WEIR_HANDLER_LINES)
+		k->line = &head->handler[i];
+}
+
+static void
+line_give(struct handler_thread *k)
+{
+	struct weir *w = k->worker->w;
+	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
+
+	if (k->line)
+		atomic_fetch_and(&w->handler_lines, ~(1u << (k->line - head->handler)));
+	k->line = NULL;
+}
+
+static int
+listen_on_name(struct handler_thread *k)
+{
+	struct weir_listen_options o = {.size = sizeof(o), .backlog = 4096};
+	struct weir_messenger *m = k->m;
+	char name[WEIR_SERVICE_MAX];
+
+	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
+		return 0;
+	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
+	/* the first thread's name is the messenger's */
+	if (m->o.flags & WEIR_MESSENGER_PUBLIC && !k->index)
+		o.flags = WEIR_LISTEN_PUBLIC;
+	return weir_listen_lanes(m->w, name, &o, &k->listener);
+}
+
+/* Another program has taken the name while the data plane was gone: tries until the name is free.
+ */
+static void
+listen_again(struct handler_thread *k)
+{
+	weir_listener_close(k->listener);
+	k->listener = NULL;
+	k->listen_at = listen_on_name(k) ? weir_clock() + TICK_NS : 0;
+}
+
+static int
+open_thread(struct handler_thread *k)
+{
+	struct weir_messenger *m = k->m;
+	int rc = 0;
+
+	k->worker = weir_thread_own(m->w, &rc);
+	if (!k->worker)
+		return rc;
+	k->sender = sender_get(m, &rc);
+	return k->sender ? listen_on_name(k) : rc;
+}
+
+/* Whether lanes of k's worker have messages left, or have not ended yet. */
+static bool
+has_lanes(struct handler_thread *k)
+{
+	const struct weir_thread *t = k->worker;
+	struct weir_messenger *m = k->m;
+	const struct lane *lane;
+	const struct peer *p;
+	bool any = false;
+
+	pthread_mutex_lock(&m->lock);
+	TAILQ_FOREACH(p, &m->open, in_open)
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	any |= lane->worker == t && lane->conn && !lane->closing;
+	pthread_mutex_unlock(&m->lock);
+	return any;
+}
+
+/*
+ * k's session is over. Once the program has attached again, and the messages that had come are
+ * handled, k goes on in the new session. 0: it has; -EAGAIN: not yet, or why there is no session.
+ */
+static int
+rejoin(struct handler_thread *k)
+{
+	struct weir_messenger *m = k->m;
+	struct weir *former = k->worker->w;
+	struct weir_thread *t;
+	struct sender *s;
+	struct lane *lane;
+	int rc = messenger_follow(m);
+
+	if (rc || m->w == former)
+		return rc ? rc : -EAGAIN;
+	if (has_lanes(k))
+		return -EAGAIN;
+	t = weir_thread_own(m->w, &rc); /* its listeners follow */
+	s = t ? sender_get(m, &rc) : NULL;
+	if (!s)
+		return rc;
+	line_give(k);
+	pthread_mutex_lock(&m->lock);
+	while ((lane = SLIST_FIRST(&k->spares))) {
+		SLIST_REMOVE_HEAD(&k->spares, spare);
+		SLIST_INSERT_HEAD(&m->former, lane, spare);
+	}
+	pthread_mutex_lock(&m->leaf);
+	k->worker = t;
+	pthread_mutex_unlock(&m->leaf);
+	pthread_mutex_unlock(&m->lock);
+	k->sender = s;
+	k->rests = 0;
+	line_take(k);
+	if (k->listener && !weir_listener_in(k->listener, t->w))
+		listen_again(k);
+	for (; former; former = former->former)
+		weir_threads_release(former);
+	return 0;
+}
+
 /* ---- the threads ---- */
 
 static void
 work(struct handler_thread *k)
 {
-	struct pollfd called = {.fd = k->worker->wake_fd, .events = POLLIN};
 	struct weir_messenger *m = k->m;
 	struct weir_wait wait;
-	uint64_t due = 0, ms, count;
-	uint32_t turns = 0;
+	struct pollfd called;
+	uint64_t ms, count;
 
 	weir_wait_init(&wait, k->worker, TICK_MS);
 	wait.events = true;
 	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
-		unsigned n = pump(k, k->worker, false);
-		bool stepping = false, early;
+		bool stepping, early;
+		unsigned n = turn(k, BATCH, &stepping);
 		int rc;
 
-		/* messages that waited for memory */
-		if (weir_unlikely(atomic_load_explicit(&m->room_news, memory_order_relaxed))) {
-			begin_batch(k);
-			n += messages_admitted(k);
-			set_since(k, 0);
-		}
-		if (has_accepts(k->worker))
-			accept_all(k);
-		if (!n)
-			n = help(k);
-		if (!k->index && (!n || ++turns % 256 == 0)) {
-			events_report(m);
-			pthread_mutex_lock(&m->lock);
-			stepping = peers_step(m);
-			pthread_mutex_unlock(&m->lock);
-			if (weir_clock() >= due) {
-				peers_look(m);
-				due = weir_clock() + TICK_MS * 1000000ull;
-			}
-		}
 		if (n) {
 			weir_wait_end(&wait);
 			weir_wait_init(&wait, k->worker, TICK_MS);
@@ -344,39 +517,19 @@ work(struct handler_thread *k)
 		}
 		if (!rc)
 			continue;
-		/* the session is over: handle its last messages and events until the close */
+		/* the session is over: handle its last messages and events until another one */
 		weir_wait_end(&wait);
-		early = k->rests < SHORT_RESTS;
-		k->rests += early;
-		if (poll(&called, 1, early ? 1 : TICK_MS) > 0)
-			(void)!read(called.fd, &count, sizeof(count));
+		if (rejoin(k)) {
+			early = k->rests < SHORT_RESTS;
+			k->rests += early;
+			called = (struct pollfd){.fd = k->worker->wake_fd, .events = POLLIN};
+			if (poll(&called, 1, early ? 1 : TICK_MS) > 0)
+				(void)!read(called.fd, &count, sizeof(count));
+		}
 		weir_wait_init(&wait, k->worker, TICK_MS);
 		wait.events = true;
 	}
 	weir_wait_end(&wait);
-}
-
-static int
-open_thread(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	struct weir_listen_options o = {.backlog = 4096};
-	char name[WEIR_SERVICE_MAX];
-	int rc = 0;
-
-	k->worker = weir_thread_own(m->w, &rc);
-	if (!k->worker)
-		return rc;
-	k->sender = sender_get(m, &rc);
-	if (!k->sender)
-		return rc;
-	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
-		return 0;
-	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
-	/* the first thread's name is the messenger's */
-	if (m->o.flags & WEIR_MESSENGER_PUBLIC && !k->index)
-		o.flags = WEIR_LISTEN_PUBLIC;
-	return weir_listen_with(m->w, name, &o, &k->listener);
 }
 
 /* Reports the start. Handler threads look at each other: none begins before all are there. */
@@ -402,25 +555,15 @@ run(void *arg)
 {
 	struct handler_thread *k = arg;
 	struct weir_messenger *m = k->m;
-	struct weir_arena_head *head = (struct weir_arena_head *)m->w->arena;
-	_Atomic uint32_t *lines = &m->w->handler_lines;
-	uint32_t used, i;
-	int rc = open_thread(k);
+	int rc;
 
+	weir_guard_exempt();
+	rc = open_thread(k);
 	started(k, rc);
 	if (!rc) {
-		/* a line of the arena's head for the thread */
-		used = atomic_load(lines);
-		do {
-			for (i = 0; i < WEIR_HANDLER_LINES && used & 1u << i; i++)
-				;
-		} while (i < WEIR_HANDLER_LINES &&
-			 !atomic_compare_exchange_weak(lines, &used, used | 1u << i));
-		if (i < WEIR_HANDLER_LINES)
-			k->line = &head->handler[i];
+		line_take(k);
 		work(k);
-		if (k->line)
-			atomic_fetch_and(lines, ~(1u << i));
+		line_give(k);
 		/* none ends before all have stopped */
 		pthread_mutex_lock(&m->lock);
 		m->working--;
@@ -436,8 +579,23 @@ run(void *arg)
 void
 pool_call(struct weir_messenger *m)
 {
-	if (m->pool[0].worker)
-		weir_wake_fd(m->pool[0].worker->wake_fd);
+	wake(&m->pool[0]);
+}
+
+/* No thread: the caller is the one that drives. */
+static int
+start_driven(struct weir_messenger *m)
+{
+	struct handler_thread *k = &m->pool[0];
+	int rc;
+
+	k->m = m;
+	k->thread = pthread_self();
+	rc = open_thread(k);
+	if (!rc)
+		line_take(k);
+	m->begun = true;
+	return rc;
 }
 
 int
@@ -446,6 +604,8 @@ pool_start(struct weir_messenger *m)
 	sigset_t all, before;
 	int rc = 0;
 
+	if (m->driven)
+		return start_driven(m);
 	/* the others look at all of them */
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
 		m->pool[i].m = m;
@@ -484,11 +644,228 @@ pool_start(struct weir_messenger *m)
 void
 pool_stop(struct weir_messenger *m)
 {
+	struct handler_thread *k = &m->pool[0];
+
 	atomic_store_explicit(&m->stop, 1, memory_order_release);
+	if (m->driven && k->sender) {
+		line_give(k);
+		weir_listener_close(k->listener);
+		return;
+	}
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->pool[i].runs && m->pool[i].worker)
-			weir_wake_fd(m->pool[i].worker->wake_fd);
+		if (m->pool[i].runs)
+			wake(&m->pool[i]);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
 		if (m->pool[i].runs)
 			pthread_join(m->pool[i].thread, NULL);
+}
+
+/* ---- a messenger without handler threads ---- */
+
+bool
+pool_is_driver(const struct weir_messenger *m)
+{
+	return m->driven && pthread_equal(m->pool[0].thread, pthread_self());
+}
+
+void
+pool_step(struct weir_messenger *m)
+{
+	struct handler_thread *k = &m->pool[0];
+
+	if (weir_likely(!pool_is_driver(m)))
+		return;
+	pthread_mutex_lock(&m->lock);
+	peers_step(m);
+	pthread_mutex_unlock(&m->lock);
+	if (weir_clock() >= k->due) {
+		peers_look(m);
+		k->due = weir_clock() + TICK_NS;
+	}
+}
+
+void
+pool_last_turn(struct weir_messenger *m)
+{
+	struct handler_thread *k = &m->pool[0];
+	bool stepping;
+
+	k->thread = pthread_self();
+	k->inside = true;
+	if (!turn(k, BATCH, &stepping))
+		weir_sleep(50000);
+	k->inside = false;
+}
+
+/* As work(): one turn of the thread that drives. Calls of the program, or why the session is over.
+ */
+static int
+drive(struct handler_thread *k, unsigned most, struct weir_guard *guard)
+{
+	uint64_t before = atomic_load_explicit(&k->handled, memory_order_relaxed);
+	bool stepping;
+	int rc = 0;
+
+	k->inside = true;
+	k->guard = guard;
+	k->told = 0;
+	if (!turn(k, most, &stepping) && weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
+		rc = rejoin(k);
+	k->guard = NULL;
+	k->inside = false;
+	if (rc && rc != -EAGAIN)
+		return rc;
+	return (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) - before + k->told);
+}
+
+/* Leaves WEIR_EVENT_MESSAGES due if there is more for the thread, and only then. */
+static void
+leave_news(struct sender *s)
+{
+	struct weir_thread *t = s->worker;
+	bool more;
+
+	weir_lock(t);
+	more = !TAILQ_EMPTY(&t->lanes) || !TAILQ_EMPTY(&t->lane_accepts) ||
+	       atomic_load_explicit(&s->done.pending, memory_order_relaxed);
+	atomic_store_explicit(&t->lane_news, more, memory_order_relaxed);
+	weir_unlock(t);
+}
+
+/* The sender of the calling thread, if its session is over and all is reported that of the present
+ * one. NULL: *rc says why. */
+static struct sender *
+own_sender(struct weir_messenger *m, bool drives, int *rc)
+{
+	struct sender *s = drives ? m->pool[0].sender : pthread_getspecific(m->key);
+
+	if (s && (drives || weir_state(s->worker->w) != WEIR_DEAD || completions_left(s)))
+		return s;
+	return sender_get(m, rc);
+}
+
+/* One turn of a thread. Returns the number of calls of the program, or why the session is over. */
+static int
+progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
+	 struct weir_guard *guard)
+{
+	struct weir_thread *t = s->worker;
+	unsigned n = completions_report(s, most, guard);
+	int rc = 0;
+
+	if (weir_unlikely(weir_thread_get(t->w) == t && t->fd_armed))
+		weir_thread_disarm_fd(t);
+	if (n < most && drives) {
+		rc = drive(&m->pool[0], most - n, guard);
+	} else if (n < most) {
+		weir_lock(t);
+		sender_take(s, NULL);
+		weir_unlock(t);
+	}
+	n += rc > 0 ? (unsigned)rc : 0;
+	if (n < most)
+		n += completions_report(s, most - n, guard);
+	return n ? (int)n : rc;
+}
+
+/* ms to wait at most, before another turn. */
+static int
+tick_until(uint64_t end)
+{
+	uint64_t now = weir_clock(), ms = end > now ? (end - now + 999999) / 1000000u : 0;
+
+	return ms < TICK_MS ? (int)ms : TICK_MS;
+}
+
+int
+weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
+{
+	bool drives = pool_is_driver(m);
+	uint64_t end = UINT64_MAX;
+	struct weir_wait wait;
+	struct sender *s;
+	int rc = 0, n = 0;
+
+	if (drives && m->pool[0].inside)
+		return weir_fail(-EINVAL, "called from a handler; let the handler return");
+	if (weir_state(m->w) == WEIR_FORKED)
+		return weir_gone(m->w);
+	s = own_sender(m, drives, &rc);
+	if (!s)
+		return rc;
+	weir_wait_init(&wait, s->worker, 0);
+	if (timeout_ms > 0)
+		end = weir_clock() + (uint64_t)timeout_ms * 1000000u;
+	while (!(n = progress(m, s, drives, max ? max : BATCH, &wait.guard)) && timeout_ms && !rc) {
+		/* the thread that drives has housekeeping to do, too */
+		if (!wait.timeout_ms || wait.worker != s->worker) {
+			weir_wait_end(&wait);
+			weir_wait_init(&wait, s->worker, tick_until(end));
+			wait.events = drives;
+		}
+		rc = weir_wait_next(&wait);
+		if (rc == -EAGAIN || weir_is_loss(rc)) {
+			weir_wait_end(&wait);
+			wait.timeout_ms = 0;
+			if (rc != -EAGAIN) /* until its lanes have ended */
+				weir_sleep(200000);
+			rc = 0;
+		}
+		if (weir_clock() >= end)
+			break;
+		s = own_sender(m, drives, &rc);
+		if (!s)
+			break;
+	}
+	weir_wait_end(&wait);
+	if (s)
+		leave_news(s);
+	return n ? n : rc;
+}
+
+/* Whether the calling thread has the worker of its sender alone. */
+static bool
+is_own(const struct sender *s)
+{
+	return weir_thread_get(s->worker->w) == s->worker;
+}
+
+int
+weir_messenger_fd(struct weir_messenger *m)
+{
+	int rc = 0;
+	struct sender *s = sender_get(m, &rc);
+
+	return s ? weir_fd(m->w) : rc;
+}
+
+int
+weir_messenger_arm(struct weir_messenger *m)
+{
+	struct handler_thread *k = &m->pool[0];
+	bool drives = pool_is_driver(m), busy = false, timed;
+	struct weir_thread *t;
+	struct sender *s;
+	uint64_t now;
+	int rc = 0;
+
+	s = sender_get(m, &rc);
+	if (!s)
+		return rc;
+	t = s->worker;
+	if (!is_own(s) || (drives && k->worker != t))
+		return -EAGAIN;
+	leave_news(s);
+	if (drives) {
+		now = weir_clock();
+		pthread_mutex_lock(&m->lock);
+		timed = m->connected || k->listen_at;
+		busy = m->event_count || !TAILQ_EMPTY(&m->stepping) ||
+		       atomic_load_explicit(&m->room_news, memory_order_relaxed) || now >= k->due;
+		if (!busy && (timed || t->timer_at))
+			weir_reconnect_timer(t, timed ? (uint32_t)((k->due - now) / 1000000u) + 1
+						      : UINT32_MAX);
+		pthread_mutex_unlock(&m->lock);
+	}
+	return busy ? -EAGAIN : weir_arm(m->w);
 }

@@ -13,18 +13,26 @@
 
 struct lane;
 struct sender;
+struct weir_guard;
 
 struct handler_thread {
 	struct weir_messenger *m;
 	pthread_t thread;
 	uint32_t index;
-	bool runs;	  /* has a thread */
+	bool runs;     /* has a thread */
+	bool inside;   /* the thread that drives the messenger is in a handler's call */
+	uint32_t told; /* calls of `link` in this turn of the thread that drives */
+	/* of the wait of the thread that drives: ends before the program is called; NULL: none */
+	struct weir_guard *guard;
 	bool started;	  /* m->lock: status is known */
 	int status;	  /* of its start */
 	char reason[256]; /* of a failed start */
-	struct weir_thread *worker;
+	/* of the present session, or of the former one while lanes there have not ended. Written
+	 * under leaf */
+	_Atomic(struct weir_thread *) worker;
 	struct sender *sender;
 	struct weir_listener *listener;
+	uint64_t listen_at;		/* ns: tries to listen again; 0: it listens */
 	struct weir_handler_line *line; /* shows main how long it handles; NULL: none was free */
 	struct lane_spares spares;	/* m->lock */
 	/* the message in hand; the handler thread's alone */
@@ -34,6 +42,8 @@ struct handler_thread {
 	struct message_header header;
 	struct weir_message message;
 	uint64_t guard_until;
+	uint64_t due;	/* ns: next round of housekeeping */
+	uint32_t turns; /* with work, since the last round of steps */
 	uint32_t rests; /* since its session is over */
 	/* handler thread writes, others read */
 	_Alignas(64) _Atomic uint64_t since; /* ns: began its batch of messages; 0: waits */
@@ -47,5 +57,12 @@ int pool_start(struct weir_messenger *m);
 void pool_stop(struct weir_messenger *m);
 /* Wakes the first handler thread for housekeeping. */
 void pool_call(struct weir_messenger *m);
+/* Whether the caller drives the messenger, which has no handler threads. */
+bool pool_is_driver(const struct weir_messenger *m);
+/* If the caller drives the messenger: one step of what closes, without messages. */
+void pool_step(struct weir_messenger *m);
+/* The messenger closes: the caller drives it from now on. One turn, which may sleep. Nothing
+ * locked. */
+void pool_last_turn(struct weir_messenger *m);
 
 #endif

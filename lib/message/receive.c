@@ -19,14 +19,16 @@
 
 /* A message on a lane of ours: a response, HELLO or BYE. False: it is malformed. Worker locked. */
 static bool
-outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
+outgoing(struct lane *lane, struct weir_taken *taken)
 {
+	const uint8_t *data = taken->data;
+	uint32_t length = taken->length;
 	struct message_header h;
 	uint32_t head = message_header_read(&h, data, length);
 
 	switch (head ? h.kind : 0) {
 	case KIND_RESPONSE:
-		request_response(lane, &h, data + head, length - head);
+		request_response(lane, &h, data + head, length - head, taken);
 		return true;
 	case KIND_FRAGMENT:
 		return request_piece(lane, &h, data + head, length - head);
@@ -49,9 +51,9 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 }
 
 static inline bool
-takeable(const struct lane *lane, bool mine)
+takeable(const struct lane *lane, const struct weir_messenger *m)
 {
-	return lane->sender || (!mine && !lane->running && !lane->first && !lane->closing);
+	return lane->sender || (lane->m == m && !lane->running && !lane->first && !lane->closing);
 }
 
 /* Takes c's next message. Worker locked. TAKE_*. */
@@ -72,7 +74,7 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 	}
 	if (!lane->sender)
 		return TAKE_MESSAGE;
-	good = outgoing(lane, out->taken.data, out->taken.length);
+	good = outgoing(lane, &out->taken);
 	weir_taken_done(c, &out->taken);
 	if (good)
 		return TAKE_MOVED;
@@ -86,7 +88,8 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 
 /* Takes the message at the ring's head if its lane need not wait. TAKE_*. */
 static inline int
-take_head(struct weir_thread *t, struct weir_pipe *p, uint8_t *buffer, bool mine, struct take *out)
+take_head(struct weir_thread *t, struct weir_pipe *p, const struct weir_messenger *m,
+	  uint8_t *buffer, struct take *out)
 {
 	struct weir_slot *s = weir_ring_peek(&p->rx);
 	struct weir_head h;
@@ -99,7 +102,7 @@ take_head(struct weir_thread *t, struct weir_pipe *p, uint8_t *buffer, bool mine
 	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE) {
 		c = weir_conn_find(t, h.vqpn, &stale);
 		if (c && c->lane && c->pipe == p && c->state == CONN_OPEN &&
-		    takeable(lane_of(c), mine))
+		    takeable(lane_of(c), m))
 			return take(c, buffer, out);
 	}
 	return p->local || !weir_channel_step(WEIR_CHANNEL_OF(p)) ? TAKE_NOTHING : TAKE_MOVED;
@@ -112,11 +115,20 @@ reported(struct weir_conn *c, uint8_t *buffer, struct take *out)
 	struct lane *lane = lane_of(c);
 	int rc;
 
-	c->pending &= (uint8_t) ~(PENDING_OPENED | PENDING_SENT);
+	c->pending &= (uint8_t)~PENDING_OPENED;
+	if (c->pending & PENDING_SENT) {
+		c->pending &= (uint8_t)~PENDING_SENT;
+		lane_sent(lane);
+	}
+	/* a peer that sends no more responses is of no use */
+	if (c->pending & PENDING_END) {
+		c->pending &= (uint8_t)~PENDING_END;
+		weir_conn_ended(c, 0);
+	}
 	if (c->pending & PENDING_WRITABLE) {
 		c->pending &= (uint8_t)~PENDING_WRITABLE;
 		lane_flush(lane);
-		if (!takeable(lane, false)) {
+		if (!takeable(lane, lane->m)) {
 			weir_conn_unready(c);
 			return TAKE_NOTHING;
 		}
@@ -135,17 +147,18 @@ reported(struct weir_conn *c, uint8_t *buffer, struct take *out)
 }
 
 static int
-take_reported(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+take_reported(struct weir_thread *t, const struct weir_messenger *m, uint8_t *buffer,
+	      struct take *out)
 {
 	struct weir_conn *c, *next;
 	int rc;
 
-	for (c = TAILQ_FIRST(&t->ready); c; c = next) {
+	for (c = TAILQ_FIRST(&t->lanes); c; c = next) {
 		next = TAILQ_NEXT(c, in_ready);
-		/* the program's own connections report to it; lanes that wait report again */
-		if (!c->lane || (mine && !lane_of(c)->sender))
+		if (!lane_of(c)->sender && lane_of(c)->m != m)
 			continue;
-		if (!takeable(lane_of(c), mine) && !(c->pending & PENDING_WRITABLE)) {
+		/* lanes that wait report again */
+		if (!takeable(lane_of(c), m) && !(c->pending & PENDING_WRITABLE)) {
 			weir_conn_unready(c);
 			continue;
 		}
@@ -172,9 +185,10 @@ lane_resume(struct lane *lane)
 }
 
 int
-worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+worker_take(struct weir_thread *t, const struct weir_messenger *m, uint8_t *buffer,
+	    struct take *out)
 {
-	bool reports = !TAILQ_EMPTY(&t->ready);
+	bool reports = !TAILQ_EMPTY(&t->lanes);
 	struct weir_channel *ch;
 	struct weir_segment *seg;
 	int rc = TAKE_NOTHING, got;
@@ -182,24 +196,24 @@ worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 	weir_assert(weir_worker_locked(t));
 	/* queued messages come before those in the rings now and then */
 	if (weir_unlikely(reports) && t->turns++ % 8 == 0)
-		rc = take_reported(t, buffer, mine, out);
+		rc = take_reported(t, m, buffer, out);
 	if (rc)
 		return rc;
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
-		rc = take_head(t, &ch->pipe, buffer, mine, out);
+		rc = take_head(t, &ch->pipe, m, buffer, out);
 		if (rc)
 			return rc;
 	}
 	LIST_FOREACH(seg, &t->segments, next)
 	{
-		rc = seg->error ? TAKE_NOTHING : take_head(t, &seg->pipe, buffer, mine, out);
+		rc = seg->error ? TAKE_NOTHING : take_head(t, &seg->pipe, m, buffer, out);
 		if (rc)
 			return rc;
 	}
 	rc = weir_progress(t, NULL) ? TAKE_MOVED : TAKE_NOTHING;
-	if (!TAILQ_EMPTY(&t->ready)) {
-		got = take_reported(t, buffer, mine, out);
+	if (!TAILQ_EMPTY(&t->lanes)) {
+		got = take_reported(t, m, buffer, out);
 		rc = got ? got : rc;
 	}
 	return rc;
@@ -213,7 +227,7 @@ sender_take(struct sender *s, const struct weir_request *r)
 	bool moved = false;
 
 	for (uint32_t i = 0; i < RESPONSES_MAX && !(r && request_ended(r)); i++) {
-		int rc = worker_take(t, s->buffer, true, &take);
+		int rc = worker_take(t, NULL, s->buffer, &take);
 
 		if (rc == TAKE_ENDED) {
 			/* a thread with m->lock closes the lane: no request waits for it any more

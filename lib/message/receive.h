@@ -6,6 +6,7 @@
 #include "stream/model.h"
 
 struct lane;
+struct weir_messenger;
 
 enum {
 	TAKE_NOTHING = 0,
@@ -21,9 +22,11 @@ struct take {
 };
 
 /*
- * Makes progress on a worker, which is locked: takes in responses and finds the next message.
- * `mine`: for outgoing lanes only; messages for handlers move to their queues.
+ * Makes progress on a worker, which is locked: takes in responses and finds the next message for
+ * handlers of m. Other messages for handlers move to the queues of their connections; with m NULL,
+ * all do.
  */
-int worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
+int worker_take(struct weir_thread *t, const struct weir_messenger *m, uint8_t *buffer,
+		struct take *out);
 
 #endif

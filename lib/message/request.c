@@ -5,10 +5,12 @@
  */
 #include "request.h"
 #include "lane.h"
+#include "peer.h"
 #include "sender.h"
 
 #include "base/vec.h"
 #include "client/reason.h"
+#include "client/sized.h"
 #include "client/wait.h"
 #include "stream/model.h"
 
@@ -17,6 +19,7 @@
 
 #define SLOTS_MAX (1u << 20) /* per sender */
 #define ERRNO_MAX 4095u
+#define ENDS_MAX 5000u /* naps until the end of lanes is given up */
 
 enum { STATE_NONE = 0, STATE_WAITING = 0x57414954, STATE_ENDED = 0x454e4445 };
 
@@ -27,14 +30,32 @@ struct inside {
 	size_t size;
 	uint32_t slot;
 	_Atomic uint32_t state;
-	uint64_t unused[2];
+	void (*done)(struct weir_request *r, void *user); /* NULL: a thread waits for it */
+	uint32_t flags;					  /* WEIR_REQUEST_* */
+	void *user;
+	struct weir_request *next; /* ended, to be reported */
+	/* WEIR_REQUEST_LOAN: memory for a response in fragments, until it is whole; the response */
+	uint8_t *memory;
+	struct weir_rx_message *loan;
 };
-static_assert(sizeof(struct inside) == sizeof(((struct weir_request *)0)->internal), "its place");
+static_assert(sizeof(struct inside) <= sizeof(((struct weir_request *)0)->internal), "its place");
 
 static inline struct inside *
 inside(struct weir_request *r)
 {
 	return (struct inside *)r->internal;
+}
+
+struct weir_request **
+request_next(struct weir_request *r)
+{
+	return &inside(r)->next;
+}
+
+void
+request_report(struct weir_request *r)
+{
+	inside(r)->done(r, inside(r)->user);
 }
 
 /* ---- slots; worker locked ---- */
@@ -62,10 +83,9 @@ slot_take(struct sender *s, struct weir_request *r, struct lane *lane, uint64_t 
 	s->slot_free = slot->next;
 	slot->request = r;
 	slot->lane = lane;
+	s->slots_used++;
 	*id = (uint64_t)slot->generation << 32 | inside(r)->slot;
-	atomic_store_explicit(&lane->outstanding,
-			      atomic_load_explicit(&lane->outstanding, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	lane_outstanding(lane, 1);
 	return 0;
 }
 
@@ -79,13 +99,24 @@ request_end(struct sender *s, struct weir_request *r, int status, size_t length)
 	weir_assert(atomic_load_explicit(&lane->outstanding, memory_order_relaxed));
 	slot->request = NULL;
 	slot->generation++;
+	s->slots_used--;
 	slot->next = s->slot_free;
 	s->slot_free = inside(r)->slot;
-	atomic_store_explicit(&lane->outstanding,
-			      atomic_load_explicit(&lane->outstanding, memory_order_relaxed) - 1,
-			      memory_order_relaxed);
+	lane_outstanding(lane, -1);
 	r->status = status;
 	r->length = length;
+	if (weir_likely(!inside(r)->flags)) {
+		r->data = inside(r)->buffer;
+	} else if (status) {
+		weir_buffer_give(s->worker->w, inside(r)->memory);
+		inside(r)->memory = NULL;
+	}
+	if (weir_unlikely(inside(r)->done != NULL)) {
+		atomic_store_explicit(&inside(r)->state, STATE_ENDED, memory_order_release);
+		completion_request(s, r);
+		return;
+	}
+	/* the last access: the program may free it */
 	atomic_store_explicit(&inside(r)->state, STATE_ENDED, memory_order_release);
 }
 
@@ -101,9 +132,101 @@ find(const struct sender *s, const struct lane *lane, uint64_t id)
 	return slot->generation == id >> 32 && slot->lane == lane ? slot->request : NULL;
 }
 
+/* ---- responses on loan; worker locked ---- */
+
+/* The response lies in p, at `data`, from now on. */
+static void
+lend(struct weir_request *r, struct weir_rx_message *p, const uint8_t *data)
+{
+	inside(r)->loan = p;
+	r->data = data;
+}
+
+/* A response that is whole: what was taken is kept, or copied if it lies in the sender's buffer. 0
+ * or -ENOMEM. */
+static int
+keep_whole(struct lane *lane, struct weir_request *r, const uint8_t *data, uint32_t length,
+	   struct weir_taken *taken)
+{
+	struct weir_rx_message *p = taken->loan;
+
+	if (p) {
+		/* a receive block is consumed when it is released */
+		if (p->kind != RX_PLACE) {
+			weir_conn_consumed(lane->conn, p->cost);
+			p->cost = 0;
+		}
+		taken->loan = NULL;
+		lend(r, p, data);
+		return 0;
+	}
+	p = weir_rx_message_new(lane->worker, length);
+	if (!p)
+		return -ENOMEM;
+	if (length)
+		memcpy(p->bytes, data, length);
+	p->vqpn = lane->conn->vqpn;
+	LIST_INSERT_HEAD(&lane->worker->loans, p, in_loans);
+	lend(r, p, p->bytes);
+	return 0;
+}
+
+/* A fragment of a response: the memory grows with arriving bytes. 0, -EMSGSIZE, -ENOMEM. */
+static int
+keep_fragment(struct lane *lane, struct weir_request *r, const struct message_fragment *fragment,
+	      const uint8_t *data, uint32_t length)
+{
+	uint64_t got = fragment->offset + length, bytes = fragments_memory(got, fragment->total);
+	struct weir *w = lane->worker->w;
+	uint8_t *grown;
+
+	if (fragment->total > lane->m->o.message_max)
+		return -EMSGSIZE;
+	grown = weir_buffer_grow(w, inside(r)->memory, fragment->offset, bytes);
+	if (!grown)
+		return -ENOMEM;
+	inside(r)->memory = grown;
+	memcpy(grown + fragment->offset, data, length);
+	return 0;
+}
+
+/* All fragments are there. 0 or -ENOMEM. */
+static int
+keep_assembled(struct lane *lane, struct weir_request *r)
+{
+	struct weir_rx_message *p = weir_rx_message_new(lane->worker, 0);
+
+	if (!p)
+		return -ENOMEM;
+	p->kind = RX_BUFFER;
+	p->data = inside(r)->memory;
+	p->vqpn = lane->conn->vqpn;
+	inside(r)->memory = NULL;
+	LIST_INSERT_HEAD(&lane->worker->loans, p, in_loans);
+	lend(r, p, p->data);
+	return 0;
+}
+
+void
+weir_request_release(struct weir_request *r)
+{
+	struct weir_loan loan = {0};
+	struct weir_rx_message *p;
+
+	if (!(inside(r)->flags & WEIR_REQUEST_LOAN) || !request_ended(r) || !inside(r)->loan)
+		return;
+	p = inside(r)->loan;
+	loan.internal[0] = (uintptr_t)p;
+	inside(r)->loan = NULL;
+	r->data = NULL;
+	weir_release(p->worker->w, &loan);
+}
+
+/* ---- responses ---- */
+
 void
 request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
-		 uint32_t length)
+		 uint32_t length, struct weir_taken *taken)
 {
 	struct sender *s = lane->sender;
 	struct weir_request *r = find(s, lane, h->id);
@@ -116,6 +239,10 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 	in = inside(r);
 	if (h->status) {
 		request_end(s, r, h->status <= ERRNO_MAX ? -(int)h->status : -EPROTO, 0);
+		return;
+	}
+	if (weir_unlikely(in->flags & WEIR_REQUEST_LOAN)) {
+		request_end(s, r, keep_whole(lane, r, data, length, taken), length);
 		return;
 	}
 	if (length && in->size)
@@ -131,7 +258,8 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 	struct weir_request *r = find(s, lane, h->id);
 	struct message_fragments *a = &lane->in.fragments;
 	struct message_fragment fragment;
-	struct inside *in;
+	const struct inside *in;
+	int rc;
 
 	if (!message_fragment_read(&fragment, data, length) || h->flags != KIND_RESPONSE)
 		return false;
@@ -139,9 +267,20 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 		message_fragments_begin(a, h, &fragment);
 	if (!message_fragments_next(a, h, &fragment))
 		return false;
+	/* the first fragment came before the request: nobody has sent that request */
+	if (fragment.offset && r && inside(r)->flags & WEIR_REQUEST_LOAN && !inside(r)->memory)
+		return false;
 	length -= (uint32_t)sizeof(fragment);
 	a->got += length;
-	if (r) {
+	if (r && inside(r)->flags & WEIR_REQUEST_LOAN) {
+		rc = keep_fragment(lane, r, &fragment, data + sizeof(fragment), length);
+		if (!rc && a->got == a->total)
+			rc = keep_assembled(lane, r);
+		if (rc) { /* the rest is late */
+			request_end(s, r, rc, a->total);
+			r = NULL;
+		}
+	} else if (r) {
 		in = inside(r);
 		if (fragment.offset < in->size)
 			memcpy((uint8_t *)in->buffer + fragment.offset, data + sizeof(fragment),
@@ -152,7 +291,8 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 		return true;
 	a->total = 0;
 	if (r)
-		request_end(s, r, a->got > in->size ? -EMSGSIZE : 0, a->got);
+		request_end(s, r, !inside(r)->flags && a->got > inside(r)->size ? -EMSGSIZE : 0,
+			    a->got);
 	else
 		count(&s->late);
 	return true;
@@ -196,9 +336,11 @@ weir_message_cancel(struct weir_messenger *m, uint16_t node)
 {
 	struct sender *s;
 	uint32_t n = 0;
+	int rc;
 
-	if (weir_state(m->w) != WEIR_UP)
-		return messenger_gone(m);
+	rc = messenger_follow(m);
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	n += requests_cancel(s, node);
@@ -208,12 +350,75 @@ weir_message_cancel(struct weir_messenger *m, uint16_t node)
 
 /* ---- sending ---- */
 
+/* Fills r; fields that only a callback or a loan uses are filled when there is one. */
+static inline void
+fill(struct weir_request *r, struct sender *s, uint16_t node,
+     const struct weir_request_options *options, void *response, size_t size)
+{
+	struct inside *in = inside(r);
+
+	r->node = node;
+	r->status = 0;
+	r->length = 0;
+	in->sender = s;
+	in->buffer = response;
+	in->size = size;
+	in->done = NULL;
+	in->flags = 0;
+	atomic_store_explicit(&in->state, STATE_WAITING, memory_order_relaxed);
+	if (!options)
+		return;
+	in->done = options->done;
+	in->user = options->user;
+	in->flags = options->flags;
+	in->memory = NULL;
+	in->loan = NULL;
+	r->data = NULL;
+}
+
+int
+request_begin(struct lane *lane, struct weir_request *r, const struct weir_request_options *options,
+	      uint64_t *id)
+{
+	weir_assert(weir_worker_locked(lane->worker));
+	fill(r, lane->sender, lane->peer->node, options, options->response, options->response_size);
+	return slot_take(lane->sender, r, lane, id);
+}
+
+/*
+ * r was not sent, because of rc: frees its slot. Returns rc, or 0: it had ended before, and `done`
+ * reports that.
+ */
+static int
+unsent(struct lane *lane, struct weir_request *r, uint64_t id, int rc)
+{
+	struct sender *s = lane->sender;
+
+	weir_lock(s->worker);
+	if (find(s, lane, id) == r) {
+		inside(r)->done = NULL; /* the caller learns of the failure */
+		request_end(s, r, rc, 0);
+	}
+	rc = inside(r)->done ? 0 : rc;
+	weir_unlock(s->worker);
+	return rc;
+}
+
+int
+request_undo(struct lane *lane, struct weir_request *r, uint64_t id, int rc)
+{
+	rc = unsent(lane, r, id, rc);
+	if (rc)
+		r->internal[0] = 0;
+	return rc;
+}
+
 static __attribute__((noinline)) int
 start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, uint16_t type,
-	   const void *buf, size_t length, int timeout_ms)
+	   const struct iovec *iov, unsigned n, size_t length, int timeout_ms)
 {
 	struct message_header h = {.kind = KIND_REQUEST, .type = type};
-	struct iovec parts[2] = {{&h, HEADER_LONG}, {(void *)(uintptr_t)buf, length}};
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
 	struct lane *lane;
 	int rc;
 
@@ -225,19 +430,18 @@ start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, u
 	rc = lane_pin(s, r->node, timeout_ms, &lane);
 	if (rc)
 		return rc;
+	parts[0] = (struct iovec){&h, HEADER_LONG};
+	if (n)
+		memcpy(parts + 1, iov, n * sizeof(*iov));
 	weir_lock(s->worker);
 	rc = slot_take(s, r, lane, &h.id);
 	weir_unlock(s->worker);
 	if (!rc) {
 		rc = length > WEIR_MESSAGE_WHOLE
-			 ? fragments_send(lane, &h, parts + 1, 1, length, timeout_ms)
-			 : lane_send(lane, parts, 2, HEADER_LONG + length, timeout_ms);
-		if (rc) {
-			weir_lock(s->worker);
-			if (find(s, lane, h.id) == r)
-				request_end(s, r, rc, 0);
-			weir_unlock(s->worker);
-		}
+			 ? fragments_send(lane, &h, iov, n, length, NULL, timeout_ms)
+			 : lane_send(lane, parts, n + 1, HEADER_LONG + length, NULL, timeout_ms);
+		if (rc)
+			rc = unsent(lane, r, h.id, rc);
 	}
 	lane_unpin(lane);
 	return rc ? message_error(m, rc) : 0;
@@ -248,6 +452,7 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 		   const void *buf, size_t length, void *response, size_t size, int send_timeout_ms)
 {
 	struct message_header h = {.kind = KIND_REQUEST, .type = type};
+	struct iovec part = {(void *)(uintptr_t)buf, length};
 	struct sender *s;
 	struct lane *lane;
 	int rc = -EAGAIN;
@@ -256,11 +461,7 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 	s = sender_get(m, &rc);
 	if (!s)
 		return rc;
-	r->node = node;
-	r->status = 0;
-	r->length = 0;
-	*inside(r) =
-	    (struct inside){.sender = s, .buffer = response, .size = size, .state = STATE_WAITING};
+	fill(r, s, node, NULL, response, size);
 	rc = -EAGAIN;
 	if (length <= WEIR_INLINE_SMALL - HEADER_LONG) {
 		weir_lock(s->worker);
@@ -280,7 +481,45 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 		weir_unlock(s->worker);
 	}
 	if (rc)
-		rc = start_slow(m, s, r, type, buf, length, send_timeout_ms);
+		rc = start_slow(m, s, r, type, &part, 1, length, send_timeout_ms);
+	if (rc)
+		r->internal[0] = 0;
+	return rc;
+}
+
+int
+request_options(struct weir_request_options *own, const struct weir_request_options *given)
+{
+	int rc = weir_sized_read(own, sizeof(*own), given, "WEIR_REQUEST_OPTIONS_INIT");
+
+	if (rc)
+		return rc;
+	if (own->flags & ~WEIR_REQUEST_LOAN)
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_REQUEST_LOAN is known");
+	if (own->flags && (own->response || own->response_size))
+		return weir_fail(-EINVAL, "a response buffer and WEIR_REQUEST_LOAN; give one");
+	return 0;
+}
+
+int
+weir_request_start_with(struct weir_messenger *m, struct weir_request *r, uint16_t node,
+			uint16_t type, const struct weir_request_options *options,
+			int send_timeout_ms)
+{
+	struct weir_request_options o = WEIR_REQUEST_OPTIONS_INIT;
+	uint64_t length;
+	struct sender *s;
+	int rc;
+
+	r->internal[0] = 0;
+	rc = request_options(&o, options);
+	if (!rc)
+		rc = message_length(m, o.iov, o.parts, &length);
+	s = rc ? NULL : sender_get(m, &rc);
+	if (!s)
+		return rc;
+	fill(r, s, node, &o, o.response, o.response_size);
+	rc = start_slow(m, s, r, type, o.iov, o.parts, length, send_timeout_ms);
 	if (rc)
 		r->internal[0] = 0;
 	return rc;
@@ -342,7 +581,8 @@ result(const struct weir_messenger *m, const struct weir_request *r, int timeout
 		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
 				 r->length);
 	default:
-		if (weir_state(m->w) != WEIR_UP && r->status == weir_loss(m->w))
+		if (r->status == -ENODEV ||
+		    (weir_state(m->w) != WEIR_UP && r->status == weir_loss(m->w)))
 			return messenger_gone(m);
 		return weir_fail(r->status, "the request to node %u failed: %s; see its program",
 				 r->node, strerror(-r->status));
@@ -359,8 +599,11 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 	if (!s)
 		return weir_fail(-EINVAL, "the request was not started; look at what "
 					  "weir_request_start() returned");
-	if (weir_state(s->m->w) == WEIR_FORKED)
-		return weir_gone(s->m->w);
+	if (inside(r)->done)
+		return weir_fail(-EINVAL, "the request reports its end; wait for its `done` in "
+					  "weir_messenger_progress()");
+	if (weir_state(s->worker->w) == WEIR_FORKED)
+		return weir_gone(s->worker->w);
 	if (timeout_ms == -1)
 		timeout_ms = (int)s->m->o.request_timeout_ms;
 	weir_wait_init(&wait, s->worker, timeout_ms < 0 ? -1 : timeout_ms);
@@ -370,11 +613,70 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 			break;
 	}
 	weir_wait_end(&wait);
-	if (rc == -EAGAIN && !timeout_ms)
+	if ((rc == -EAGAIN && !timeout_ms) || rc == -EINTR)
 		return rc;
 	if (rc)
 		give_up(s, r, rc == -EAGAIN ? -ETIMEDOUT : rc);
 	return result(s->m, r, timeout_ms);
+}
+
+/* Whether any of the requests, all of s, has ended: *first. */
+static bool
+look_any(struct sender *s, struct weir_request *const *list, unsigned n, int *first)
+{
+	bool found = false;
+
+	weir_lock(s->worker);
+	for (unsigned look = 0; look < 2 && !found; look++) {
+		if (look)
+			sender_take(s, NULL);
+		for (unsigned i = 0; i < n && !found; i++) {
+			found = list[i] && request_ended(list[i]);
+			if (found)
+				*first = (int)i;
+		}
+	}
+	weir_unlock(s->worker);
+	return found;
+}
+
+int
+weir_request_wait_any(struct weir_request *const *list, unsigned n, int timeout_ms)
+{
+	struct sender *s = NULL, *its;
+	struct weir_wait wait;
+	int rc = 0, first = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!list[i])
+			continue;
+		its = inside(list[i])->sender;
+		/* it may be of a former session */
+		if (its && !inside(list[i])->done && request_ended(list[i]))
+			return (int)i;
+		if (!its || (s && its != s) || inside(list[i])->done)
+			return weir_fail(-EINVAL,
+					 "request %u was not started, was started by another "
+					 "thread, or has `done`; wait for those of one thread",
+					 i);
+		s = its;
+	}
+	if (!s)
+		return weir_fail(-EINVAL, "no request to wait for; give one");
+	if (weir_state(s->worker->w) == WEIR_FORKED)
+		return weir_gone(s->worker->w);
+	weir_wait_init(&wait, s->worker, timeout_ms);
+	while (!look_any(s, list, n, &first)) {
+		rc = weir_wait_next(&wait);
+		if (weir_is_loss(rc)) { /* their lanes are about to end, and they with them */
+			weir_sleep(200000);
+			rc = wait.ends++ == ENDS_MAX ? rc : 0;
+		}
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	return rc ? rc : first;
 }
 
 void
@@ -382,7 +684,7 @@ weir_request_cancel(struct weir_request *r)
 {
 	struct sender *s = inside(r)->sender;
 
-	if (s && weir_state(s->m->w) != WEIR_FORKED)
+	if (s && weir_state(s->worker->w) != WEIR_FORKED)
 		give_up(s, r, -ECANCELED);
 }
 
@@ -405,9 +707,9 @@ weir_message_request(struct weir_messenger *m, uint16_t node, uint16_t type, con
 	if (rc)
 		return rc;
 	rc = weir_request_wait(&r, timeout_ms);
-	if (rc == -EAGAIN) {
+	if (rc == -EAGAIN || rc == -EINTR) {
 		weir_request_cancel(&r); /* its memory ends here */
-		rc = -ETIMEDOUT;
+		rc = rc == -EAGAIN ? -ETIMEDOUT : rc;
 	}
 	if (response_length)
 		*response_length = r.length;

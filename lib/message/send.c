@@ -11,35 +11,58 @@
 #include <sched.h>
 
 int
-weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type, const struct iovec *iov,
-		   unsigned n, int timeout_ms)
+message_length(const struct weir_messenger *m, const struct iovec *iov, unsigned n,
+	       uint64_t *length)
 {
-	struct message_header h = {.kind = KIND_MESSAGE, .type = type};
-	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{&h, HEADER_SHORT}};
-	uint64_t length = 0;
-	struct sender *s;
-	struct lane *lane;
-	int rc = 0;
+	bool over = false;
 
+	*length = 0;
 	if (n > WEIR_MESSAGE_PARTS)
 		return weir_fail(-EINVAL, "%u places; give at most %u", n, WEIR_MESSAGE_PARTS);
 	for (unsigned i = 0; i < n; i++)
-		length += iov[i].iov_len;
-	if (length > m->o.message_max)
+		over |= __builtin_add_overflow(*length, iov[i].iov_len, length);
+	if (over || *length > m->o.message_max)
 		return weir_fail(-EMSGSIZE,
-				 "a message of %llu bytes is longer than message_max, %llu; send "
-				 "less or raise that",
-				 (unsigned long long)length, (unsigned long long)m->o.message_max);
-	s = sender_get(m, &rc);
+				 "%llu bytes or more are longer than message_max, %llu; send less "
+				 "or raise that",
+				 over ? (unsigned long long)UINT64_MAX
+				      : (unsigned long long)*length,
+				 (unsigned long long)m->o.message_max);
+	return 0;
+}
+
+int
+lane_send_message(struct lane *lane, uint16_t type, const struct iovec *iov, unsigned n,
+		  uint64_t length, const uint64_t *cookie, int timeout_ms)
+{
+	struct message_header h = {.kind = KIND_MESSAGE, .type = type};
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
+
+	if (length > WEIR_MESSAGE_WHOLE)
+		return fragments_send(lane, &h, iov, n, length, cookie, timeout_ms);
+	parts[0] = (struct iovec){&h, HEADER_SHORT};
+	if (n)
+		memcpy(parts + 1, iov, n * sizeof(*iov));
+	return lane_send(lane, parts, n + 1, HEADER_SHORT + length, cookie, timeout_ms);
+}
+
+int
+weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type, const struct iovec *iov,
+		   unsigned n, int timeout_ms)
+{
+	struct sender *s;
+	struct lane *lane;
+	uint64_t length;
+	int rc;
+
+	rc = message_length(m, iov, n, &length);
+	s = rc ? NULL : sender_get(m, &rc);
 	if (!s)
 		return rc;
 	rc = lane_pin(s, node, timeout_ms, &lane);
 	if (rc)
 		return rc;
-	memcpy(parts + 1, iov, n * sizeof(*iov));
-	rc = length > WEIR_MESSAGE_WHOLE
-		 ? fragments_send(lane, &h, iov, n, length, timeout_ms)
-		 : lane_send(lane, parts, n + 1, HEADER_SHORT + length, timeout_ms);
+	rc = lane_send_message(lane, type, iov, n, length, NULL, timeout_ms);
 	lane_unpin(lane);
 	return rc ? message_error(m, rc) : 0;
 }

@@ -91,7 +91,7 @@ weir_channel_enqueue(struct weir_conn *c, const struct weir_head *h)
 
 /* False: the message stays. */
 static bool
-message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want)
+message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want, bool hold)
 {
 	struct weir_ring *r = &ch->pipe.rx;
 	weir_place place = head_place(r);
@@ -104,8 +104,9 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 		weir_ring_pop(r, 1); /* the data plane is mistaken */
 		return true;
 	}
-	/* dropped if ended: a data plane that lives, was given up and sends recovered messages */
-	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe) {
+	/* dropped after the end: a data plane that lives, was given up and sends recovered messages
+	 */
+	if (!c || c->state == CONN_CLOSING || c->end || c->pipe != &ch->pipe) {
 		if (h->op == WEIR_OP_PLACE)
 			weir_ctrl_release(ch, place);
 		weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
@@ -116,7 +117,7 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 		weir_conn_ended(c, EPROTO);
 		return true;
 	}
-	if (c == want && !c->queue)
+	if ((c == want && !c->queue) || (hold && weir_conn_hold(c, want, false)))
 		return false;
 	return enqueue(c, h, place);
 }
@@ -138,10 +139,15 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 		weir_ctrl_refuse(ch, h->vqpn);
 		return;
 	}
-	weir_conn_enter(c, CONN_OPEN);
-	c->send_error = 0;
+	if (a->flags & WEIR_ACCEPTED_HELD) {
+		c->undecided = true;
+	} else {
+		weir_conn_enter(c, CONN_OPEN);
+		c->send_error = 0;
+	}
 	c->peer_node = a->peer_node;
 	c->mtu = a->mtu;
+	c->window = weir_segment_window(a->window);
 	c->listener = l;
 	c->local = a->segment;
 	if (c->local) {
@@ -153,10 +159,18 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 		weir_conn_find_segment(c);
 	}
 	TAILQ_INSERT_TAIL(&l->conns, c, in_accept);
-	if (!l->queued) {
-		l->queued = true;
-		TAILQ_INSERT_TAIL(&t->accepts, l, in_accepts);
-	}
+	weir_listener_report(l);
+}
+
+/* Without memory the program learns the error alone. */
+static void
+note_refusal(struct weir_conn *c, const struct weir_slot *s)
+{
+	char reason[WEIR_REFUSAL_MAX];
+
+	weir_text_copy(reason, s->reason, sizeof(reason));
+	if (*reason)
+		c->refusal = strdup(reason);
 }
 
 static void
@@ -192,12 +206,15 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		if (status) {
 			/* it never was open: no CLOSE is owed, and no other end will come */
 			c->never_opened = c->state == CONN_OPENING;
+			if (c->never_opened)
+				note_refusal(c, s);
 			weir_rx_queue_clear(c); /* a local peer may have written already */
 			weir_conn_forget(c);	/* its vQPN may be another's by now */
 			weir_conn_ended(c, status);
 		} else if (c->state == CONN_OPENING) {
 			weir_conn_enter(c, CONN_OPEN);
 			c->send_error = 0;
+			c->undecided = false;
 			c->peer_node = (uint16_t)s->extra;
 			c->mtu = (uint16_t)h->length;
 			if (c->posts && !c->local)
@@ -206,6 +223,10 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 				weir_reconnect_opened(c);
 			weir_conn_report(c, PENDING_OPENED);
 		}
+		break;
+	case WEIR_OP_END:
+		if (c->state == CONN_OPEN && !c->local)
+			weir_conn_peer_shut(c);
 		break;
 	case WEIR_OP_CLOSED:
 		if (c->local && c->state != CONN_CLOSING && c->state != CONN_ENDED)
@@ -229,7 +250,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 
 /* False: nothing is there, or it stays. */
 static inline bool
-one(struct weir_channel *ch, struct weir_conn *want)
+one(struct weir_channel *ch, struct weir_conn *want, bool hold)
 {
 	struct weir_ring *r = &ch->pipe.rx;
 	struct weir_slot *s = weir_ring_peek(r);
@@ -239,7 +260,7 @@ one(struct weir_channel *ch, struct weir_conn *want)
 		return false;
 	h = weir_head_copy(s);
 	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE)
-		return message(ch, &h, want);
+		return message(ch, &h, want, hold);
 	event(ch, &h, s);
 	weir_ring_pop(r, 1);
 	return true;
@@ -248,7 +269,7 @@ one(struct weir_channel *ch, struct weir_conn *want)
 bool
 weir_channel_step(struct weir_channel *ch)
 {
-	if (!one(ch, NULL))
+	if (!one(ch, NULL, false))
 		return false;
 	ch->pipe.empty = 0;
 	return true;
@@ -262,7 +283,7 @@ weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 	unsigned n = 0, budget = ch->pipe.worker->armed ? r->mask + 1 : BUDGET;
 
 	weir_assert(weir_worker_locked(ch->pipe.worker));
-	while (n < budget && one(ch, want))
+	while (n < budget && one(ch, want, !ch->pipe.worker->armed))
 		n++;
 	ch->pipe.empty = n ? 0 : ch->pipe.empty + 1;
 	if (ch->pipe.empty == 1 && r->pos != r->limit)
@@ -283,7 +304,7 @@ weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn)
 
 	if (weir_likely(!weir_conn_vqpn_taken(t, vqpn)))
 		return;
-	while (weir_conn_vqpn_taken(t, vqpn) && one(ch, NULL))
+	while (weir_conn_vqpn_taken(t, vqpn) && one(ch, NULL, false))
 		ch->pipe.empty = 0;
 	weir_thread_wake(t, NULL);
 }

@@ -5,6 +5,7 @@
 #include "client/channel.h"
 #include "client/reason.h"
 #include "client/region.h"
+#include "client/sized.h"
 #include "client/thread.h"
 #include "ipc/wire.h"
 
@@ -19,7 +20,8 @@ weir_conn_enter(struct weir_conn *c, enum weir_conn_state to)
 {
 	static const uint8_t legal[] = {
 	    [CONN_OPENING] = 1u << CONN_OPEN | 1u << CONN_ENDED | 1u << CONN_CLOSING,
-	    [CONN_OPEN] = 1u << CONN_ENDED | 1u << CONN_CLOSING,
+	    [CONN_OPEN] = 1u << CONN_HALF | 1u << CONN_ENDED | 1u << CONN_CLOSING,
+	    [CONN_HALF] = 1u << CONN_ENDED | 1u << CONN_CLOSING,
 	    [CONN_ENDED] = 1u << CONN_CLOSING,
 	    [CONN_CLOSING] = 0,
 	};
@@ -116,10 +118,12 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 	TAILQ_INSERT_TAIL(&seg->conns, c, in_segment);
 	c->pipe = &seg->pipe;
 	c->send_vqpn = c->peer_vqpn;
-	c->peer_consumed = &seg->out_conns[c->conn_index].consumed;
+	c->theirs = &seg->out_conns[c->conn_index];
 	c->ours = &seg->in_conns[c->conn_index];
-	c->granted = WEIR_SEGMENT_WINDOW;
-	c->due_at = WEIR_SEGMENT_WINDOW / 4;
+	c->peer_window =
+	    weir_segment_window(atomic_load_explicit(&c->theirs->window, memory_order_relaxed));
+	c->granted = c->peer_window;
+	c->due_at = c->window / 4;
 	if (c->ending)
 		seg->endings++;
 	if (seg->error)
@@ -142,6 +146,15 @@ weir_conn_map(struct weir_conn *c)
 		   ? 0
 		   : weir_fail(-EPROTO,
 			       "the connection's line is not in the segment; close the connection");
+}
+
+void
+weir_conn_set_window(struct weir_conn *c, uint32_t window)
+{
+	weir_assert(weir_worker_locked(c->worker) && c->local && c->ours);
+	c->window = weir_segment_window(window);
+	c->due_at = c->window / 4;
+	atomic_store_explicit(&c->ours->window, c->window, memory_order_relaxed);
 }
 
 void
@@ -199,13 +212,14 @@ weir_conn_free(struct weir_conn *c)
 	c->control = 0;
 	weir_rx_queue_clear(c);
 	weir_posts_free(c);
+	weir_reservations_clear(c);
 	release_memory(c, UINT64_MAX);
 	free(c->blocks.ring);
 	free(c->cookies.ring);
-	free(c->assembly);
+	if (c->assembly)
+		weir_rx_message_free(c->assembly);
+	free(c->refusal);
 	if (c->pipe && c->pipe->local) {
-		if (WEIR_SEGMENT_OF(c->pipe)->reserver == c)
-			WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
 		WEIR_SEGMENT_OF(c->pipe)->users--;
 		WEIR_SEGMENT_OF(c->pipe)->endings -= c->ending;
 		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->conns, c, in_segment);
@@ -222,7 +236,8 @@ weir_conn_failed(const struct weir_conn *c, int rc)
 		int rc;
 		const char *reason;
 	} known[] = {
-	    {-ESHUTDOWN, "end of the stream: the peer has closed it; connect again for more"},
+	    {-ESHUTDOWN, "end of the stream: the peer has closed it, or sends no more; connect "
+			 "again for more"},
 	    {-ECONNRESET, "the peer has gone; connect again when it is back"},
 	    {-ENODEV, "the data plane is gone; weir_reattach() when it is back, then connect "
 		      "again"},
@@ -231,7 +246,7 @@ weir_conn_failed(const struct weir_conn *c, int rc)
 	    {-EHOSTDOWN, "the peer's node is down; connect again when it is up (weirctl wait "
 			 "node:ID)"},
 	    {-ENOMEM, "no memory to take a message; free some"},
-	    {-EPIPE, "the connection was closed here; connect again"},
+	    {-EPIPE, "sending was shut down here (weir_shutdown()); connect again to send"},
 	    {-EPROTO, "the other side spoilt the shared memory; close the connection"},
 	    {-EMSGSIZE, "a message was larger than the peer's memory; let the peer attach with a "
 			"larger arena"},
@@ -239,6 +254,9 @@ weir_conn_failed(const struct weir_conn *c, int rc)
 
 	if (rc == -ECONNABORTED && weir_loss(c->worker->w) == rc)
 		return weir_gone(c->worker->w);
+	if (rc == -ECONNREFUSED && c->refusal)
+		return weir_fail(rc, "the program that listens there refused the connection: %s",
+				 c->refusal);
 	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].rc == rc)
 			return weir_fail(rc, "%s", known[i].reason);
@@ -265,8 +283,11 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	/* a message that is not complete now was lost, or delivered without our knowing */
 	weir_conn_update_completed(c);
 	weir_conn_enter(c, CONN_ENDED);
-	c->end = status ? -(int)status : -ESHUTDOWN;
-	c->send_error = status ? -(int)status : -ECONNRESET;
+	c->end_status = status;
+	if (!c->end) /* else the peer's last message came before */
+		c->end = status ? -(int)status : -ESHUTDOWN;
+	if (status || !c->shut)
+		c->send_error = status ? -(int)status : -ECONNRESET;
 	c->wanting = false;
 	weir_partial_drop(c);
 	release_memory(c, UINT64_MAX);
@@ -275,6 +296,21 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 				(c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
 	c->blocked = false;
 	weir_ctrl_room_unneeded(c);
+}
+
+bool
+weir_conn_peer_shut(struct weir_conn *c)
+{
+	weir_assert(weir_worker_locked(c->worker));
+	if (c->end)
+		return false;
+	weir_conn_enter(c, CONN_HALF);
+	c->end = -ESHUTDOWN;
+	weir_conn_report(c, PENDING_END);
+	/* of a remote connection the engines say so */
+	if (c->local && c->shut && !c->end_due)
+		weir_conn_ended(c, 0);
+	return true;
 }
 
 void
@@ -287,6 +323,7 @@ weir_conn_close(struct weir_conn *c)
 	weir_conn_unready(c);
 	weir_rx_queue_clear(c);
 	weir_posts_free(c);
+	weir_reservations_clear(c);
 	c->cookies.head = c->cookies.tail;
 	weir_conn_enter(c, CONN_CLOSING);
 	c->send_error = -EPIPE;
@@ -297,6 +334,9 @@ weir_conn_close(struct weir_conn *c)
 	}
 	c->worker->closing++;
 	weir_ctrl_room_unneeded(c);
+	c->end_due = false; /* CLOSE says it */
+	if (!weir_partial_left(c))
+		weir_partial_drop(c);
 	/* the rest of a message goes first, then weir_partials_push() closes */
 	if (!c->partial_queued)
 		weir_ctrl_add(c, CTRL_CLOSE);
@@ -353,7 +393,7 @@ weir_conn_update_completed(struct weir_conn *c)
 	 * there */
 	else if (c->pipe && atomic_load_explicit(c->pipe->tx_sleeping, memory_order_relaxed) !=
 				WEIR_SEGMENT_LEFT)
-		weir_conn_completed(c, c->sent - c->partial_queued);
+		weir_conn_completed(c, c->sent - weir_partial_left(c));
 }
 
 /* ---- reports ---- */
@@ -369,7 +409,9 @@ weir_conn_report(struct weir_conn *c, uint8_t pending)
 		return;
 	c->queued = true;
 	if (weir_likely(r == c->worker)) {
-		TAILQ_INSERT_TAIL(&r->ready, c, in_ready);
+		TAILQ_INSERT_TAIL(weir_ready_list(c), c, in_ready);
+		if (weir_unlikely(c->lane))
+			atomic_store_explicit(&r->lane_news, true, memory_order_relaxed);
 		return;
 	}
 	pthread_mutex_lock(&r->foreign_lock);
@@ -387,7 +429,7 @@ weir_conn_unready(struct weir_conn *c)
 		return;
 	c->queued = false;
 	if (r == c->worker) {
-		TAILQ_REMOVE(&r->ready, c, in_ready);
+		TAILQ_REMOVE(weir_ready_list(c), c, in_ready);
 		return;
 	}
 	pthread_mutex_lock(&r->foreign_lock);
@@ -406,4 +448,66 @@ weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter, struct weir
 	c->reporter = reporter;
 	if (c->pending)
 		weir_conn_report(c, 0);
+}
+
+/* ---- what the library and the data plane know of a connection ---- */
+
+/* Worker locked. */
+static void
+fill_windows(struct weir_conn *c, struct weir_conn_info *i)
+{
+	if (c->mtu)
+		return;
+	if (c->local) {
+		i->send_window = weir_segment_window(
+		    c->theirs ? atomic_load_explicit(&c->theirs->window, memory_order_relaxed) : 0);
+		i->recv_window = c->window;
+		return;
+	}
+	i->send_window = atomic_load_explicit(&c->desc->window, memory_order_relaxed);
+	i->recv_window = atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed);
+}
+
+int
+weir_conn_info(struct weir_conn *c, struct weir_conn_info *info)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_WHO), r;
+	struct weir_conn_info i = WEIR_CONN_INFO_INIT;
+	int fds[WEIR_SESSION_FDS], rc;
+	bool opening;
+
+	static_assert(WEIR_PROGRAM_MAX == WEIR_NAME_MAX, "the same limit");
+	if (!info || !weir_sized_check(info, "WEIR_CONN_INFO_INIT"))
+		return info ? -EINVAL
+			    : weir_fail(-EINVAL, "no structure to fill; see weir/stream.h");
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
+	opening = c->state == CONN_OPENING && !c->undecided;
+	i.local = c->local;
+	fill_windows(c, &i);
+	i.mtu = c->mtu ? c->mtu : WEIR_STREAM_MESSAGE_MAX;
+	i.send_status = c->send_error;
+	i.recv_status = c->end ? c->end : c->undecided ? -EAGAIN : 0;
+	i.undecided = c->undecided;
+	i.sent_messages = c->sent;
+	i.sent_bytes = c->sent_bytes;
+	i.recv_messages = c->received;
+	i.recv_bytes = c->received_bytes;
+	weir_unlock(c->worker);
+	if (opening)
+		return -EAGAIN;
+	m.who.vqpn = c->vqpn;
+	rc = weir_request(c->worker->w, &m, WEIR_MSG_PEER, &r, fds);
+	if (rc)
+		return rc;
+	i.node = r.peer.node;
+	i.uid = r.peer.local ? r.peer.uid : UINT32_MAX;
+	i.pid = r.peer.local ? (int32_t)r.peer.pid : 0;
+	memcpy(i.program, r.peer.program, sizeof(i.program));
+	i.here = r.peer.here;
+	i.there = r.peer.there;
+	i.age_ms = r.peer.age_ms;
+	i.priority = r.peer.class;
+	return weir_sized_write(info, &i, sizeof(i), "WEIR_CONN_INFO_INIT");
 }

@@ -15,7 +15,7 @@
 /* Where the data of a message lies. */
 enum weir_rx_kind {
 	RX_BYTES,  /* in `bytes` */
-	RX_BUFFER, /* in memory of its own */
+	RX_BUFFER, /* in a buffer of the session */
 	RX_PLACE,  /* in a receive block of the arena */
 	RX_SPAN,   /* in the byte area of a segment */
 	RX_POSTED, /* in memory that the program posted */
@@ -51,6 +51,7 @@ struct weir_notes {
 enum weir_conn_state {
 	CONN_OPENING, /* connect() under way */
 	CONN_OPEN,
+	CONN_HALF,    /* the peer sends no more, and receives */
 	CONN_ENDED,   /* the other end is gone: `end` says how */
 	CONN_CLOSING, /* closed here: stays until CLOSED has come */
 };
@@ -60,12 +61,14 @@ enum weir_conn_state {
 #define PENDING_WRITABLE 0x4u
 #define PENDING_SENT 0x8u
 #define PENDING_CLOSED 0x10u
+#define PENDING_END 0x20u
 
 #define CTRL_WANT 0x1u
 #define CTRL_CONSUMED 0x2u
 #define CTRL_CLOSE 0x4u
 #define CTRL_POST 0x8u
 #define CTRL_ROOM 0x10u
+#define CTRL_END 0x20u
 
 #define WEIR_POSTS_MAX 64u /* per connection */
 
@@ -83,29 +86,41 @@ struct weir_posts {
 };
 
 struct weir_lane;
+struct weir_message_out;
+
+/* Memory that the program composes a message in. */
+struct weir_reservation {
+	LIST_ENTRY(weir_reservation) next;
+	pthread_t thread; /* that reserved it */
+	uint8_t *buf;
+	uint32_t length;
+	uint32_t block; /* first one of the send heap; WEIR_BLOCK_NONE: in the byte area */
+};
 
 struct weir_conn {
 	/* touched by every message */
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
 	struct weir_thread *worker;
 	struct weir_life *life;
-	uint32_t vqpn;		 /* ours */
-	uint32_t send_vqpn;	 /* in slots that we write */
-	int send_error;		 /* 0: may send; -EAGAIN: not open yet */
-	uint8_t transfer;	 /* WEIR_SLOT_*: default of messages; 0: any */
-	uint32_t state;		 /* enum weir_conn_state */
-	uint64_t spent, granted; /* cost of sent messages; cost that may be spent */
-	uint64_t sent;		 /* messages */
-	struct weir_rx_message *queue, **queue_end;
+	uint32_t vqpn;		   /* ours */
+	uint32_t send_vqpn;	   /* in slots that we write */
+	int send_error;		   /* 0: may send; -EAGAIN: not open yet; -EPIPE: shut or closed */
+	uint8_t transfer;	   /* WEIR_SLOT_*: default of messages; 0: any */
+	uint32_t state;		   /* enum weir_conn_state */
+	uint64_t spent, granted;   /* cost of sent messages; cost that may be spent */
+	uint64_t sent, sent_bytes; /* messages, and their payload */
+	struct weir_rx_message *queue;
 	uint64_t consumed, returned; /* cost of received messages; as reported to the sender */
-	uint64_t received;	     /* messages that the program took */
-	uint32_t due_at;	     /* unreported cost at which a report is due */
-	bool due;		     /* on the pipe's list: has unreported cost */
-	bool readable;		     /* READABLE is reported, or about to be */
-	bool blocked;		     /* WRITABLE is to be reported */
-	bool wanting;		     /* a WANT is under way */
+	uint64_t received, received_bytes; /* messages that the program took */
+	uint32_t due_at;		   /* unreported cost at which a report is due */
+	bool due;			   /* on the pipe's list: has unreported cost */
+	bool readable;			   /* READABLE is reported, or about to be */
+	bool blocked;			   /* WRITABLE is to be reported */
+	bool wanting;			   /* a WANT is under way */
 	/* the rest */
+	struct weir_rx_message **queue_end;
 	bool local;	     /* data goes by a segment */
+	bool undecided;	     /* accepted by a listener that holds connections */
 	bool queued;	     /* on a list of ready connections */
 	bool on_blocked;     /* on its worker's list */
 	bool needs_room;     /* on its channel's list: waits for room in tx */
@@ -115,8 +130,10 @@ struct weir_conn {
 	uint8_t pending;     /* PENDING_*: events to be reported */
 	bool never_opened;   /* connect() failed, or the data plane is gone: no CLOSE is owed */
 	bool ending;	     /* CLOSED has come, but messages in the segment are not all taken in */
-	uint32_t end_status; /* of that CLOSED */
-	int end;	     /* result of recv after the last message */
+	bool shut;	     /* the program sends no more */
+	bool end_due;	     /* local: END waits for room in the segment, on the list of partials */
+	uint32_t end_status; /* of CLOSED */
+	int end;	     /* result of recv after the last message; 0: none is the last yet */
 	uint32_t want_length; /* of the message that was refused last */
 	uint32_t wanted;      /* cost in the WANT under way */
 	uint64_t completed;
@@ -127,19 +144,26 @@ struct weir_conn {
 	uint32_t segment_id, side, conn_index; /* local */
 	uint32_t peer_vqpn;
 	uint16_t peer_node;
-	uint16_t mtu;			 /* datagram connection: its largest message; 0: a stream */
-	_Atomic uint64_t *peer_consumed; /* local: cost that the peer consumed; it writes */
-	struct weir_segment_conn *ours;	 /* local: the line that we write */
+	uint16_t mtu; /* datagram connection: its largest message; 0: a stream */
+	const struct weir_segment_conn *theirs; /* local: the line that the peer writes */
+	struct weir_segment_conn *ours;		/* local: the line that we write */
+	/* local: bytes of the flow-control window towards us; of the other one, as last read */
+	uint32_t window, peer_window;
+	char *refusal; /* why the peer's program refused it; NULL: nothing was said */
+	bool bundles;  /* local: the peer takes several messages per call, as last seen */
 	/* local: a message that arrives in fragments */
-	uint8_t *assembly;
-	uint32_t assembly_length, assembled;
+	struct weir_rx_message *assembly; /* NULL: none */
+	uint8_t *assembly_at; /* its memory, or the buffer of a weir_recv() that is under way */
+	uint32_t assembled;
 	uint64_t queue_cost;   /* local: of the messages in the queue */
 	uint64_t recover_next; /* number + 1 of the next message to recover; 0: not counted yet */
 	/* local: a message that is sent in fragments */
-	uint8_t *partial;
+	const struct weir_message_out *partial_lender; /* a caller that waits, in whose memory it
+							  is; NULL: it is in ours */
+	uint8_t *partial;			       /* ours */
 	uint32_t partial_length, partial_sent;
-	bool partial_borrowed;		/* in memory of a caller that waits */
-	bool partial_queued;		/* there is a rest: on its worker's list */
+	bool partial_queued; /* a rest of it, or END, waits: on its worker's list */
+	LIST_HEAD(, weir_reservation) reservations;
 	struct weir_thread *reporter;	/* its weir_poll() reports events */
 	struct weir_foreign *foreign;	/* reporter's entry for our worker, if they differ */
 	struct weir_listener *listener; /* not accepted yet */
@@ -161,10 +185,11 @@ struct weir_listener {
 	_Atomic(struct weir_listener *) successor;
 	int error;     /* why no other could take its place. Worker */
 	bool replaced; /* does not count among its worker's users any more */
+	bool of_lanes; /* of the message model, which accepts */
 	char service[WEIR_SERVICE_MAX];
 	uint32_t backlog, flags;
 	uint32_t id;
-	bool queued;		       /* on its worker's list: ACCEPT is to be reported */
+	bool queued; /* on its worker's list: its connections are to be reported */
 	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */
 	TAILQ_ENTRY(weir_listener) in_accepts;
 	LIST_ENTRY(weir_listener) in_worker;
@@ -189,6 +214,19 @@ weir_head_copy(const struct weir_slot *s)
 	return h;
 }
 
+/* The list of c's reporter, its worker, on which it waits to be reported. */
+static inline struct weir_ready *
+weir_ready_list(const struct weir_conn *c)
+{
+	return weir_unlikely(c->lane) ? &c->worker->lanes : &c->worker->ready;
+}
+
+static inline struct weir_accepts *
+weir_accepts_list(const struct weir_listener *l)
+{
+	return l->of_lanes ? &l->worker->lane_accepts : &l->worker->accepts;
+}
+
 /* For asserts: whether a thread holds the worker's lock. */
 static inline bool
 weir_worker_locked(struct weir_thread *t)
@@ -200,6 +238,13 @@ weir_worker_locked(struct weir_thread *t)
 		return true;
 	pthread_mutex_unlock(&t->lock.mutex);
 	return false;
+}
+
+/* Open, whether or not each end still sends. */
+static inline bool
+weir_conn_is_open(const struct weir_conn *c)
+{
+	return c->state == CONN_OPEN || c->state == CONN_HALF;
 }
 
 static inline uint32_t
@@ -235,8 +280,12 @@ int weir_conn_map(struct weir_conn *c);
 void weir_conn_find_segment(struct weir_conn *c);
 /* The other end is gone: status 0 or positive errno. */
 void weir_conn_ended(struct weir_conn *c, uint32_t status);
+/* END has come, after the last message of the peer. False: it had come before. */
+bool weir_conn_peer_shut(struct weir_conn *c);
 /* Sets the reason for the end of a connection; returns rc. */
 int weir_conn_failed(const struct weir_conn *c, int rc);
+/* Local: sets the window towards us. */
+void weir_conn_set_window(struct weir_conn *c, uint32_t window);
 /* Adds events, PENDING_*, to be reported. */
 void weir_conn_report(struct weir_conn *c, uint8_t pending);
 /* Reports to `reporter` from now on; `foreign`: its entry for the worker, NULL: is the worker. */
@@ -253,6 +302,10 @@ int weir_notes_room(struct weir_notes *n);
 void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
 /* Closes; the program's handle is invalid from now on. */
 void weir_conn_close(struct weir_conn *c);
+
+/* ---- connect.c ---- */
+/* Whether the connection has opened: 0, -EAGAIN (not yet), or how the attempt ended. */
+int weir_conn_opened(struct weir_conn *c);
 
 /* ---- event.c ---- */
 /* The caller's own thread object for w. NULL: no resources, *rc and the reason are set. */
@@ -320,8 +373,34 @@ void weir_segment_finish(struct weir_conn *c, uint32_t status);
  * -EPROTO, -ENOMEM.
  */
 int weir_segment_take_fragment(struct weir_conn *c, const struct weir_head *h);
+/*
+ * Copies the lengths of the bundle at the ring's head, checked: the number of messages, -EPROTO.
+ * *offset: of the first payload in the area, valid after weir_area_arrived() of the bundle.
+ */
+int weir_bundle_lengths(const struct weir_segment *seg, const struct weir_head *h,
+			uint16_t lengths[WEIR_BUNDLE_MAX], uint64_t *offset);
 /* *offset: of the whole message at the ring's head in the area. False: it is a fragment only. */
 bool weir_segment_whole(struct weir_segment *seg, const struct weir_head *h, uint64_t *offset);
+/*
+ * The next message, of `length` bytes in fragments, is put together in a caller's buffer. 0,
+ * -ENOMEM: memory to move it to is taken beforehand.
+ */
+int weir_assembly_lend(struct weir_conn *c, uint8_t *buf, uint32_t length);
+/* The caller takes its buffer back: moves what has arrived. */
+void weir_assembly_reclaim(struct weir_conn *c);
+
+static inline bool
+weir_assembly_is_lent(const struct weir_conn *c)
+{
+	return c->assembly && c->assembly_at != c->assembly->data;
+}
+
+/* A message is whole in a lent buffer: nothing more is taken in until weir_recv() returns it. */
+static inline bool
+weir_assembly_is_whole(const struct weir_conn *c)
+{
+	return c->assembly && c->assembled == c->assembly->length;
+}
 /* The peer broke the rules: ends the segment's connections. */
 void weir_segment_spoil(struct weir_segment *seg);
 
@@ -343,6 +422,14 @@ void weir_loan_end(struct weir_rx_message *p, struct weir_conn *c);
 /* Consumption is to be reported, now or later. */
 void weir_conn_consumed_slow(struct weir_conn *c);
 
+/*
+ * c's message at the head of its ring is about to move to its queue. True: it is reported and
+ * stays, once per position and kind of look, so that c receives it from the ring. This pays where
+ * several messages of a connection follow each other, or for a large one. `want`: see
+ * weir_progress().
+ */
+bool weir_conn_hold(struct weir_conn *c, const struct weir_conn *want, bool large);
+
 /* `cost` was received. True: weir_conn_consumed_slow() has to follow. */
 static inline bool
 weir_conn_note_consumed(struct weir_conn *c, uint32_t cost)
@@ -363,11 +450,23 @@ weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 /* ---- partial_send.c; worker locked ---- */
 /* Pushes the part of c->partial that fits. 0: all is out; -EAGAIN, -EPROTO. */
 int weir_partial_push(struct weir_conn *c);
-/* The rest waits, in memory of a caller that waits (`lent`) or in ours. */
-void weir_partial_keep(struct weir_conn *c, uint8_t *data, bool lent);
+/* The rest waits: in memory of a caller that waits, or in `ours`, which the connection frees. */
+void weir_partial_keep(struct weir_conn *c, const struct weir_message_out *lender, uint8_t *ours);
 void weir_partial_drop(struct weir_conn *c);
+/* Sends END as soon as the segment has room, after a rest. */
+void weir_partial_end(struct weir_conn *c);
+/* Whether a part of the last message waits. */
+static inline bool
+weir_partial_left(const struct weir_conn *c)
+{
+	return c->partial_sent < c->partial_length;
+}
 /* Pushes the partial messages of all connections of a worker. How many moved. */
 unsigned weir_partials_push(struct weir_thread *t);
+
+/* ---- reserve.c ---- */
+/* Frees the memory of all reservations: the program must not use it any more. Worker locked. */
+void weir_reservations_clear(struct weir_conn *c);
 
 /* ---- send.c ---- */
 /* Whether a message of want_length could be sent now. Worker locked. */
@@ -403,6 +502,8 @@ void weir_node_table_free(struct weir_thread *t);
 void weir_node_table_follow(struct weir_thread *t, struct weir_thread *p);
 
 /* ---- listen.c ---- */
+/* Puts l on its worker's list, if it is not there. Worker locked. */
+void weir_listener_report(struct weir_listener *l);
 /* A connection has left the listener's queue. */
 void weir_listener_took(struct weir_listener *l);
 /* Frees it and its queue; the data plane knows already, or is gone. Worker locked. */

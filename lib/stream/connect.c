@@ -6,7 +6,13 @@
 #include "service.h"
 
 #include "client/reason.h"
+#include "client/resolve.h"
+#include "client/sized.h"
 #include "client/wait.h"
+
+#include "ipc/address.h"
+
+#include <stdio.h>
 
 /* Worker locked: nobody else may see events of the connection before it is in the table. */
 int
@@ -23,8 +29,13 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	static_assert(WEIR_CONNECT_LOOP == WEIR_LOOP && WEIR_CONNECT_DATAGRAM == WEIR_UD,
 		      "the same bits");
 	static_assert(WEIR_CONNECT_WINDOW_MIN == WEIR_WINDOW_MIN, "the same limit");
+	static_assert(WEIR_CLASS_NORMAL == (int)WEIR_PRIORITY_NORMAL &&
+			  WEIR_CLASS_LOW == (int)WEIR_PRIORITY_LOW &&
+			  WEIR_CLASS_HIGH == (int)WEIR_PRIORITY_HIGH,
+		      "the same numbers");
 	m.connect.flags = o ? o->flags & WEIR_CONNECT_KNOWN : 0;
 	m.connect.window = o ? o->window : 0;
+	m.connect.class = o ? o->priority : WEIR_PRIORITY_NORMAL;
 	m.connect.address = *address;
 	/* by any channel first, then by one to the engine whose port reaches the peer */
 	for (int asked = 0; !r.connecting.vqpn; asked++) {
@@ -54,6 +65,7 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	c->peer_vqpn = r.connecting.peer_vqpn;
 	if (c->local) {
 		c->pipe = NULL;
+		c->window = weir_segment_window(m.connect.window);
 		rc = weir_conn_map(c);
 	}
 	if (rc) {
@@ -64,15 +76,14 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	return 0;
 }
 
-/* -EAGAIN: not yet. */
-static int
-opened(struct weir_conn *c)
+int
+weir_conn_opened(struct weir_conn *c)
 {
 	int rc = -EAGAIN;
 
 	weir_lock(c->worker);
 	weir_progress(c->worker, NULL);
-	if (c->state == CONN_OPEN)
+	if (weir_conn_is_open(c))
 		rc = 0;
 	else if (c->state == CONN_ENDED)
 		rc = c->never_opened ? c->end : 0;
@@ -111,7 +122,7 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 		return 0;
 	}
 	weir_wait_init(&wait, t, timeout_ms);
-	while ((rc = opened(c)) == -EAGAIN) {
+	while ((rc = weir_conn_opened(c)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;
@@ -122,12 +133,15 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 			       "the peer has not answered within %d ms; see weirctl show nodes, or "
 			       "wait longer",
 			       timeout_ms);
-	else if (weir_is_loss(rc))
+	else if (weir_is_loss(rc) || c->refusal)
 		weir_conn_failed(c, rc);
-	else if (rc)
+	else if (rc && rc != -EINTR)
 		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
 			  rc == -ECONNREFUSED
 			      ? "see that a program listens on that service over there"
+			  : rc == -ENOSPC
+			      ? "all links of the data plane here, or there, are in use: close "
+				"connections with other nodes, or raise its --links or memory"
 			      : "see that the node is up and reached (weirctl show nodes, qps)");
 	if (rc) {
 		weir_lock(t);
@@ -171,23 +185,34 @@ connect_service(struct weir_thread *t, const struct weir_address *named,
 
 int
 weir_connect_with(struct weir *w, const struct weir_address *address,
-		  const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
+		  const struct weir_connect_options *options, int timeout_ms,
+		  struct weir_conn **conn)
 {
+	static const uint32_t none[4];
+	struct weir_connect_options o = WEIR_CONNECT_OPTIONS_INIT;
 	struct weir_thread *t;
 	int rc;
 
 	if (!address || !conn)
 		return weir_fail(-EINVAL,
 				 "no address, or no place for the connection; see weir/stream.h");
-	if (o && weir_flags_check(o->flags, WEIR_LOOP))
+	rc = weir_sized_read(&o, sizeof(o), options, "WEIR_CONNECT_OPTIONS_INIT");
+	if (rc)
+		return rc;
+	if (weir_flags_check(o.flags, WEIR_LOOP))
 		return -EINVAL;
-	if (o && o->window && o->window < WEIR_WINDOW_MIN)
+	if (o.window && o.window < WEIR_WINDOW_MIN)
 		return weir_fail(-EINVAL,
 				 "a window of %u bytes doesn't hold a message; give %u or more, or "
 				 "0 for the default",
-				 o->window, WEIR_WINDOW_MIN);
-	if (o && o->reconnect.on & ~(WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS))
-		return weir_fail(-EINVAL, "unknown flag in reconnect.on; see weir/stream.h");
+				 o.window, WEIR_WINDOW_MIN);
+	if (o.priority > WEIR_PRIORITY_HIGH)
+		return weir_fail(-EINVAL, "no priority %u; see enum weir_priority in weir/stream.h",
+				 o.priority);
+	if (o.reconnect.on & ~(WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS) || o.reserved ||
+	    memcmp(o.reconnect.reserved, none, sizeof(none)) != 0)
+		return weir_fail(-EINVAL, "unknown flag in reconnect.on, or a reserved field that "
+					  "is not 0; see weir/stream.h");
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
@@ -195,8 +220,8 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 	if (!t)
 		return rc;
 	if (address->kind == WEIR_ADDRESS_SERVICE)
-		return connect_service(t, address, o, timeout_ms, conn);
-	return connect_to(t, address, address, o, timeout_ms, conn);
+		return connect_service(t, address, &o, timeout_ms, conn);
+	return connect_to(t, address, address, &o, timeout_ms, conn);
 }
 
 int
@@ -204,6 +229,64 @@ weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 	     struct weir_conn **conn)
 {
 	return weir_connect_with(w, address, NULL, timeout_ms, conn);
+}
+
+/* Whether another address of the same host may do better. */
+static bool
+is_elsewhere(int rc)
+{
+	return rc == -EHOSTUNREACH || rc == -ECONNREFUSED || rc == -EHOSTDOWN || rc == -ETIMEDOUT;
+}
+
+/* Tries the addresses of a host one after the other; each has its share of the time. */
+static int
+connect_host(struct weir *w, const char *host, const char *service,
+	     const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
+{
+	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	struct weir_address found[WEIR_RESOLVED_MAX];
+	int count = weir_resolve(w, host, service, timeout_ms, found), left = timeout_ms,
+	    rc = count;
+	char last[WEIR_ADDRESS_TEXT_MAX], why[160];
+
+	for (int i = 0; i < count; i++) {
+		if (timeout_ms > 0) {
+			left = (int)((int64_t)(end - weir_clock()) / 1000000) / (count - i);
+			left = left > 1 ? left : 1;
+		}
+		rc = weir_connect_with(w, &found[i], o, left, conn);
+		if (!rc || !is_elsewhere(rc))
+			return rc;
+	}
+	if (count > 0) {
+		snprintf(why, sizeof(why), "%s", weir_reason());
+		weir_address_format(&found[count - 1], last, sizeof(last));
+		weir_fail(rc, "host '%s' (the last of %d addresses, %s): %s", host, count, last,
+			  why);
+	}
+	return rc;
+}
+
+int
+weir_connect_to(struct weir *w, const char *to, const struct weir_connect_options *o,
+		int timeout_ms, struct weir_conn **conn)
+{
+	char host[WEIR_HOST_MAX], service[WEIR_SERVICE_MAX];
+	struct weir_address address;
+	int rc;
+
+	if (!to || !weir_address_host(to, host, service)) {
+		rc = weir_address_parse(to, &address);
+		return rc ? rc : weir_connect_with(w, &address, o, timeout_ms, conn);
+	}
+	if (weir_state(weir_now(w)) != WEIR_UP)
+		return weir_gone(weir_now(w));
+	if (!timeout_ms)
+		return weir_fail(-EINVAL,
+				 "'%s' is the name of a host, and finding its address takes time; "
+				 "give a timeout, or an address",
+				 host);
+	return connect_host(w, host, service, o, timeout_ms, conn);
 }
 
 int
@@ -214,6 +297,37 @@ weir_conn_mtu(const struct weir_conn *c)
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	return c->mtu ? c->mtu : (int)WEIR_STREAM_MESSAGE_MAX;
+}
+
+int
+weir_shutdown(struct weir_conn *c)
+{
+	struct weir_thread *t = c->worker;
+	int rc = 0;
+
+	if (weir_state(t->w) != WEIR_UP)
+		return weir_gone(t->w);
+	weir_lock(t);
+	if (!c->shut && c->send_error) {
+		rc = weir_send_error(c);
+	} else if (!c->shut) {
+		c->shut = true;
+		c->send_error = -EPIPE;
+		/* other threads may wait for room */
+		if (c->blocked)
+			weir_conn_report(c, PENDING_WRITABLE);
+		c->blocked = false;
+		weir_ctrl_room_unneeded(c);
+		if (c->local)
+			weir_partial_end(c);
+		else
+			weir_ctrl_add(c, CTRL_END);
+		if (!LIST_EMPTY(&t->waiters))
+			weir_thread_wake(t, NULL);
+	}
+	weir_progress_leave(t);
+	weir_unlock(t);
+	return rc;
 }
 
 void
@@ -272,7 +386,7 @@ weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local)
 {
 	if (weir_state(c->worker->w) == WEIR_FORKED)
 		return weir_gone(c->worker->w);
-	if (c->state == CONN_OPENING)
+	if (c->state == CONN_OPENING && !c->undecided)
 		return -EAGAIN;
 	if (local)
 		*local = c->local;

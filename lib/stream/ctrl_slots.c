@@ -97,6 +97,13 @@ weir_ctrl_flush(struct weir_channel *ch)
 				return;
 			c->control &= (uint8_t)~CTRL_ROOM;
 		}
+		if (c->control & CTRL_END) {
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_END};
+			s.order = (uint16_t)c->sent;
+			if (!put(ch, tx, &s))
+				return;
+			c->control &= (uint8_t)~CTRL_END;
+		}
 		if (c->control & CTRL_CLOSE) {
 			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
 			s.order = c->local ? 0 : (uint16_t)c->sent; /* messages by the channel */

@@ -8,6 +8,7 @@
 
 #include "client/reason.h"
 #include "client/wait.h"
+#include "client/wake.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -42,7 +43,7 @@ put_conn(struct batch *b, struct weir_conn *c)
 	} plain[] = {{PENDING_OPENED, WEIR_EVENT_OPENED},
 		     {PENDING_READABLE, WEIR_EVENT_READABLE},
 		     {PENDING_WRITABLE, WEIR_EVENT_WRITABLE}};
-	int status = c->end == -ESHUTDOWN ? 0 : c->end;
+	int status = -(int)c->end_status;
 	struct weir_notes *n = &c->cookies;
 	uint32_t type = WEIR_EVENT_CLOSED;
 	uint64_t cookie = 0;
@@ -67,7 +68,12 @@ put_conn(struct batch *b, struct weir_conn *c)
 	}
 	c->pending &= (uint8_t)~PENDING_SENT;
 	/* after the last message: recv reports again when it has taken that */
-	if (!(c->pending & PENDING_CLOSED) || c->queue)
+	if (c->queue)
+		return true;
+	if (c->pending & PENDING_END && !put(b, WEIR_EVENT_END, 0, c, 0))
+		return false;
+	c->pending &= (uint8_t)~PENDING_END;
+	if (!(c->pending & PENDING_CLOSED))
 		return true;
 	if (!b->left)
 		return false;
@@ -90,6 +96,9 @@ put_worker(struct batch *b, struct weir_thread *t)
 		put(b, WEIR_EVENT_ACCEPT, 0, NULL, 0);
 		b->at[-1].listener = l->handle;
 	}
+	if (weir_unlikely(atomic_load_explicit(&t->lane_news, memory_order_relaxed)) &&
+	    put(b, WEIR_EVENT_MESSAGES, 0, NULL, 0))
+		atomic_store_explicit(&t->lane_news, false, memory_order_relaxed);
 	while (b->left && t->node_count) {
 		struct weir_node_event *n = &t->nodes[--t->node_count];
 
@@ -195,8 +204,8 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 	return n - b.left;
 }
 
-static void
-disarm(struct weir_thread *t)
+void
+weir_thread_disarm_fd(struct weir_thread *t)
 {
 	uint64_t count;
 
@@ -214,7 +223,7 @@ weir_thread_rouse(struct weir_thread *t)
 {
 	if (!t->fd_armed)
 		return;
-	disarm(t);
+	weir_thread_disarm_fd(t);
 	weir_wake_fd(t->wake_fd);
 }
 
@@ -248,7 +257,7 @@ enter(struct weir *w, int *rc)
 	struct weir_thread *t = own(w, rc);
 
 	if (t && weir_unlikely(t->fd_armed || !LIST_EMPTY(&t->foreign)))
-		disarm(t);
+		weir_thread_disarm_fd(t);
 	return t;
 }
 
@@ -280,14 +289,18 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 	got = collect(t, events, n);
 	if (got)
 		return (int)got;
-	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
-		return come_back(t);
+	if (weir_unlikely(weir_state(t->w) != WEIR_UP)) {
+		rc = come_back(t);
+		return rc == -EINTR ? 0 : rc;
+	}
 	weir_pause();
 	return 0;
 }
 
-int
-weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+/* weir_wait(); `g` guards it while there is no data plane. */
+static int
+wait_events(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms,
+	    struct weir_guard *g)
 {
 	uint64_t start = w->reattaches ? weir_clock() : 0, gone;
 	struct weir_wait wait;
@@ -311,21 +324,38 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 			return (int)got;
 		if (rc != -ENODEV)
 			return rc == -EAGAIN ? 0 : rc;
+		if (left && !g->blocked)
+			weir_guard_block(g);
 		rc = come_back(t);
 		if (rc)
 			return rc;
-		if (weir_state(weir_now(w)) == WEIR_UP)
+		if (weir_state(weir_now(w)) == WEIR_UP) {
+			weir_guard_end(g);
 			continue;
+		}
 		if (!left)
 			return 0;
 		/* sleep until the next try to attach */
-		weir_sleep(1000000ull * (timeout_ms >= 0 && (unsigned)timeout_ms < WEIR_REATTACH_MS
-					     ? (unsigned)timeout_ms
-					     : WEIR_REATTACH_MS));
+		gone = timeout_ms >= 0 && (unsigned)timeout_ms < WEIR_REATTACH_MS
+			   ? (unsigned)timeout_ms
+			   : WEIR_REATTACH_MS;
+		rc = weir_wake_await(g, w, -1, weir_clock() + gone * 1000000u);
+		if (rc == -EINTR)
+			return rc;
 		gone = (weir_clock() - start) / 1000000u;
 		if (timeout_ms >= 0)
 			left = gone < (uint64_t)timeout_ms ? timeout_ms - (int)gone : 0;
 	}
+}
+
+int
+weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+{
+	struct weir_guard g = {0};
+	int got = wait_events(w, events, n, timeout_ms, &g);
+
+	weir_guard_end(&g);
+	return got;
 }
 
 int
@@ -344,7 +374,8 @@ has_news(struct weir_thread *t)
 
 	weir_lock(t);
 	weir_progress(t, NULL);
-	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count;
+	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count ||
+		atomic_load_explicit(&t->lane_news, memory_order_relaxed);
 	weir_unlock(t);
 	return found;
 }
@@ -360,10 +391,15 @@ weir_arm(struct weir *w)
 	t = enter(w, &rc);
 	if (!t)
 		return rc;
+	if (weir_unlikely(atomic_load_explicit(&w->first->woken, memory_order_relaxed)) &&
+	    weir_waker_take(w))
+		return -EAGAIN;
 	if (weir_state(t->w) != WEIR_UP) {
 		rc = come_back(t);
-		if (rc || weir_state(weir_now(w)) == WEIR_UP)
-			return rc ? rc : -EAGAIN;
+		if (rc == -EINTR || (!rc && weir_state(weir_now(w)) == WEIR_UP))
+			return -EAGAIN;
+		if (rc)
+			return rc;
 		/* a socket that has hung up, as is known, must not end each sleep */
 		weir_thread_forget_socket(t);
 		LIST_FOREACH(f, &t->foreign, next)
@@ -382,7 +418,7 @@ weir_arm(struct weir *w)
 		(t->table && weir_nodes_any(t));
 	if (!found && !report_pending)
 		return 0;
-	disarm(t);
+	weir_thread_disarm_fd(t);
 	return -EAGAIN;
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
 #include "conn.h"
+#include "model.h"
 #include "progress.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
+#include "client/sized.h"
 #include "client/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static int
-make(struct weir_thread *t, const char *service, const struct weir_listen_options *o,
+make(struct weir_thread *t, const char *service, const struct weir_listen_options *o, bool of_lanes,
      struct weir_listener **out)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
@@ -24,6 +26,7 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 	l->handle = l;
 	l->backlog = o->backlog;
 	l->flags = o->flags;
+	l->of_lanes = of_lanes;
 	memcpy(l->service, service, sizeof(l->service));
 	TAILQ_INIT(&l->conns);
 	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
@@ -52,11 +55,11 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 	return rc;
 }
 
-int
-weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *o,
-		 struct weir_listener **listener)
+static int
+listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
+	    bool of_lanes, struct weir_listener **listener)
 {
-	static const struct weir_listen_options plain = {0};
+	struct weir_listen_options o = WEIR_LISTEN_OPTIONS_INIT;
 	char name[WEIR_SERVICE_MAX] = "";
 	struct weir_thread *t;
 	int n, rc;
@@ -69,13 +72,40 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
-	static_assert(WEIR_LISTEN_KNOWN == WEIR_LISTEN_PUBLIC, "the same bit");
-	if (o && o->flags & ~WEIR_LISTEN_PUBLIC)
-		return weir_fail(-EINVAL, "unknown flag; only WEIR_LISTEN_PUBLIC is known");
+	static_assert(WEIR_LISTENS_PUBLIC == WEIR_LISTEN_PUBLIC &&
+			  WEIR_LISTENS_HOLDING == WEIR_LISTEN_HOLD,
+		      "the same bits");
+	rc = weir_sized_read(&o, sizeof(o), options, "WEIR_LISTEN_OPTIONS_INIT");
+	if (rc)
+		return rc;
+	if (o.flags & ~WEIR_LISTEN_KNOWN)
+		return weir_fail(-EINVAL, "unknown flag; see WEIR_LISTEN_* in weir/stream.h");
 	t = weir_thread_own(w, &rc);
 	if (!t)
 		return rc;
-	return make(t, name, o ? o : &plain, listener);
+	return make(t, name, &o, of_lanes, listener);
+}
+
+int
+weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *o,
+		 struct weir_listener **listener)
+{
+	return listen_with(w, service, o, false, listener);
+}
+
+int
+weir_listen_lanes(struct weir *w, const char *service, const struct weir_listen_options *o,
+		  struct weir_listener **listener)
+{
+	return listen_with(w, service, o, true, listener);
+}
+
+bool
+weir_listener_in(const struct weir_listener *l, const struct weir *w)
+{
+	while (l && l->worker->w != w)
+		l = atomic_load(&l->successor);
+	return l;
 }
 
 /* ---- after a restart of the data plane ---- */
@@ -87,22 +117,21 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 static int
 follow(struct weir_thread *t, struct weir_listener *l)
 {
-	const struct weir_listen_options o = {.backlog = l->backlog, .flags = l->flags};
+	const struct weir_listen_options o = {
+	    .size = sizeof(o), .backlog = l->backlog, .flags = l->flags};
 	struct weir_listener *n = NULL;
 	int rc;
 
 	if (atomic_load(&l->successor) || l->error)
 		return l->error;
-	rc = make(t, l->service, &o, &n);
+	rc = make(t, l->service, &o, l->of_lanes, &n);
 	if (weir_is_loss(rc) || rc == -ETIMEDOUT)
 		return rc; /* the next session is asked */
 	weir_lock(l->worker);
 	l->error = rc;
 	if (rc) {
 		/* weir_accept() tells why */
-		if (!l->queued)
-			TAILQ_INSERT_TAIL(&l->worker->accepts, l, in_accepts);
-		l->queued = true;
+		weir_listener_report(l);
 	} else {
 		n->handle = l->handle;
 		l->replaced = true;
@@ -145,9 +174,20 @@ weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 int
 weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
 {
-	const struct weir_listen_options o = {.backlog = backlog};
+	const struct weir_listen_options o = {.size = sizeof(o), .backlog = backlog};
 
 	return weir_listen_with(w, service, &o, listener);
+}
+
+void
+weir_listener_report(struct weir_listener *l)
+{
+	if (l->queued)
+		return;
+	l->queued = true;
+	TAILQ_INSERT_TAIL(weir_accepts_list(l), l, in_accepts);
+	if (l->of_lanes)
+		atomic_store_explicit(&l->worker->lane_news, true, memory_order_relaxed);
 }
 
 void
@@ -162,7 +202,7 @@ weir_listener_took(struct weir_listener *l)
 }
 
 static int
-try_accept(struct weir_listener *l, struct weir_conn **conn)
+take_accepted(struct weir_listener *l, struct weir_conn **conn)
 {
 	struct weir_thread *t = l->worker;
 	struct weir_conn *c;
@@ -179,7 +219,7 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	weir_listener_took(l);
 	c->listener = NULL;
 	if (l->queued && TAILQ_EMPTY(&l->conns)) {
-		TAILQ_REMOVE(&t->accepts, l, in_accepts);
+		TAILQ_REMOVE(weir_accepts_list(l), l, in_accepts);
 		l->queued = false;
 	}
 	rc = weir_conn_map(c);
@@ -194,20 +234,172 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	return rc;
 }
 
+/* ---- deciding ---- */
+
+static int
+check_accept(const struct weir_accept_options *o, uint32_t known)
+{
+	if (o->flags & ~known)
+		return weir_fail(-EINVAL,
+				 "unknown flag, or WEIR_ACCEPT_HOLD for a listener without "
+				 "WEIR_LISTEN_HOLD; see weir/stream.h");
+	if (o->window && o->window < WEIR_WINDOW_MIN)
+		return weir_fail(-EINVAL,
+				 "a window of %u bytes doesn't hold a message; give %u or more, or "
+				 "0 for the default",
+				 o->window, WEIR_WINDOW_MIN);
+	return 0;
+}
+
+/* Opens a held connection, or sets the window of an open one. */
+static int
+admit(struct weir_conn *c, uint32_t window)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DECIDE), r;
+	struct weir_wait wait;
+	int fds[WEIR_SESSION_FDS], rc;
+	bool held;
+
+	weir_lock(c->worker);
+	held = c->undecided;
+	if (window && c->local && c->pipe)
+		weir_conn_set_window(c, window);
+	weir_unlock(c->worker);
+	if (!held && (!window || c->local))
+		return 0;
+	m.decide.vqpn = c->vqpn;
+	m.decide.window = window;
+	rc = weir_request(c->worker->w, &m, WEIR_MSG_OK, &r, fds);
+	if (rc || !held)
+		return rc;
+	weir_wait_init(&wait, c->worker, -1);
+	while ((rc = weir_conn_opened(c)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc && rc != -EINTR) /* it is decided: no signal undoes that */
+			break;
+	}
+	weir_wait_end(&wait);
+	weir_lock(c->worker);
+	if (!rc && c->undecided) /* it has ended instead */
+		rc = c->end;
+	weir_unlock(c->worker);
+	return rc ? weir_conn_failed(c, rc) : 0;
+}
+
+int
+weir_admit(struct weir_conn *c, const struct weir_accept_options *options)
+{
+	struct weir_accept_options o = WEIR_ACCEPT_OPTIONS_INIT;
+	int rc = weir_sized_read(&o, sizeof(o), options, "WEIR_ACCEPT_OPTIONS_INIT");
+
+	if (!rc)
+		rc = check_accept(&o, 0);
+	if (rc)
+		return rc;
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	if (!c->undecided)
+		return weir_fail(-EISCONN, "the connection is open already; just use it");
+	return admit(c, o.window);
+}
+
+int
+weir_refuse(struct weir_conn *c, const char *reason)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DECIDE), r;
+	struct weir_thread *t = c->worker;
+	int fds[WEIR_SESSION_FDS], rc = -ENODEV;
+
+	static_assert(WEIR_REFUSAL_TEXT_MAX == WEIR_REFUSAL_MAX, "the same limit");
+	if (weir_state(t->w) == WEIR_FORKED)
+		return weir_gone(t->w);
+	if (!c->undecided)
+		return weir_fail(-EISCONN,
+				 "the connection is open already; close it, or accept with "
+				 "WEIR_ACCEPT_HOLD");
+	if (reason && strlen(reason) >= sizeof(m.decide.reason))
+		return weir_fail(-EINVAL, "the reason has %zu bytes; give %zu at most",
+				 strlen(reason), sizeof(m.decide.reason) - 1);
+	m.decide.vqpn = c->vqpn;
+	m.decide.flags = WEIR_DECIDE_REFUSE;
+	if (reason)
+		weir_text_copy(m.decide.reason, reason, sizeof(m.decide.reason));
+	if (weir_state(t->w) == WEIR_UP)
+		rc = weir_request(t->w, &m, WEIR_MSG_OK, &r, fds);
+	weir_lock(t);
+	if (!rc)
+		c->never_opened = true; /* the engine forgets it: no CLOSE is owed */
+	weir_conn_close(c); /* any other rc: the connecting program is lost, and its end is told */
+	weir_progress_leave(t);
+	weir_unlock(t);
+	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
+		weir_threads_release(t->w);
+	return 0;
+}
+
+/* ---- accepting ---- */
+
+/* Decides about a connection that was taken from the queue. False: it has ended. */
+static bool
+open_accepted(struct weir_conn *c, const struct weir_accept_options *o)
+{
+	bool held = c->undecided;
+	int rc;
+
+	if (held && c->state == CONN_ENDED) {
+		weir_close(c); /* the connecting program has not waited */
+		return false;
+	}
+	if (held && o->flags & WEIR_ACCEPT_HOLD)
+		return true;
+	rc = admit(c, o->window);
+	if (!rc || !held) /* how an open one has ended, the next call on it says */
+		return true;
+	weir_close(c);
+	return false;
+}
+
+static int
+try_accept(struct weir_listener *l, const struct weir_accept_options *o, struct weir_conn **conn)
+{
+	struct weir_conn *c = NULL;
+	int rc;
+
+	do {
+		rc = take_accepted(l, &c);
+		if (rc)
+			return rc;
+	} while (!open_accepted(c, o));
+	*conn = c;
+	return 0;
+}
+
 int
 weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 {
+	return weir_accept_with(l, NULL, timeout_ms, conn);
+}
+
+int
+weir_accept_with(struct weir_listener *l, const struct weir_accept_options *options, int timeout_ms,
+		 struct weir_conn **conn)
+{
+	struct weir_accept_options o = WEIR_ACCEPT_OPTIONS_INIT;
 	struct weir_wait wait;
 	struct weir_thread *t;
 	struct weir *w;
-	int rc;
+	int rc = weir_sized_read(&o, sizeof(o), options, "WEIR_ACCEPT_OPTIONS_INIT");
 
+	if (!rc)
+		rc = check_accept(&o, l->flags & WEIR_LISTEN_HOLD ? WEIR_ACCEPT_HOLD : 0);
+	if (rc)
+		return rc;
 	if (weir_state(l->worker->w) == WEIR_FORKED)
 		return weir_gone(l->worker->w);
 	for (;;) {
 		/* of an earlier session: first the connections that arrived before it ended */
 		weir_wait_init(&wait, l->worker, timeout_ms);
-		while ((rc = try_accept(l, conn)) == -EAGAIN) {
+		while ((rc = try_accept(l, &o, conn)) == -EAGAIN) {
 			rc = weir_wait_next(&wait);
 			if (rc)
 				break;
@@ -251,7 +443,7 @@ weir_listener_free(struct weir_listener *l)
 		weir_conn_close(c);
 	}
 	if (l->queued)
-		TAILQ_REMOVE(&t->accepts, l, in_accepts);
+		TAILQ_REMOVE(weir_accepts_list(l), l, in_accepts);
 	LIST_REMOVE(l, in_worker);
 	if (!l->replaced)
 		atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);

@@ -3,83 +3,35 @@
 #include "model.h"
 #include "send.h"
 
-#include "client/reason.h"
-
-#include <stdlib.h>
-
 #define HEAD_BYTES 16u /* of weir_send_headed() */
 
-/* Copies the message into memory that the caller frees. NULL: no memory. */
-static uint8_t *
-gather(struct weir_message_out *m)
+static struct weir_message_out
+message_of(const struct iovec *parts, unsigned n, size_t length, const uint64_t *cookie)
 {
-	uint8_t *whole = malloc(m->length);
-
-	if (!whole) {
-		weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some", m->length);
-		return NULL;
-	}
-	weir_message_fill(whole, m);
-	m->data = whole;
-	m->parts = NULL;
-	return whole;
-}
-
-/* Copies an inline message to `small`. 0 or -EMSGSIZE. */
-static int
-prepare(struct weir_message_out *m, uint8_t *small, size_t length)
-{
-	if (length > WEIR_STREAM_MESSAGE_MAX)
-		return weir_fail(-EMSGSIZE, "a message has at most %u bytes; send it in parts",
-				 WEIR_STREAM_MESSAGE_MAX);
-	m->length = (uint32_t)length;
-	m->block = WEIR_BLOCK_NONE;
-	if (length > WEIR_INLINE_MAX)
-		return 0;
-	weir_message_fill(small, m);
-	m->data = small;
-	m->parts = NULL;
-	return 0;
+	weir_assert(n && length <= WEIR_STREAM_MESSAGE_MAX);
+	return (struct weir_message_out){.parts = parts,
+					 .length = (uint32_t)length,
+					 .block = WEIR_BLOCK_NONE,
+					 .flags = cookie ? WEIR_NOTIFY : 0,
+					 .cookie = cookie ? *cookie : 0};
 }
 
 int
-weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length)
+weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
+	      const uint64_t *cookie)
 {
-	uint8_t small[WEIR_INLINE_MAX], *whole;
-	struct weir_message_out m = {.parts = parts, .part_count = n};
-	int rc = prepare(&m, small, length);
+	struct weir_message_out m = message_of(parts, n, length, cookie);
 
-	if (!rc)
-		rc = weir_send_locked(c, &m);
-	if (rc != -ENOBUFS)
-		return rc;
-	/* in fragments as far as there is room; the connection owns the rest from then on */
-	whole = m.copy = gather(&m);
-	rc = whole ? weir_send_locked(c, &m) : -ENOMEM;
-	if (!rc && c->partial_queued && c->partial_borrowed)
-		weir_partial_keep(c, whole, false);
-	else
-		free(whole);
-	return rc;
+	return weir_send_whole(c, &m);
 }
 
 int
 weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
-		int timeout_ms)
+		const uint64_t *cookie, int timeout_ms)
 {
-	uint8_t small[WEIR_INLINE_MAX], *whole;
-	struct weir_message_out m = {.parts = parts, .part_count = n};
-	int rc = prepare(&m, small, length);
+	struct weir_message_out m = message_of(parts, n, length, cookie);
 
-	if (!rc)
-		rc = weir_send_message(c, &m, timeout_ms);
-	if (rc != -ENOBUFS)
-		return rc;
-	/* a local message that goes in fragments is cut from one place */
-	whole = gather(&m);
-	rc = whole ? weir_send_large(c, &m, timeout_ms) : -ENOMEM;
-	free(whole);
-	return rc;
+	return weir_send_large(c, &m, timeout_ms);
 }
 
 /* ---- small messages with a head ---- */

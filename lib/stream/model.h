@@ -29,6 +29,12 @@ int weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken);
  */
 void weir_taken_done(struct weir_conn *c, struct weir_taken *taken);
 
+/* weir_listen_with() for the message model: weir_poll() does not report its connections. */
+int weir_listen_lanes(struct weir *w, const char *service, const struct weir_listen_options *o,
+		      struct weir_listener **listener);
+/* Whether the listener, or one in its place, listens in session w. */
+bool weir_listener_in(const struct weir_listener *l, const struct weir *w);
+
 /* Takes the event or message at the ring's head off the ring. False: it stays. Worker locked. */
 bool weir_channel_step(struct weir_channel *ch);
 
@@ -36,12 +42,16 @@ bool weir_channel_step(struct weir_channel *ch);
 int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		    const struct weir_connect_options *o, struct weir_conn **conn);
 
-/* Sends one message gathered from n places, `length` bytes in total. As weir_send(). */
+/*
+ * Sends one message gathered from n places, `length` bytes in total. As weir_send(); with
+ * WEIR_NOTIFY if there is a cookie.
+ */
 int weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
-		    int timeout_ms);
+		    const uint64_t *cookie, int timeout_ms);
 
 /* The same without waiting. Worker locked. */
-int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length);
+int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
+		  const uint64_t *cookie);
 
 /* Whether weir_small_put() of a message of any length is possible now. Worker locked. */
 static inline bool

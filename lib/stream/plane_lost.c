@@ -105,8 +105,7 @@ recover(struct weir_channel *ch)
 		bool stale;
 		struct weir_conn *c = weir_conn_find(t, h.vqpn, &stale);
 
-		if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED ||
-		    c->pipe != &ch->pipe) {
+		if (!c || c->state == CONN_CLOSING || c->end || c->pipe != &ch->pipe) {
 			weir_rx_message_free(p);
 			continue;
 		}
@@ -139,7 +138,7 @@ recover(struct weir_channel *ch)
 static bool
 is_open(const struct weir_conn *c)
 {
-	return c->state == CONN_OPEN || c->state == CONN_OPENING;
+	return weir_conn_is_open(c) || c->state == CONN_OPENING;
 }
 
 static void

@@ -163,6 +163,7 @@ weir_linger(struct weir *w)
 void
 weir_thread_clear(struct weir_thread *t)
 {
+	struct weir_reservation *r;
 	struct weir_listener *l;
 	struct weir_rx_message *p;
 
@@ -175,14 +176,21 @@ weir_thread_clear(struct weir_thread *t)
 	while ((p = LIST_FIRST(&t->loans))) {
 		LIST_REMOVE(p, in_loans);
 		if (p->kind == RX_BUFFER)
-			free(p->data);
-		free(p);
+			weir_buffer_give(t->w, p->data);
+		if (p->class == WEIR_SPARE_CLASSES)
+			weir_buffer_give(t->w, p);
+		else
+			free(p);
 	}
 	for (unsigned i = 0; i < WEIR_SPARE_CLASSES; i++) {
 		while ((p = t->spare[i])) {
 			t->spare[i] = p->next;
 			free(p);
 		}
+	}
+	while ((r = LIST_FIRST(&t->spare_reservations))) {
+		LIST_REMOVE(r, next);
+		free(r);
 	}
 	weir_unlock(t);
 }

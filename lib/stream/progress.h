@@ -16,6 +16,9 @@ void weir_progress_finish(struct weir_thread *t);
 void weir_progress_leave(struct weir_thread *t);
 /* Frees connections and listeners of a worker at detach. */
 void weir_thread_clear(struct weir_thread *t);
+/* The caller's own: weir_arm() has no effect any more; drops foreign workers without connections.
+ */
+void weir_thread_disarm_fd(struct weir_thread *t);
 /* The caller's own: its sleep set has changed. If it is armed, its descriptor becomes readable. */
 void weir_thread_rouse(struct weir_thread *t);
 /* Waits until closed connections have delivered all, or for a while. */

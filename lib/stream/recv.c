@@ -4,23 +4,30 @@
  * connections before it move to the queues of these.
  */
 #include "model.h"
+#include "parts.h"
 #include "progress.h"
 
 #include "client/reason.h"
 #include "client/wait.h"
 
+#include <limits.h>
+
 #define STREAM_BURST 64u /* messages in a row that make a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
-#define ENDS_MAX 5000u /* naps until waiting for the end of a connection is given up */
+#define GOES_ALONE (-ENOTSUP)
+#define FRAGMENT_LOOKS 400u /* for the next fragment of a message */
+#define ENDS_MAX 5000u	    /* naps until waiting for the end of a connection is given up */
 
 enum next { NEXT_QUEUE, NEXT_RING };
 
 static inline bool
 is_mine(const struct weir_conn *c, const struct weir_head *h)
 {
-	return h->vqpn == c->vqpn && (h->op == WEIR_OP_INLINE || h->op == WEIR_OP_PLACE) &&
-	       c->state != CONN_ENDED;
+	return h->vqpn == c->vqpn &&
+	       (h->op == WEIR_OP_INLINE || h->op == WEIR_OP_PLACE ||
+		(h->op == WEIR_OP_BUNDLE && c->local)) &&
+	       !c->end;
 }
 
 /* Makes progress on the connection's rings, on the worker's others now and then. As next(). */
@@ -36,7 +43,8 @@ next_slow(struct weir_conn *c, struct weir_head *h)
 
 		if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
 			weir_thread_wake(t, NULL);
-		if (!n && (!p->local || weir_ring_peek(&c->channel->pipe.rx) || p->empty % 16 == 0))
+		if (!n && (!p->local || weir_ring_peek(&c->channel->pipe.rx) ||
+			   (p->empty % 16 == 0 && p->held[1] != p->rx.pos + 1)))
 			n = weir_progress(t, c);
 		if (c->queue)
 			return NEXT_QUEUE;
@@ -47,7 +55,7 @@ next_slow(struct weir_conn *c, struct weir_head *h)
 				return NEXT_RING;
 		}
 		if (!n)
-			return c->state == CONN_ENDED ? c->end : -EAGAIN;
+			return c->end ? c->end : -EAGAIN;
 	}
 	return -EAGAIN;
 }
@@ -67,7 +75,7 @@ next(struct weir_conn *c, struct weir_head *h)
 		if (weir_likely(is_mine(c, h)))
 			return NEXT_RING;
 	} else if (p->local && (p->empty + 1) % 8 && !weir_ring_peek(&c->channel->pipe.rx) &&
-		   c->state != CONN_ENDED) {
+		   !c->end) {
 		p->empty++;
 		/* fetch the second line of a message before the first is seen */
 		__builtin_prefetch(weir_ring_at(&p->rx, p->rx.pos + 1));
@@ -109,20 +117,50 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 	return 0;
 }
 
+/* Returns the message that was put together in the caller's own buffer. */
+static int
+take_assembled(struct weir_conn *c, size_t *length)
+{
+	struct weir_rx_message *p = c->assembly;
+	uint32_t cost = p->cost;
+
+	weir_assert(weir_assembly_is_lent(c));
+	*length = p->length;
+	c->assembly = NULL;
+	c->received++;
+	c->received_bytes += p->length;
+	weir_rx_message_free(p);
+	weir_conn_consumed(c, cost);
+	return 0;
+}
+
 /*
- * Offset of the whole message at the ring's head in the byte area. -EINTR: it was a fragment of one
- * and is taken; else an error.
+ * Offset of the whole message at the ring's head in the byte area. -EINTR: it was a fragment and is
+ * taken, into `buf` if the message fits there; else an error.
  */
 static int
-whole_in_area(struct weir_conn *c, const struct weir_head *h, uint64_t *offset)
+whole_in_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size,
+	      uint64_t *offset)
 {
-	int rc;
+	int rc = 0;
 
 	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
 		return spoilt(c);
-	if (weir_segment_whole(WEIR_SEGMENT_OF(c->pipe), h, offset))
+	if (!c->assembly && weir_segment_whole(WEIR_SEGMENT_OF(c->pipe), h, offset))
 		return 0;
-	rc = weir_segment_take_fragment(c, h);
+	if (!c->assembly && h->length <= size)
+		rc = weir_assembly_lend(c, buf, h->length);
+	if (!rc)
+		rc = weir_segment_take_fragment(c, h);
+	return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
+}
+
+/* Moves the messages of the bundle at the ring's head to the queue: -EINTR, or an error. */
+static int
+unbundle(struct weir_conn *c, const struct weir_head *h)
+{
+	int rc = weir_segment_take_fragment(c, h);
+
 	return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
 }
 
@@ -131,8 +169,10 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	uint64_t offset, span;
-	int rc = whole_in_area(c, h, &offset);
+	int rc = whole_in_area(c, h, buf, size, &offset);
 
+	if (rc == -EINTR && weir_assembly_is_whole(c))
+		return take_assembled(c, length);
 	if (rc)
 		return rc;
 	if (h->length > size)
@@ -173,6 +213,7 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 	weir_ring_pop(r, 1);
 	weir_ctrl_release(c->channel, place);
 	c->received++;
+	c->received_bytes += h->length;
 	*length = h->length;
 	weir_conn_consumed(
 	    c, h->flags & WEIR_SLOT_BULK || h->length > WEIR_BLOCK_SIZE ? 0 : weir_cost(h->length));
@@ -191,7 +232,7 @@ dequeue(struct weir_conn *c)
 	if (!c->queue) {
 		c->queue_end = &c->queue;
 		/* an end is reported behind the last message */
-		if (c->state == CONN_ENDED && c->pending)
+		if (c->end && c->pending)
 			weir_conn_report(c, 0);
 	}
 	c->queue_cost -= p->cost;
@@ -228,8 +269,12 @@ try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	uint32_t cost;
 	int rc;
 
+	if (weir_unlikely(weir_assembly_is_whole(c)))
+		return take_assembled(c, length);
 	do {
 		rc = next(c, &h);
+		if (weir_unlikely(weir_assembly_is_whole(c))) /* next() took its last fragment */
+			return take_assembled(c, length);
 		if (rc < 0)
 			return nothing(c, rc);
 		if (rc == NEXT_QUEUE) {
@@ -239,28 +284,48 @@ try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 			cost = p->cost;
 			copy_out(buf, p->data, p->length);
 			c->received++;
+			c->received_bytes += p->length;
 			*length = p->length;
 			weir_rx_message_free(p);
 			weir_conn_consumed(c, cost);
 			return 0;
 		}
-		if (h.op == WEIR_OP_INLINE)
+		/* among the fragments of a message unbundle() refuses both */
+		if (h.op == WEIR_OP_INLINE && weir_likely(!c->assembly))
 			rc = take_inline(c, &h, buf, size, length);
+		else if (h.op != WEIR_OP_PLACE)
+			rc = unbundle(c, &h);
 		else if (c->local)
 			rc = take_area(c, &h, buf, size, length);
 		else
 			rc = take_place(c, &h, buf, size, length);
-	} while (rc == -EINTR); /* a fragment of a message */
+	} while (rc == -EINTR); /* a fragment, or a bundle */
 	return rc;
 }
 
-static int __attribute__((noinline))
-locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
+/* Looks for a message; a large one that has begun to arrive may leave buf lent. */
+static int
+look(struct weir_conn *c, void *buf, size_t size, size_t *length, bool *lent)
 {
 	int rc;
 
 	weir_lock(c->worker);
 	rc = try_recv(c, buf, size, length);
+	*lent = weir_assembly_is_lent(c);
+	weir_unlock(c->worker);
+	return rc;
+}
+
+/* The call ends with rc and takes its lent buffer back. */
+static int
+end_lending(struct weir_conn *c, int rc, size_t *length)
+{
+	weir_assert(rc);
+	weir_lock(c->worker);
+	if (weir_assembly_is_whole(c))
+		rc = take_assembled(c, length);
+	else
+		weir_assembly_reclaim(c);
 	weir_unlock(c->worker);
 	return rc;
 }
@@ -281,7 +346,7 @@ wait_next(struct weir_wait *wait)
 }
 
 static int __attribute__((noinline))
-recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms, bool lent)
 {
 	struct weir_thread *t = c->worker;
 	struct weir_wait wait;
@@ -305,33 +370,46 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		/* the last look before sleep is at all rings of the worker */
 		if (weir_unlikely(wait.armed))
 			weir_progress(t, c);
-		if (weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h))
+		if (!lent &&
+		    weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h))
 			rc = take_inline(c, &h, buf, size, length);
 		else
 			rc = try_recv(c, buf, size, length);
+		lent = weir_assembly_is_lent(c);
 		weir_unlock(t);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
-	if (weir_is_loss(rc) && weir_conn_await_end(c))
-		rc = locked_recv(c, buf, size, length);
+	if (weir_unlikely(lent))
+		rc = end_lending(c, rc, length);
+	if (weir_is_loss(rc) && weir_conn_await_end(c)) {
+		rc = look(c, buf, size, length, &lent);
+		if (lent)
+			rc = end_lending(c, rc, length);
+	}
 	return rc;
 }
 
 static int __attribute__((noinline))
 recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
+	bool lent;
 	int rc;
 
 	if (weir_unlikely(weir_conn_life(c) == WEIR_FORKED))
 		return weir_gone(c->worker->w);
-	rc = locked_recv(c, buf, size, length);
-	if (weir_likely(rc != -EAGAIN))
-		return rc;
-	if (!timeout_ms && weir_conn_life(c) == WEIR_UP) {
-		weir_pause(); /* the caller polls again */
-		return rc;
+	rc = look(c, buf, size, length, &lent);
+	if (rc == -EAGAIN && (timeout_ms || weir_conn_life(c) != WEIR_UP))
+		return recv_wait(c, buf, size, length, timeout_ms, lent);
+	/* the sender is copying the next fragment: taking the buffer back costs more */
+	for (uint32_t looks = FRAGMENT_LOOKS; rc == -EAGAIN && lent && looks; looks--) {
+		weir_pause();
+		rc = look(c, buf, size, length, &lent);
 	}
-	return recv_wait(c, buf, size, length, timeout_ms);
+	if (weir_unlikely(lent))
+		rc = end_lending(c, rc, length);
+	if (rc == -EAGAIN)
+		weir_pause(); /* the caller polls again */
+	return rc;
 }
 
 /* Reports consumed bytes to the sender and leaves. */
@@ -377,6 +455,134 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	return recv_slow(c, buf, size, length, timeout_ms);
 }
 
+/* ---- several messages ---- */
+
+/*
+ * Takes the bundle at the ring's head if there are buffers for all its messages: the number; 0:
+ * there are not; -EPROTO, -ENOMEM.
+ */
+static int
+take_bundle(struct weir_conn *c, const struct weir_head *h, struct iovec *m, unsigned n)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	uint16_t lengths[WEIR_BUNDLE_MAX];
+	uint64_t offset, span;
+	int count = weir_bundle_lengths(seg, h, lengths, &offset), rc;
+	const uint8_t *from;
+
+	if (count < 0)
+		return spoilt(c);
+	if ((unsigned)count > n)
+		return 0;
+	for (int i = 0; i < count; i++)
+		if (lengths[i] > m[i].iov_len)
+			return 0;
+	rc = weir_area_arrived(seg, offset - weir_bundle_head((uint32_t)count), h->length, &span);
+	if (rc)
+		return rc == -EPROTO ? spoilt(c) : rc;
+	from = seg->in_area + offset;
+	c->received_bytes -= h->length; /* weir_slots_received() counts head and padding */
+	for (int i = 0; i < count; i++) {
+		c->received_bytes += lengths[i];
+		if (lengths[i] <= WEIR_SLOT_SIZE)
+			weir_slot_copy(m[i].iov_base, from, lengths[i]);
+		else
+			memcpy(m[i].iov_base, from, lengths[i]);
+		m[i].iov_len = lengths[i];
+		from += weir_bundle_padded(lengths[i]);
+	}
+	weir_area_free(seg, span);
+	weir_slots_received(c, h, 1);
+	c->received += (unsigned)count - 1;
+	weir_conn_consumed(c, (uint32_t)weir_bundle_cost((uint32_t)count, h->length));
+	return count;
+}
+
+/*
+ * Receives what is there: the number of messages, GOES_ALONE (the next one is large), -EAGAIN or
+ * another error.
+ */
+static int
+take_many(struct weir_conn *c, struct iovec *m, unsigned n)
+{
+	uint32_t cost = 0;
+	unsigned got = 0;
+	int rc = 0;
+
+	if (c->local && c->ours && !atomic_load_explicit(&c->ours->bundles, memory_order_relaxed))
+		atomic_store_explicit(&c->ours->bundles, 1, memory_order_relaxed);
+	while (got < n) {
+		size_t size = m[got].iov_len, length;
+		const struct weir_slot *s;
+		struct weir_head h;
+
+		s = c->assembly ? NULL
+				: weir_small_peek(
+				      c, size < WEIR_INLINE_SMALL ? size : WEIR_INLINE_SMALL, &h);
+		if (s) {
+			cost += h.length <= WEIR_SLOT_HEAD_BYTES
+				    ? weir_small_take(c, s, &h, m[got].iov_base, 1)
+				    : weir_small_take(c, s, &h, m[got].iov_base, 2);
+			m[got++].iov_len = h.length;
+			continue;
+		}
+		rc = next(c, &h);
+		if (rc == NEXT_RING && h.op == WEIR_OP_BUNDLE && !c->assembly) {
+			rc = take_bundle(c, &h, m + got, n - got);
+			if (rc < 0)
+				break;
+			got += (unsigned)rc;
+			if (rc)
+				continue;
+		} else if (rc == NEXT_RING && h.op == WEIR_OP_PLACE) {
+			rc = GOES_ALONE;
+		} else if (rc < 0 && !got) {
+			rc = nothing(c, rc);
+		}
+		if (rc < 0)
+			break;
+		rc = try_recv(c, m[got].iov_base, size, &length);
+		if (!rc || (rc == -EMSGSIZE && !got))
+			m[got].iov_len = length;
+		if (rc)
+			break;
+		got++;
+	}
+	if (cost)
+		weir_conn_consumed(c, cost);
+	return got ? (int)got : rc;
+}
+
+int
+weir_recv_many(struct weir_conn *c, struct iovec *messages, unsigned n, int timeout_ms)
+{
+	struct weir_wait wait;
+	size_t length = 0;
+	int rc;
+
+	if (!n || n > INT_MAX)
+		return weir_fail(-EINVAL, "%u buffers; give 1 to %d", n, INT_MAX);
+	if (weir_unlikely(weir_conn_life(c) == WEIR_FORKED))
+		return weir_gone(c->worker->w);
+	weir_wait_init(&wait, c->worker, timeout_ms);
+	do {
+		weir_lock(c->worker);
+		/* the last look before sleep is at all rings of the worker */
+		if (weir_unlikely(wait.armed))
+			weir_progress(c->worker, c);
+		rc = take_many(c, messages, n);
+		weir_unlock(c->worker);
+	} while (rc == -EAGAIN && !(rc = wait_next(&wait)));
+	weir_wait_end(&wait);
+	if (rc != GOES_ALONE && !weir_is_loss(rc))
+		return rc;
+	/* a large message, or what came before the data plane was lost */
+	rc = weir_recv(c, messages[0].iov_base, messages[0].iov_len, &length, timeout_ms);
+	if (!rc || rc == -EMSGSIZE)
+		messages[0].iov_len = length;
+	return rc ? rc : 1;
+}
+
 /* ---- loans ---- */
 
 /* Lends a whole message where it lies in the byte area. */
@@ -386,7 +592,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_rx_message
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	struct weir_rx_message *p;
 	uint64_t offset;
-	int rc = whole_in_area(c, h, &offset);
+	int rc = whole_in_area(c, h, NULL, 0, &offset);
 
 	if (rc)
 		return rc;
@@ -409,30 +615,40 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_rx_message
 	return 0;
 }
 
+/*
+ * Takes c's message off the ring's head: into c's queue, or lent in *p. -EINTR: it was a fragment
+ * of one, or a bundle.
+ */
+static int
+take_off(struct weir_conn *c, const struct weir_head *h, struct weir_rx_message **p)
+{
+	int rc;
+
+	if (c->local && h->op == WEIR_OP_PLACE)
+		return lend_area(c, h, p);
+	if (h->op == WEIR_OP_BUNDLE)
+		return unbundle(c, h);
+	if (!c->local)
+		rc = weir_channel_enqueue(c, h);
+	else
+		rc = h->length > WEIR_INLINE_MAX ? -EPROTO : weir_segment_take_fragment(c, h);
+	return rc == -EPROTO ? spoilt(c) : rc;
+}
+
 /* Lends the message that next() found; takes fragments until a message is whole. */
 static int
 lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_rx_message **p)
 {
 	for (; found >= 0; found = next(c, h)) {
-		int rc = 0;
+		int rc = found == NEXT_RING ? take_off(c, h, p) : 0;
 
-		if (found == NEXT_RING && c->local && h->op == WEIR_OP_PLACE) {
-			rc = lend_area(c, h, p);
-		} else {
-			if (found == NEXT_RING && c->local)
-				rc = h->length > WEIR_INLINE_MAX ? -EPROTO
-								 : weir_segment_take_fragment(c, h);
-			else if (found == NEXT_RING)
-				rc = weir_channel_enqueue(c, h);
-			if (rc == -EPROTO)
-				rc = spoilt(c);
-			if (!rc)
-				*p = dequeue(c);
-		}
+		if (!rc && !*p)
+			*p = dequeue(c);
 		if (rc == -EINTR)
 			continue;
 		if (!rc) {
 			c->received++;
+			c->received_bytes += (*p)->length;
 			LIST_INSERT_HEAD(&c->worker->loans, *p, in_loans);
 		}
 		return rc;
@@ -469,17 +685,19 @@ weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 }
 
 static int
-locked_loan(struct weir_conn *c, struct weir_loan *loan)
+locked_loan(struct weir_conn *c, void *arg)
 {
 	struct weir_rx_message *p = NULL;
+	struct weir_loan *loan = arg;
 	struct weir_head h;
 	int rc;
 
 	weir_lock(c->worker);
 	rc = lend_next(c, next(c, &h), &h, &p);
 	if (!rc) {
-		*loan = (struct weir_loan){
-		    .data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
+		loan->data = p->data;
+		loan->length = p->length;
+		loan->internal[0] = (uintptr_t)p;
 		/* a receive block is consumed when it is released */
 		if (p->kind != RX_PLACE) {
 			weir_conn_consumed(c, p->cost);
@@ -490,8 +708,10 @@ locked_loan(struct weir_conn *c, struct weir_loan *loan)
 	return rc;
 }
 
-int
-weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
+/* Calls f, which locks the worker, until there is a message or the timeout is over. */
+static inline __attribute__((always_inline)) int
+await_message(struct weir_conn *c, int (*f)(struct weir_conn *c, void *arg), void *arg,
+	      int timeout_ms)
 {
 	struct weir_wait wait;
 	int rc;
@@ -499,7 +719,7 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 	if (weir_state(c->worker->w) == WEIR_FORKED)
 		return weir_gone(c->worker->w);
 	weir_wait_init(&wait, c->worker, timeout_ms);
-	while ((rc = locked_loan(c, loan)) == -EAGAIN) {
+	while ((rc = f(c, arg)) == -EAGAIN) {
 		rc = wait_next(&wait);
 		if (rc)
 			break;
@@ -511,8 +731,30 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 	}
 	weir_wait_end(&wait);
 	if (weir_is_loss(rc) && weir_conn_await_end(c))
-		rc = locked_loan(c, loan);
+		rc = f(c, arg);
 	return rc;
+}
+
+int
+weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
+{
+	return await_message(c, locked_loan, loan, timeout_ms);
+}
+
+int
+weir_recv_loan_many(struct weir_conn *c, struct weir_loan *loans, unsigned n, int timeout_ms)
+{
+	unsigned got = 1;
+	int rc;
+
+	if (!n || n > INT_MAX)
+		return weir_fail(-EINVAL, "%u loans; ask for 1 to %d", n, INT_MAX);
+	rc = weir_recv_loan(c, &loans[0], timeout_ms);
+	if (rc)
+		return rc;
+	while (got < n && !locked_loan(c, &loans[got]))
+		got++;
+	return (int)got;
 }
 
 void
@@ -524,7 +766,9 @@ weir_release(struct weir *w, struct weir_loan *loan)
 
 	if (!p || weir_state(w) == WEIR_FORKED)
 		return;
-	*loan = (struct weir_loan){0};
+	loan->data = NULL;
+	loan->length = 0;
+	loan->internal[0] = 0;
 	t = p->worker;
 	weir_lock(t);
 	weir_loan_end(p, weir_conn_find(t, p->vqpn, &stale));
@@ -532,4 +776,84 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
 		weir_threads_release(t->w);
+}
+
+/* ---- the next message, looked at or scattered ---- */
+
+/* Moves the next message to c's queue, where it lies in a place that no peer takes back. */
+static int
+hold_next(struct weir_conn *c)
+{
+	struct weir_rx_message *p = NULL;
+	struct weir_head h;
+	int rc;
+
+	while ((rc = next(c, &h)) == NEXT_RING) {
+		rc = take_off(c, &h, &p);
+		if (rc && rc != -EINTR)
+			return rc;
+		if (p)
+			weir_rx_queue_append(c, p);
+		p = NULL;
+	}
+	return rc < 0 ? nothing(c, rc) : 0;
+}
+
+struct view {
+	const struct iovec *parts; /* NULL: only look */
+	uint8_t *buf;
+	size_t size;	/* bytes of buf, or of all parts */
+	size_t *length; /* out */
+};
+
+static int
+locked_view(struct weir_conn *c, void *arg)
+{
+	const struct view *v = arg;
+	struct weir_rx_message *p;
+	uint32_t cost;
+	int rc;
+
+	weir_lock(c->worker);
+	rc = hold_next(c);
+	if (!rc && !v->parts) {
+		*v->length = c->queue->length;
+		if (v->size)
+			memcpy(v->buf, c->queue->data,
+			       v->size < c->queue->length ? v->size : c->queue->length);
+	} else if (!rc && c->queue->length > v->size) {
+		rc = too_small(c->queue->length, v->size, v->length);
+	} else if (!rc) {
+		p = dequeue(c);
+		cost = p->cost;
+		*v->length = p->length;
+		weir_parts_scatter(v->parts, p->data, p->length);
+		c->received++;
+		c->received_bytes += p->length;
+		weir_rx_message_free(p);
+		weir_conn_consumed(c, cost);
+	}
+	weir_unlock(c->worker);
+	return rc;
+}
+
+int
+weir_peek(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	struct view v = {.buf = buf, .size = size, .length = length};
+
+	return await_message(c, locked_view, &v, timeout_ms);
+}
+
+int
+weir_recvv(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t *length,
+	   int timeout_ms)
+{
+	static const struct iovec none;
+	struct view v = {.parts = n ? parts : &none, .length = length};
+	int rc = weir_parts_check(parts, n, SIZE_MAX, &v.size);
+
+	if (rc)
+		return rc == -EMSGSIZE ? -EINVAL : rc;
+	return await_message(c, locked_view, &v, timeout_ms);
 }

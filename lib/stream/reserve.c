@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Zero-copy send: the program writes a message into the send heap and commits it. */
+/*
+ * Zero-copy send: the program writes a message into the send heap, or into a segment's byte area,
+ * and commits it. Each thread has at most one such memory per connection.
+ */
 #include "send.h"
 
 #include "client/reason.h"
 #include "client/wait.h"
 
+#include <stdlib.h>
+
 /* In the byte area, where a local peer reads it. -EBUSY: not possible now. */
 static int
-reserve_area(struct weir_conn *c, uint32_t length, void **buf)
+reserve_area(struct weir_conn *c, uint32_t length, struct weir_reservation *r)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	uint64_t offset;
@@ -20,46 +25,131 @@ reserve_area(struct weir_conn *c, uint32_t length, void **buf)
 		c->want_heap = false;
 		weir_send_blocked(c, length, false);
 	}
-	if (!rc)
-		*buf = seg->out_area + offset;
+	if (!rc) {
+		r->buf = seg->out_area + offset;
+		r->block = WEIR_BLOCK_NONE;
+	}
 	return rc;
+}
+
+/* The calling thread's reservation, or NULL. Worker locked. */
+static struct weir_reservation *
+of_thread(const struct weir_conn *c)
+{
+	struct weir_reservation *r;
+
+	LIST_FOREACH(r, &c->reservations, next)
+	if (pthread_equal(r->thread, pthread_self()))
+		return r;
+	return NULL;
+}
+
+/* The reservation of this memory, or NULL. Worker locked. */
+static struct weir_reservation *
+of_memory(const struct weir_conn *c, const void *buf)
+{
+	struct weir_reservation *r;
+
+	LIST_FOREACH(r, &c->reservations, next)
+	if (r->buf == buf)
+		return r;
+	return NULL;
+}
+
+/* Removes a reservation whose memory the program has no longer. */
+static void
+forget(struct weir_conn *c, struct weir_reservation *r)
+{
+	LIST_REMOVE(r, next);
+	LIST_INSERT_HEAD(&c->worker->spare_reservations, r, next);
+}
+
+/* The same, and frees its memory. */
+static void
+release(struct weir_conn *c, struct weir_reservation *r)
+{
+	if (r->block == WEIR_BLOCK_NONE)
+		WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
+	else
+		weir_heap_give(c->worker, r->block);
+	forget(c, r);
+}
+
+void
+weir_reservations_clear(struct weir_conn *c)
+{
+	weir_assert(weir_worker_locked(c->worker));
+	while (!LIST_EMPTY(&c->reservations))
+		release(c, LIST_FIRST(&c->reservations));
+}
+
+/* In the send heap. */
+static int
+reserve_heap(struct weir_conn *c, uint32_t length, struct weir_reservation *r)
+{
+	struct weir_thread *t = c->worker;
+
+	/* completions release memory */
+	if (!c->local && weir_ring_peek(&c->pipe->rx))
+		weir_channel_progress(c->channel, NULL);
+	r->block = weir_heap_take(t, length);
+	if (r->block == WEIR_BLOCK_NONE) {
+		c->want_heap = true;
+		weir_send_blocked(c, length, false);
+		return -EAGAIN;
+	}
+	r->buf = t->w->arena + weir_heap_offset(t->w, r->block);
+	return 0;
+}
+
+/* Worker locked. */
+static int
+reserve(struct weir_conn *c, uint32_t length, void **buf)
+{
+	struct weir_thread *t = c->worker;
+	struct weir_reservation *r;
+	int rc = -EBUSY;
+
+	if (c->send_error)
+		return weir_send_error(c);
+	if (c->mtu && length > c->mtu)
+		return weir_fail(-EMSGSIZE,
+				 "a datagram to this peer has at most %u bytes; reserve less",
+				 c->mtu);
+	if (of_thread(c))
+		return weir_fail(-EBUSY, "this thread holds a reservation of the connection; "
+					 "commit or abandon it first");
+	r = LIST_FIRST(&t->spare_reservations);
+	if (!r) {
+		r = malloc(sizeof(*r));
+		if (!r)
+			return weir_fail(-ENOMEM, "no memory to note a reservation; free some");
+		LIST_INSERT_HEAD(&t->spare_reservations, r, next);
+	}
+	if (c->local)
+		rc = reserve_area(c, length, r);
+	if (rc == -EBUSY)
+		rc = reserve_heap(c, length, r);
+	if (rc)
+		return rc;
+	LIST_REMOVE(r, next);
+	r->thread = pthread_self();
+	r->length = length;
+	LIST_INSERT_HEAD(&c->reservations, r, next);
+	*buf = r->buf;
+	return 0;
 }
 
 static int
 try_reserve(struct weir_conn *c, size_t length, void **buf)
 {
-	struct weir_thread *t = c->worker;
-	uint32_t first;
-	bool local;
 	int rc;
 
-	if (weir_state(t->w) != WEIR_UP)
-		return weir_gone(t->w);
-	weir_lock(t);
-	local = c->pipe && c->pipe->local;
-	if (c->send_error)
-		rc = weir_send_error(c);
-	else if (c->mtu && length > c->mtu)
-		rc =
-		    weir_fail(-EMSGSIZE,
-			      "a datagram to this peer has at most %u bytes; reserve less", c->mtu);
-	else
-		rc = local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
-	if (rc == -EBUSY) {
-		/* in the send heap: completions release memory */
-		if (c->pipe && !local && weir_ring_peek(&c->pipe->rx))
-			weir_channel_progress(c->channel, NULL);
-		first = weir_heap_take(t, (uint32_t)length);
-		if (first != WEIR_BLOCK_NONE) {
-			*buf = t->w->arena + weir_heap_offset(t->w, first);
-			rc = 0;
-		} else {
-			c->want_heap = true;
-			weir_send_blocked(c, (uint32_t)length, false);
-			rc = -EAGAIN;
-		}
-	}
-	weir_unlock(t);
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
+	rc = reserve(c, (uint32_t)length, buf);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -87,71 +177,36 @@ weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf
 	return rc;
 }
 
-/* The block that a reservation begins with, or WEIR_BLOCK_NONE. */
-static uint32_t
-block_of(const struct weir *w, const void *buf)
-{
-	uint64_t at = (uint64_t)((const uint8_t *)buf - w->arena) - weir_arena_send(&w->geometry);
-
-	if (at % WEIR_BLOCK_SIZE || at / WEIR_BLOCK_SIZE >= w->geometry.send_blocks ||
-	    !w->heap.run[at / WEIR_BLOCK_SIZE])
-		return WEIR_BLOCK_NONE;
-	return (uint32_t)(at / WEIR_BLOCK_SIZE);
-}
-
-/* Whether buf is the connection's place in the byte area. Worker locked. */
-static bool
-in_area(const struct weir_conn *c, const void *buf)
-{
-	const struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
-
-	return c->pipe && c->pipe->local && seg->reserver == c &&
-	       buf == seg->out_area + seg->reserved;
-}
-
-/* Bytes that were reserved at m->data, 0: none. Fills in m->in_place and m->block. */
-static uint64_t
-reserved_bytes(const struct weir_conn *c, struct weir_message_out *m)
-{
-	uint64_t bytes = 0;
-
-	m->block = WEIR_BLOCK_NONE;
-	weir_lock(c->worker);
-	m->in_place = in_area(c, m->data);
-	if (m->in_place)
-		bytes = WEIR_SEGMENT_OF(c->pipe)->reserved_bytes;
-	weir_unlock(c->worker);
-	if (m->in_place)
-		return bytes;
-	m->block = block_of(c->worker->w, m->data);
-	return m->block == WEIR_BLOCK_NONE
-		   ? 0
-		   : (uint64_t)c->worker->w->heap.run[m->block] * WEIR_BLOCK_SIZE;
-}
-
 int
 weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie)
 {
 	struct weir_message_out m = {
 	    .data = buf, .length = (uint32_t)length, .flags = flags, .cookie = cookie};
-	uint64_t most;
+	struct weir_reservation *r;
 	int rc;
 
 	if (weir_state(c->worker->w) != WEIR_UP)
 		return weir_gone(c->worker->w);
-	most = reserved_bytes(c, &m);
-	if (!most || length > most)
-		return weir_fail(-EINVAL,
-				 "not what weir_send_reserve() gave, or longer than that; reserve "
-				 "again");
-	rc = weir_message_transfer(c, &m);
-	if (rc)
-		return rc;
-	if (!c->local)
-		return weir_send_message(c, &m, 0);
-	rc = weir_send_large(c, &m, 0);
-	if (!rc && (!m.in_place || length <= WEIR_INLINE_MAX)) /* the message was copied */
-		weir_send_abandon(c, buf);
+	weir_lock(c->worker);
+	r = of_memory(c, buf);
+	if (!r || length > r->length) {
+		rc = weir_fail(-EINVAL,
+			       r ? "the message is longer than the %u reserved bytes; reserve again"
+				 : "not memory of weir_send_reserve(), or used up; reserve again",
+			       r ? r->length : 0);
+	} else {
+		m.block = r->block;
+		m.in_place = r->block == WEIR_BLOCK_NONE;
+		rc = weir_message_transfer(c, &m);
+		if (!rc)
+			rc = weir_send_whole(c, &m);
+		/* an engine frees the memory; a local peer reads what lies in the byte area */
+		if (!rc && (!c->local || (m.in_place && length > WEIR_INLINE_MAX)))
+			forget(c, r);
+		else if (!rc)
+			release(c, r);
+	}
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -159,18 +214,14 @@ void
 weir_send_abandon(struct weir_conn *c, void *buf)
 {
 	struct weir *w = c->worker->w;
-	uint32_t block;
+	struct weir_reservation *r;
 
 	if (weir_state(w) == WEIR_FORKED)
 		return;
 	weir_lock(c->worker);
-	if (in_area(c, buf)) {
-		WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
-	} else {
-		block = block_of(w, buf);
-		if (block != WEIR_BLOCK_NONE)
-			weir_heap_give(c->worker, block);
-	}
+	r = of_memory(c, buf);
+	if (r)
+		release(c, r);
 	weir_unlock(c->worker);
 	if (weir_unlikely(weir_state(w) != WEIR_UP))
 		weir_threads_release(w);

@@ -86,10 +86,10 @@ post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct wei
 {
 	struct weir_posts *p = c->posts;
 
+	weir_assert(c->state != CONN_CLOSING);
 	/* messages that came before the end are received like any other */
-	if (c->state != CONN_OPEN && c->state != CONN_OPENING &&
-	    !(c->state == CONN_ENDED && c->queue))
-		return weir_conn_failed(c, c->state == CONN_ENDED ? c->end : -EPIPE);
+	if (c->end && !c->queue)
+		return weir_conn_failed(c, c->end);
 	if (!p)
 		p = c->posts = calloc(1, sizeof(*p));
 	if (!p)

@@ -30,7 +30,8 @@ weir_rx_message_new(struct weir_thread *t, uint32_t length)
 		t->spare[k] = p->next;
 		t->spare_count[k]--;
 	} else {
-		p = malloc(sizeof(*p) + (k < WEIR_SPARE_CLASSES ? classes[k].bytes : length));
+		p = k < WEIR_SPARE_CLASSES ? malloc(sizeof(*p) + classes[k].bytes)
+					   : weir_buffer_take(t->w, sizeof(*p) + (uint64_t)length);
 		if (!p)
 			return NULL;
 	}
@@ -47,7 +48,7 @@ weir_rx_message_free(struct weir_rx_message *p)
 	weir_assert(weir_worker_locked(p->worker));
 	switch (p->kind) {
 	case RX_BUFFER:
-		free(p->data);
+		weir_buffer_give(t->w, p->data);
 		break;
 	case RX_PLACE:
 		weir_ctrl_release(WEIR_CHANNEL_OF(p->pipe), p->at);
@@ -57,8 +58,11 @@ weir_rx_message_free(struct weir_rx_message *p)
 		WEIR_SEGMENT_OF(p->pipe)->users--;
 		break;
 	}
-	if (p->class == WEIR_SPARE_CLASSES ||
-	    t->spare_count[p->class] == classes[p->class].spares) {
+	if (p->class == WEIR_SPARE_CLASSES) {
+		weir_buffer_give(t->w, p);
+		return;
+	}
+	if (t->spare_count[p->class] == classes[p->class].spares) {
 		free(p);
 		return;
 	}
@@ -103,6 +107,30 @@ weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p)
 		c->readable = true;
 		weir_conn_report(c, PENDING_READABLE);
 	}
+}
+
+#define RUN_LONG 16u /* slots per owner at the ring's head from which messages wait there */
+#define RUN_MAX 1024u
+
+bool
+weir_conn_hold(struct weir_conn *c, const struct weir_conn *want, bool large)
+{
+	struct weir_pipe *p = c->pipe;
+	uint64_t run = p->rx.pos - p->owner_at, *held = &p->held[want != NULL];
+
+	if (c != p->owner) {
+		p->run += (uint32_t)(run < RUN_MAX ? run : RUN_MAX) / 4 - p->run / 4;
+		p->owner = c;
+		p->owner_at = p->rx.pos;
+	}
+	if (*held == p->rx.pos + 1 || (!large && (p->run < RUN_LONG || c->queue || c->lane)))
+		return false;
+	*held = p->rx.pos + 1;
+	if (!c->readable) {
+		c->readable = true;
+		weir_conn_report(c, PENDING_READABLE);
+	}
+	return true;
 }
 
 void

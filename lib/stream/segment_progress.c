@@ -94,6 +94,70 @@ report_freed(struct weir_segment *seg)
 		weir_segment_report(seg);
 }
 
+int
+weir_bundle_lengths(const struct weir_segment *seg, const struct weir_head *h,
+		    uint16_t lengths[WEIR_BUNDLE_MAX], uint64_t *offset)
+{
+	struct fragment f = fragment_copy(weir_ring_at(&seg->pipe.rx, seg->pipe.rx.pos));
+	uint64_t size = seg->geometry.area_bytes, count = f.at;
+	uint32_t bytes;
+
+	if (!count || count > WEIR_BUNDLE_MAX || f.offset >= size || h->length > size - f.offset)
+		return -EPROTO;
+	bytes = weir_bundle_head((uint32_t)count);
+	if (bytes > h->length)
+		return -EPROTO;
+	memcpy(lengths, seg->in_area + f.offset, count * sizeof(*lengths));
+	atomic_signal_fence(memory_order_seq_cst); /* never read again */
+	*offset = f.offset + bytes;
+	for (uint32_t i = 0; i < count; i++) {
+		if (lengths[i] > WEIR_INLINE_MAX)
+			return -EPROTO;
+		bytes += weir_bundle_padded(lengths[i]);
+	}
+	return bytes == h->length ? (int)count : -EPROTO;
+}
+
+/* The messages of a bundle, one by one. */
+static int
+enqueue_bundle(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_rx_message *first = NULL, **end = &first, *p;
+	uint16_t lengths[WEIR_BUNDLE_MAX];
+	uint64_t offset, span;
+	int count = weir_bundle_lengths(seg, h, lengths, &offset), rc = 0;
+
+	if (count < 0)
+		return count;
+	for (int i = 0; i < count && !rc; i++) {
+		*end = weir_rx_message_new(c->worker, lengths[i]);
+		if (*end)
+			end = &(*end)->next;
+		else
+			rc = -ENOMEM;
+	}
+	if (!rc)
+		rc = weir_area_arrived(seg, offset - weir_bundle_head((uint32_t)count), h->length,
+				       &span);
+	while ((p = first)) {
+		first = p->next;
+		if (rc) {
+			weir_rx_message_free(p);
+			continue;
+		}
+		memcpy(p->data, seg->in_area + offset, p->length);
+		offset += weir_bundle_padded(p->length);
+		p->vqpn = c->vqpn;
+		p->cost = first ? 0 : (uint32_t)weir_bundle_cost((uint32_t)count, h->length);
+		weir_rx_queue_append(c, p);
+	}
+	if (rc)
+		return rc;
+	weir_area_free(seg, span);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	return 0;
+}
+
 /* A whole message: copied, so that it does not keep others waiting for room in the area. */
 static int
 enqueue_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
@@ -119,6 +183,40 @@ enqueue_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_h
 	return 0;
 }
 
+static int
+assembly_begin(struct weir_conn *c, uint32_t length)
+{
+	struct weir_rx_message *p = weir_rx_message_new(c->worker, length);
+
+	weir_assert(!c->assembly);
+	if (!p)
+		return -ENOMEM;
+	p->vqpn = c->vqpn;
+	p->cost = (uint32_t)weir_segment_cost(length);
+	c->assembly = p;
+	c->assembly_at = p->data;
+	c->assembled = 0;
+	return 0;
+}
+
+int
+weir_assembly_lend(struct weir_conn *c, uint8_t *buf, uint32_t length)
+{
+	int rc = assembly_begin(c, length);
+
+	if (!rc)
+		c->assembly_at = buf;
+	return rc;
+}
+
+void
+weir_assembly_reclaim(struct weir_conn *c)
+{
+	weir_assert(!weir_assembly_is_whole(c));
+	memcpy(c->assembly->data, c->assembly_at, c->assembled);
+	c->assembly_at = c->assembly->data;
+}
+
 /* The next fragment of a message. */
 static int
 assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
@@ -131,33 +229,24 @@ assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 	if (!c->assembly) {
 		if (fragment->at)
 			return -EPROTO;
-		c->assembly = malloc(h->length);
-		if (!c->assembly)
-			return -ENOMEM;
-		c->assembly_length = h->length;
-		c->assembled = 0;
+		rc = assembly_begin(c, h->length);
+		if (rc)
+			return rc;
 	}
-	weir_assert(c->assembled <= c->assembly_length);
-	if (h->length != c->assembly_length || fragment->at != c->assembled ||
-	    fragment->bytes > h->length - c->assembled)
+	p = c->assembly;
+	weir_assert(c->assembled < p->length);
+	if (h->length != p->length || fragment->at != c->assembled ||
+	    fragment->bytes > p->length - c->assembled)
 		return -EPROTO;
 	rc = weir_area_arrived(seg, fragment->offset, fragment->bytes, &span);
 	if (rc)
 		return rc;
-	memcpy(c->assembly + c->assembled, seg->in_area + fragment->offset, fragment->bytes);
+	memcpy(c->assembly_at + c->assembled, seg->in_area + fragment->offset, fragment->bytes);
 	weir_area_free(seg, span);
 	c->assembled += (uint32_t)fragment->bytes;
 	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
-	if (c->assembled != c->assembly_length)
+	if (c->assembled != p->length || weir_assembly_is_lent(c))
 		return 0;
-	p = weir_rx_message_new(c->worker, 0);
-	if (!p)
-		return -ENOMEM;
-	p->kind = RX_BUFFER;
-	p->data = c->assembly;
-	p->length = c->assembly_length;
-	p->vqpn = c->vqpn;
-	p->cost = (uint32_t)weir_segment_cost(p->length);
 	c->assembly = NULL;
 	weir_rx_queue_append(c, p);
 	return 0;
@@ -170,10 +259,13 @@ enqueue(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h
 	struct weir_rx_message *p;
 	struct fragment fragment;
 
-	/* the peer keeps to the window, but for one message that is larger */
-	if (c->queue_cost > WEIR_SEGMENT_WINDOW)
+	/* the peer keeps to the window, but for one message that is larger, and for those that it
+	 * sent before the window was made smaller */
+	if (c->queue_cost > WEIR_SEGMENT_WINDOW && c->queue_cost > c->window)
 		return -EPROTO;
 	if (h->op == WEIR_OP_INLINE) {
+		if (c->assembly) /* fragments of a message follow each other */
+			return -EPROTO;
 		p = weir_rx_message_inline(c, h);
 		if (!p)
 			return -ENOMEM;
@@ -181,6 +273,8 @@ enqueue(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h
 		weir_rx_queue_append(c, p);
 		return 0;
 	}
+	if (h->op == WEIR_OP_BUNDLE)
+		return c->assembly ? -EPROTO : enqueue_bundle(seg, c, h);
 	fragment = fragment_copy(weir_ring_at(&seg->pipe.rx, seg->pipe.rx.pos));
 	if (fragment.bytes == h->length && !c->assembly)
 		return enqueue_whole(seg, c, h, &fragment);
@@ -206,9 +300,38 @@ weir_segment_whole(struct weir_segment *seg, const struct weir_head *h, uint64_t
 	return fragment.bytes == h->length;
 }
 
+static inline bool
+is_legal(const struct weir_head *h)
+{
+	switch (h->op) {
+	case WEIR_OP_INLINE:
+		return h->length <= WEIR_INLINE_MAX;
+	case WEIR_OP_PLACE:
+		return h->length > WEIR_INLINE_MAX && h->length <= WEIR_MESSAGE_MAX;
+	case WEIR_OP_END:
+		return !h->length;
+	default: /* its lengths are checked when it is taken */
+		return h->op == WEIR_OP_BUNDLE;
+	}
+}
+
+/* END is at the ring's head. 0; 1: it stays for now; -EPROTO. */
+static int
+take_end(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
+{
+	if (c->state == CONN_OPENING && !c->ending) /* OPENED is on its way */
+		return 1;
+	if (c->assembly)
+		return -EPROTO;
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	if (c->state == CONN_OPENING) /* CLOSED came instead, and says how it ends */
+		return 0;
+	return c->state == CONN_ENDED || weir_conn_peer_shut(c) ? 0 : -EPROTO;
+}
+
 /*
- * Takes one message out of the ring. `hold`: large ones are reported first and left in place, so
- * that recv copies them once. 0; 1: it stays for now; -EPROTO; -ENOMEM.
+ * Takes one message out of the ring. `hold`: it may be reported first and left in place, so that
+ * recv copies it once. 0; 1: it stays for now; -EPROTO; -ENOMEM.
  */
 static inline int
 one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want, bool hold)
@@ -221,9 +344,7 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 	bool stale;
 	int rc;
 
-	if (h->op == WEIR_OP_INLINE ? h->length > WEIR_INLINE_MAX
-				    : h->op != WEIR_OP_PLACE || h->length <= WEIR_INLINE_MAX ||
-					  h->length > WEIR_MESSAGE_MAX)
+	if (!is_legal(h))
 		return -EPROTO;
 	c = weir_conn_find(seg->pipe.worker, h->vqpn, &stale);
 	if (!c && !stale) {
@@ -245,8 +366,10 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 	if (c)
 		seg->unknown_since = 0;
 	if (!c || c->state == CONN_CLOSING) { /* was closed here: dropped */
-		if (h->op == WEIR_OP_PLACE) {
+		if (h->op == WEIR_OP_PLACE || h->op == WEIR_OP_BUNDLE) {
 			fragment = fragment_copy(weir_ring_at(r, r->pos));
+			if (h->op == WEIR_OP_BUNDLE)
+				fragment.bytes = h->length;
 			rc = weir_area_arrived(seg, fragment.offset, fragment.bytes, &span);
 			if (rc)
 				return rc;
@@ -260,16 +383,16 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 		weir_conn_find_segment(c);
 	if (c->pipe != &seg->pipe)
 		return -EPROTO;
+	if (weir_unlikely(weir_assembly_is_whole(c)))
+		return 1;
+	if (weir_unlikely(h->op == WEIR_OP_END))
+		return take_end(seg, c, h);
+	if (weir_unlikely(c->state == CONN_HALF)) /* a message after the last */
+		return -EPROTO;
 	if (c == want && !c->queue && !c->assembly)
 		return 1;
-	if (hold && h->op == WEIR_OP_PLACE && seg->held != r->pos + 1) {
-		seg->held = r->pos + 1;
-		if (!c->readable) {
-			c->readable = true;
-			weir_conn_report(c, PENDING_READABLE);
-		}
+	if (hold && weir_conn_hold(c, want, h->op == WEIR_OP_PLACE && !want))
 		return 1;
-	}
 	return enqueue(seg, c, h);
 }
 
@@ -331,7 +454,7 @@ weir_segment_progress(struct weir_segment *seg, struct weir_conn *want)
 			break;
 		h = weir_head_copy(s);
 		/* a thread about to sleep sees all that lies behind it, too */
-		rc = one(seg, &h, want, !want && !seg->pipe.worker->armed);
+		rc = one(seg, &h, want, !seg->pipe.worker->armed);
 		if (rc == -EPROTO)
 			weir_segment_spoil(seg);
 		if (rc)

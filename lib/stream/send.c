@@ -5,6 +5,7 @@
  * ring and memory are checked before anything is taken.
  */
 #include "send.h"
+#include "parts.h"
 #include "progress.h"
 #include "small.h"
 
@@ -13,6 +14,7 @@
 #include "client/region.h"
 #include "client/wait.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 /* ---- window and room ---- */
@@ -28,6 +30,7 @@ fits_window(const struct weir_conn *c, uint64_t cost)
 static int
 window_slow(struct weir_conn *c, uint64_t cost)
 {
+	const struct weir_segment_conn *line = c->theirs;
 	uint64_t consumed;
 
 	if (!c->pipe->local) {
@@ -35,10 +38,12 @@ window_slow(struct weir_conn *c, uint64_t cost)
 		return fits_window(c, cost) ? 0 : -EAGAIN;
 	}
 	/* pairs with the release in weir_segment_report() of the peer */
-	consumed = atomic_load_explicit(c->peer_consumed, memory_order_acquire);
-	if (consumed > c->spent || consumed + WEIR_SEGMENT_WINDOW < c->granted)
+	consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
+	if (consumed > c->spent || consumed + c->peer_window < c->granted)
 		return -EPROTO;
-	c->granted = consumed + WEIR_SEGMENT_WINDOW;
+	c->peer_window =
+	    weir_segment_window(atomic_load_explicit(&line->window, memory_order_relaxed));
+	c->granted = consumed + c->peer_window;
 	/* one local message may be larger than the window, alone */
 	return fits_window(c, cost) || c->spent == consumed ? 0 : -EAGAIN;
 }
@@ -77,27 +82,22 @@ room(struct weir_pipe *p, uint32_t n)
 
 /* ---- the ways of a message; 0, -EAGAIN, -EPROTO, -EMSGSIZE, -ENOMEM ---- */
 
+/* Publishes the message of n slots whose head is `s`, at pos of the pipe's ring. */
 static inline void
-put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, uint32_t length)
-{
-	const struct weir_pipe *p = c->pipe;
-
-	weir_slot_head(s, op, flags, (uint16_t)(p->local ? p->rx.pos : c->sent), c->send_vqpn,
-		       length);
-}
-
-/* Publishes the message whose head is `s`, at pos of the pipe's ring. */
-static inline void
-put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
+publish(struct weir_conn *c, struct weir_slot *s, uint32_t n, uint64_t cost, uint8_t op,
+	uint8_t flags, uint32_t length)
 {
 	struct weir_pipe *p = c->pipe;
 
+	weir_slot_whose(s, c->send_vqpn, length);
 	if (p->local)
-		weir_ring_publish_paired(&p->tx, s, slots);
+		weir_ring_publish_paired(&p->tx, s, n,
+					 weir_slot_what(op, flags, (uint16_t)p->rx.pos));
 	else
-		weir_ring_publish(&p->tx, slots);
+		weir_ring_publish_what(&p->tx, n, weir_slot_what(op, flags, (uint16_t)c->sent));
 	c->spent += cost;
 	c->sent++;
+	c->sent_bytes += length;
 	if (p->burst)
 		p->burst = 0;
 	weir_pipe_published(p);
@@ -114,26 +114,23 @@ put_inline(struct weir_conn *c, const struct weir_message_out *m)
 		rc = room(c->pipe, slots);
 	if (weir_unlikely(rc))
 		return rc;
-	weir_ring_put_inline(&c->pipe->tx, m->data, m->length);
-	put_head(c, s, WEIR_OP_INLINE,
-		 (uint8_t)((m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0) | m->transfer),
-		 m->length);
-	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
+	if (weir_unlikely(m->parts))
+		weir_parts_put(&c->pipe->tx, m->parts, m->length);
+	else
+		weir_ring_put_inline(&c->pipe->tx, m->data, m->length);
+	publish(c, s, slots, slots * WEIR_SLOT_SIZE, WEIR_OP_INLINE,
+		(uint8_t)((m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0) | m->transfer),
+		m->length);
 	return 0;
 }
 
 void
-weir_message_fill(uint8_t *to, const struct weir_message_out *m)
+weir_message_copy(uint8_t *to, const struct weir_message_out *m, uint32_t from, uint32_t bytes)
 {
-	if (!m->parts) {
-		memcpy(to, m->data, m->length);
-		return;
-	}
-	for (uint32_t i = 0; i < m->part_count; i++) {
-		if (m->parts[i].iov_len)
-			memcpy(to, m->parts[i].iov_base, m->parts[i].iov_len);
-		to += m->parts[i].iov_len;
-	}
+	if (m->parts)
+		weir_parts_copy(to, m->parts, from, bytes);
+	else
+		memcpy(to, m->data + from, bytes);
 }
 
 /* Through the send heap, to an engine. */
@@ -168,17 +165,15 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		c->want_heap = block == WEIR_BLOCK_NONE;
 		if (c->want_heap)
 			return -EAGAIN;
-		weir_message_fill(t->w->arena + weir_heap_offset(t->w, block), m);
+		weir_message_copy(t->w->arena + weir_heap_offset(t->w, block), m, 0, m->length);
 	}
-	put_head(c, s, WEIR_OP_PLACE,
-		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->transfer),
-		 m->length);
 	s->place[0] = r ? WEIR_PLACE(r->index, m->data - r->addr)
 			: WEIR_PLACE(0, weir_heap_offset(t->w, block));
 	weir_notes_put(&c->blocks, c->sent, r ? NOTE_REGION | (r->index - 1) : block);
 	m->block = WEIR_BLOCK_NONE; /* freed on completion, as the region is */
 	m->region = NULL;
-	put_done(c, s, 1, bulk ? 0 : cost);
+	publish(c, s, 1, bulk ? 0 : cost, WEIR_OP_PLACE,
+		(uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->transfer), m->length);
 	return 0;
 }
 
@@ -199,12 +194,11 @@ put_area(struct weir_conn *c, const struct weir_message_out *m)
 	if (rc)
 		return rc;
 	if (!m->in_place)
-		weir_message_fill(seg->out_area + offset, m);
-	put_head(c, s, WEIR_OP_PLACE, 0, m->length);
+		weir_message_copy(seg->out_area + offset, m, 0, m->length);
 	s->place[0] = offset;
 	s->place[1] = 0;
 	s->place[2] = m->length;
-	put_done(c, s, 1, cost);
+	publish(c, s, 1, cost, WEIR_OP_PLACE, 0, m->length);
 	return 0;
 }
 
@@ -218,22 +212,88 @@ put_fragments(struct weir_conn *c, struct weir_message_out *m)
 	if (rc)
 		return rc;
 	c->sent++;
-	c->partial = (uint8_t *)m->data;
+	c->partial_lender = m;
 	c->partial_length = m->length;
 	c->partial_sent = 0;
 	rc = weir_partial_push(c);
 	if (!c->partial_sent) {
 		c->sent--;
-		c->partial = NULL;
+		c->partial_lender = NULL;
+		c->partial_length = 0;
 		return rc;
 	}
 	c->spent += cost;
+	c->sent_bytes += m->length;
 	c->pipe->burst = 0;
 	if (rc)
-		weir_partial_keep(c, c->partial, true);
+		weir_partial_keep(c, m, NULL);
 	else
-		c->partial = NULL;
+		c->partial_lender = NULL;
 	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Messages of one bundle at the beginning of m. */
+static unsigned
+bundle_count(const struct weir_segment *seg, const struct iovec *m, unsigned n)
+{
+	uint64_t bytes = weir_bundle_head(WEIR_BUNDLE_MAX), most = weir_area_whole(seg);
+	unsigned i;
+
+	for (i = 0; i < n && i < WEIR_BUNDLE_MAX && m[i].iov_len <= WEIR_INLINE_MAX; i++) {
+		bytes += weir_bundle_padded((uint32_t)m[i].iov_len);
+		if (bytes > most)
+			break;
+	}
+	return i;
+}
+
+/* Messages in one bundle, to a peer that takes several per call. 0, -EAGAIN, -EPROTO. */
+static int
+put_bundle(struct weir_conn *c, const struct iovec *m, unsigned count)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
+	uint32_t head = weir_bundle_head(count), bytes = head, payload = 0;
+	uint64_t offset, cost;
+	uint8_t *to;
+	int rc;
+
+	weir_assert(count && count <= WEIR_BUNDLE_MAX);
+	for (unsigned i = 0; i < count; i++) {
+		bytes += weir_bundle_padded((uint32_t)m[i].iov_len);
+		payload += (uint32_t)m[i].iov_len;
+	}
+	cost = weir_bundle_cost(count, bytes);
+	rc = window(c, cost);
+	if (!rc)
+		rc = room(c->pipe, 1);
+	if (!rc)
+		rc = weir_area_take(seg, bytes, &offset);
+	if (rc)
+		return rc;
+	to = seg->out_area + offset;
+	for (unsigned i = 0; i < count; i++) {
+		uint16_t length = (uint16_t)m[i].iov_len;
+
+		memcpy(to + i * sizeof(length), &length, sizeof(length));
+	}
+	to += head;
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t length = (uint32_t)m[i].iov_len;
+
+		if (length <= WEIR_SLOT_SIZE)
+			weir_slot_fill(to, m[i].iov_base, length);
+		else
+			memcpy(to, m[i].iov_base, length);
+		to += weir_bundle_padded(length);
+	}
+	s->place[0] = offset;
+	s->place[1] = count;
+	s->place[2] = bytes;
+	publish(c, s, 1, cost, WEIR_OP_BUNDLE, 0, bytes);
+	c->sent += count - 1;
+	c->sent_bytes -= bytes - payload;
+	return 0;
 }
 
 static int
@@ -300,7 +360,7 @@ weir_send_possible(struct weir_conn *c)
 	struct weir_segment *seg;
 	uint64_t cost = weir_segment_cost(c->want_length), need;
 
-	if (c->state != CONN_OPEN)
+	if (!weir_conn_is_open(c))
 		return true;
 	if (c->want_heap)
 		return !atomic_load_explicit(&c->worker->starved, memory_order_relaxed);
@@ -328,7 +388,7 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	bool asked;
 
 	weir_assert(weir_worker_locked(c->worker));
-	if (c->state != CONN_OPEN)
+	if (!weir_conn_is_open(c))
 		return;
 	c->want_length = length;
 	c->blocked = true;
@@ -419,6 +479,44 @@ weir_send_progress(struct weir_conn *c)
 	weir_unlock(c->worker);
 }
 
+/* Whether the rest of m waits in the caller's memory. Another message may have followed it. */
+static bool
+is_lent(const struct weir_conn *c, const struct weir_message_out *m)
+{
+	return c->partial_lender == m;
+}
+
+/* The message is accepted: the connection copies the part that is still in the caller's memory. */
+static void
+keep_rest(struct weir_conn *c, struct weir_message_out *m)
+{
+	if (!is_lent(c, m))
+		return;
+	weir_message_copy(m->copy + c->partial_sent, m, c->partial_sent,
+			  m->length - c->partial_sent);
+	weir_partial_keep(c, NULL, m->copy);
+	m->copy = NULL;
+}
+
+int
+weir_send_whole(struct weir_conn *c, struct weir_message_out *m)
+{
+	int rc = weir_send_locked(c, m);
+
+	if (weir_likely(rc != -ENOBUFS))
+		return rc;
+	m->copy = weir_buffer_take(c->worker->w, m->length);
+	if (!m->copy)
+		return weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some",
+				 m->length);
+	rc = weir_send_locked(c, m);
+	if (!rc)
+		keep_rest(c, m);
+	weir_buffer_give(c->worker->w, m->copy);
+	m->copy = NULL;
+	return rc;
+}
+
 /* The message is accepted: sends the rest until the timeout, then copies the remainder for later.
  */
 static void
@@ -430,7 +528,7 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 
 		weir_lock(c->worker);
 		weir_partials_push(c->worker);
-		kept = c->partial_queued && c->partial_borrowed;
+		kept = is_lent(c, m);
 		weir_unlock(c->worker);
 		if (!kept)
 			return;
@@ -440,12 +538,7 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 		weir_send_progress(c);
 	}
 	weir_lock(c->worker);
-	if (c->partial_queued && c->partial_borrowed) {
-		memcpy(m->copy + c->partial_sent, m->data + c->partial_sent,
-		       m->length - c->partial_sent);
-		weir_partial_keep(c, m->copy, false);
-		m->copy = NULL;
-	}
+	keep_rest(c, m);
 	weir_unlock(c->worker);
 }
 
@@ -479,13 +572,13 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 				 WEIR_STREAM_MESSAGE_MAX);
 	rc = weir_send_message(c, m, timeout_ms);
 	if (rc == -ENOBUFS) {
-		m->copy = malloc(m->length);
+		m->copy = weir_buffer_take(c->worker->w, m->length);
 		if (!m->copy)
 			return weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some",
 					 m->length);
 		rc = weir_send_message(c, m, timeout_ms);
 	}
-	free(m->copy);
+	weir_buffer_give(c->worker->w, m->copy);
 	return rc;
 }
 
@@ -570,29 +663,114 @@ put_two_slots(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf,
 	return put_small(c, seat, buf, length, 2, TO_ENGINE);
 }
 
+/* Whether a message of at most two slots can take the short way. */
+static inline bool
+is_ready(const struct weir_conn *c, uint32_t slots)
+{
+	return !(c->send_error | c->transfer) && !c->partial_queued &&
+	       fits_window(c, slots * WEIR_SLOT_SIZE) &&
+	       weir_ring_room(&c->pipe->tx) >= 2 + WEIR_CONTROL_RESERVE;
+}
+
 /* A small message for which everything is ready takes the short way: weir_small_put(). */
 int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
 	bool two = length > WEIR_SLOT_HEAD_BYTES;
 	struct weir_bias_seat *seat;
-	struct weir_pipe *p;
 
 	if (weir_unlikely(length > WEIR_INLINE_SMALL || weir_conn_life(c) != WEIR_UP ||
 			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
-	p = c->pipe;
-	if (weir_unlikely((c->send_error | c->transfer) || c->partial_queued ||
-			  !fits_window(c, (1u + two) * WEIR_SLOT_SIZE) ||
-			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE)) {
+	if (weir_unlikely(!is_ready(c, 1u + two))) {
 		weir_bias_leave(seat);
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	}
-	if (p->local)
+	if (c->pipe->local)
 		return two ? put_two_slots_local(c, seat, buf, (uint32_t)length)
 			   : put_one_slot_local(c, seat, buf, (uint32_t)length);
 	return two ? put_two_slots(c, seat, buf, (uint32_t)length)
 		   : put_one_slot(c, seat, buf, (uint32_t)length);
+}
+
+/* ---- several messages ---- */
+
+/* Sends the small messages at the beginning of m: the number, or why the first did not go. */
+static int
+send_small(struct weir_conn *c, const struct iovec *m, unsigned n)
+{
+	bool bundles, asleep = false;
+	unsigned done = 0, count;
+	int rc = 0;
+
+	if (weir_unlikely(weir_state(c->worker->w) != WEIR_UP))
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
+	if (c->local && c->theirs && !c->bundles)
+		c->bundles = atomic_load_explicit(&c->theirs->bundles, memory_order_relaxed);
+	bundles = c->bundles;
+	for (; done < n && !rc && m[done].iov_len <= WEIR_INLINE_MAX; done += rc ? 0 : count) {
+		uint32_t length = (uint32_t)m[done].iov_len, slots = weir_slots_inline(length);
+
+		count = 1;
+		if (is_ready(c, 2)) {
+			if (bundles)
+				count = bundle_count(WEIR_SEGMENT_OF(c->pipe), m + done, n - done);
+			if (count > 1) {
+				rc = put_bundle(c, m + done, count);
+				if (!rc)
+					continue;
+				/* one by one: it wants less room */
+				rc = 0;
+				bundles = false;
+				count = 0;
+				continue;
+			}
+			if (slots <= 2) {
+				const void *buf = m[done].iov_base;
+
+				asleep |=
+				    slots == 1
+					? weir_small_put(c, NULL, 0, buf, length, 1, TO_EITHER)
+					: weir_small_put(c, NULL, 0, buf, length, 2, TO_EITHER);
+				continue;
+			}
+		}
+		rc = weir_send_locked(c, &(struct weir_message_out){.data = m[done].iov_base,
+								    .length = length,
+								    .transfer = c->transfer,
+								    .block = WEIR_BLOCK_NONE});
+	}
+	if (asleep)
+		weir_pipe_ring(c->pipe);
+	weir_unlock(c->worker);
+	return done ? (int)done : rc;
+}
+
+int
+weir_send_many(struct weir_conn *c, const struct iovec *messages, unsigned n, int timeout_ms)
+{
+	unsigned done = 0;
+	int rc = 0;
+
+	if (n > INT_MAX)
+		return weir_fail(-EINVAL, "%u messages in one call; send fewer", n);
+	while (done < n && !rc) {
+		const struct iovec *m = &messages[done];
+
+		rc = m->iov_len <= WEIR_INLINE_MAX ? send_small(c, m, n - done) : -EAGAIN;
+		if (rc > 0) {
+			done += (unsigned)rc;
+			rc = 0;
+			continue;
+		}
+		/* large, or there is no room: only the first message is waited for */
+		if (rc == -EAGAIN && (!done || m->iov_len > WEIR_INLINE_MAX))
+			rc = weir_send_notify(c, m->iov_base, m->iov_len, 0, 0,
+					      done ? 0 : timeout_ms);
+		done += !rc;
+	}
+	return done ? (int)done : rc;
 }
 
 /* ---- waiting until everything sent so far is complete ---- */
@@ -617,7 +795,7 @@ weir_flush(struct weir_conn *c, int timeout_ms)
 
 		weir_lock(t);
 		weir_progress(t, NULL);
-		if (c->state == CONN_OPEN)
+		if (weir_conn_is_open(c))
 			weir_conn_update_completed(c);
 		complete = c->completed >= upto;
 		ended = c->state == CONN_ENDED;

@@ -16,8 +16,7 @@ struct weir_message_out {
 	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
 	struct weir_region *region; /* data lies in this region, kept; taken: NULL */
 	bool in_place;		    /* data lies in the reserved part of the byte area */
-	const struct iovec *parts;  /* data lies in part_count places; NULL: at `data` */
-	uint32_t part_count;
+	const struct iovec *parts;  /* data lies in these places; NULL: at `data` */
 	uint8_t *copy;	  /* memory of `length` for the part that finds no room; taken: NULL */
 	uint8_t transfer; /* WEIR_SLOT_* of the operation asked for; 0: any */
 };
@@ -32,10 +31,13 @@ int weir_message_transfer(const struct weir_conn *c, struct weir_message_out *m)
 
 /* ---- send.c ---- */
 
-/* Copies the data of a message to one place. */
-void weir_message_fill(uint8_t *to, const struct weir_message_out *m);
+/* Copies `bytes` of the message's data, from this offset on. */
+void weir_message_copy(uint8_t *to, const struct weir_message_out *m, uint32_t from,
+		       uint32_t bytes);
 /* Sends without waiting. Worker locked. */
 int weir_send_locked(struct weir_conn *c, struct weir_message_out *m);
+/* The same for a message of any length: the connection copies what finds no room now. */
+int weir_send_whole(struct weir_conn *c, struct weir_message_out *m);
 /* Sends; waits for room until the timeout. */
 int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* The same for any length. */

@@ -30,6 +30,8 @@ weir_small_put(struct weir_conn *c, const void *head, uint32_t head_length, cons
 	weir_assert(head_length + length <= WEIR_INLINE_SMALL &&
 		    slots == weir_slots_inline(head_length + length));
 	weir_assert(to == TO_EITHER || (to == TO_LOCAL_PEER) == p->local);
+	for (uint32_t i = 0; i < slots; i++)
+		weir_ring_prefetch(&p->tx, i);
 	if (slots == 2) {
 		more = (struct weir_slot_more *)weir_ring_at(&p->tx, p->tx.pos + 1);
 		weir_slot_fill(more->data, (const uint8_t *)buf + first, length - first);
@@ -38,16 +40,16 @@ weir_small_put(struct weir_conn *c, const void *head, uint32_t head_length, cons
 	if (head_length)
 		memcpy(s->data, head, head_length);
 	weir_slot_fill(s->data + head_length, buf, first);
-	weir_slot_head(
-	    s, WEIR_OP_INLINE, 0,
-	    (uint16_t)((to == TO_EITHER ? p->local : to == TO_LOCAL_PEER) ? p->rx.pos : c->sent),
-	    c->send_vqpn, head_length + length);
+	weir_slot_whose(s, c->send_vqpn, head_length + length);
 	if (to == TO_EITHER ? p->local : to == TO_LOCAL_PEER)
-		weir_ring_publish_paired(&p->tx, s, slots);
+		weir_ring_publish_paired(&p->tx, s, slots,
+					 weir_slot_what(WEIR_OP_INLINE, 0, (uint16_t)p->rx.pos));
 	else
-		weir_ring_publish(&p->tx, slots);
+		weir_ring_publish_what(&p->tx, slots,
+				       weir_slot_what(WEIR_OP_INLINE, 0, (uint16_t)c->sent));
 	c->spent += slots * WEIR_SLOT_SIZE;
 	c->sent++;
+	c->sent_bytes += head_length + length;
 	if (p->burst)
 		p->burst = 0;
 	return weir_unlikely(weir_pipe_asleep(p));
@@ -82,6 +84,7 @@ weir_slots_received(struct weir_conn *c, const struct weir_head *h, uint32_t slo
 	weir_pipe_pop(p, h->order, h->flags, slots);
 	p->burst++;
 	c->received++;
+	c->received_bytes += h->length;
 	return h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE;
 }
 

@@ -5,8 +5,8 @@
  * engine alone. The NIC and the programs of test/unit/worlds would be measured with it: they check
  * bounds and patterns.
  *
- * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS]]]]; under callgrind:
- * --toggle-collect=engine_turn
+ * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES]]]]]; under callgrind
+ * with fewer messages: --toggle-collect=engine_turn
  */
 #include "engine/engine.h"
 
@@ -81,7 +81,9 @@ static const struct nic_ops copy_ops = {
     .flush = copy_flush,
 };
 
-static uint8_t recv[64 * ENGINE_RECV_BYTES];
+#define SRQ_DEPTH 256u /* four links' */
+
+static uint8_t recv[SRQ_DEPTH * ENGINE_RECV_BYTES];
 static struct engine_event asked;
 static bool was_asked;
 
@@ -294,11 +296,12 @@ main(int argc, char **argv)
 				  .threshold = 0.6,
 				  .nic = &ctx,
 				  .srq = (struct nic_srq *)&ctx,
-				  .srq_depth = 64,
+				  .srq_depth = SRQ_DEPTH,
 				  .recv = recv,
 				  .ring_doorbell = on_bell,
 				  .emit = on_emit};
-	uint64_t got = 0, turns = 0, total = 5000000, chunk_got = 0, chunk_ns = 0;
+	uint64_t total = argc > 5 ? strtoull(argv[5], NULL, 10) : 5000000;
+	uint64_t got = 0, turns = 0, chunk_got = 0, chunk_ns = 0;
 	double best = 1e9;
 
 	if (length > WEIR_INLINE_MAX || !count || count > PROGRAMS_MAX)

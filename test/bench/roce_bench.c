@@ -6,7 +6,8 @@
  *
  * roce_bench [SIZE [OPS-PER-ROUND [MiB [OPS [write|read|fadd]]]]]: payload walks through this
  * number of MiB at each end. With a number of operations it only does those: for callgrind with
- * --toggle-collect=rounds (valgrind knows no AVX-512, so the ICRC is counted as ISA-L's).
+ * --toggle-collect=rounds (valgrind knows no AVX-512, so the ICRC is counted as pclmul's).
+ * WEIR_ICRC names the kernel for ICRCs.
  */
 #include "nic/roce/roce.h"
 
@@ -260,6 +261,8 @@ main(int argc, char **argv)
 	}
 	if (opcode == NIC_FETCH_ADD)
 		size = 8;
+	if (getenv("WEIR_ICRC"))
+		must(roce_icrc_choose(getenv("WEIR_ICRC")));
 	if (argc > 3)
 		footprint = strtoull(argv[3], NULL, 10) << 20;
 	if (size > footprint / 2 || !memory)

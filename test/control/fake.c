@@ -6,6 +6,7 @@
 #include "rounds.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -120,7 +121,7 @@ greet(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	dp->hello_node = m->hello.node;
 	dp->nodes = dp->synced = 0;
 	dp->far_count = 0;
-	out.hello.version = dp->version;
+	out.hello.versions = dp->versions;
 	out.hello.role = WEIR_ROLE_DATAPLANE;
 	out.hello.node = dp->keeps_id ? dp->self : UINT32_MAX;
 	out.hello.engines = 2;
@@ -216,6 +217,8 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 		dp->resync_node = m->link_down.node;
 		dp->resync_status = m->link_down.status;
 		break;
+	case WEIR_CTL_FACT:
+		break;
 	case WEIR_CTL_QUERY:
 		tell_rows(dp, m->query.rows);
 		break;
@@ -296,7 +299,7 @@ fake_dp_start(int i, uint64_t incarnation)
 	memcpy(path.sun_path, dp->path, sizeof(path.sun_path));
 	unlink(dp->path);
 	dp->conn = -1;
-	dp->version = WEIR_CTL_VERSION;
+	dp->versions = WEIR_CTL_VERSIONS;
 	dp->incarnation = incarnation;
 	dp->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(dp->listener, (struct sockaddr *)&path, sizeof(path)), 0);
@@ -566,6 +569,20 @@ has_crashed(int i)
 	return true;
 }
 
+// Directories of instances, which daemons leave behind.
+static void
+remove_empty(void)
+{
+	DIR *dir = opendir(fake_dir);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+	if (dir)
+		closedir(dir);
+}
+
 int
 fake_teardown(void **state)
 {
@@ -593,10 +610,9 @@ fake_teardown(void **state)
 		bad += status != 0;
 		if (status)
 			print_error("control %d ended with %d:\n%s", i, status, fake_log(i));
-		// Only there if no control has run after the data plane.
-		rmdir(path_of("", i, ""));
 		fake_log_clear(i);
 	}
+	remove_empty();
 	snprintf(path, sizeof(path), "%s/log-run", fake_dir);
 	unlink(path);
 	unlink(fake_peers);

@@ -27,9 +27,9 @@ enum { A, B }; /* nodes 1 and 2, instances a and b */
 
 struct fake_dp {
 	char path[128];
-	int listener, conn;   /* -1: none */
-	uint64_t incarnation; /* 0: not running */
-	uint32_t version;     /* of control.sock that it says it speaks */
+	int listener, conn;	       /* -1: none */
+	uint64_t incarnation;	       /* 0: not running */
+	struct weir_versions versions; /* of control.sock that it says it speaks */
 	/* what control has told */
 	unsigned hellos, synced, nodes, links, resyncs;
 	uint32_t hello_node;

@@ -284,6 +284,29 @@ test_silence_without_a_link(void **state)
 	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
+// A link that ended in order answers for nobody, unless others live.
+static void
+test_silence_after_a_link(void **state)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN};
+
+	fake_start_both();
+	link_both();
+	m.link_down.node = 1;
+	m.link_down.peer_node = 2;
+	m.link_down.status = ESHUTDOWN;
+	fake_dp_send(A, &m);
+	fake_control_kill(B, SIGKILL);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(2000);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	m.link_down.status = 0;
+	fake_dp_send(A, &m);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG);
+	fake_control_start(B);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
+}
+
 // Half the node timeout without a CPU is neither death nor suspicion.
 static void
 test_short_stop(void **state)
@@ -340,16 +363,15 @@ test_dead_behind_a_dead_control(void **state)
 static void
 test_data_plane_of_another_release(void **state)
 {
-	char said[64];
-
-	snprintf(said, sizeof(said), "data plane speaks version %u", WEIR_CTL_VERSION + 1);
 	fake_dp_start(A, 100);
-	fake_dp[A].version = WEIR_CTL_VERSION + 1;
+	fake_dp[A].versions = (struct weir_versions){WEIR_CTL_VERSION + 1, WEIR_CTL_VERSION + 2};
 	fake_control_start(A);
-	AWAIT(fake_log_count(A, said), LONG);
+	AWAIT(fake_log_count(A, "upgrade weir-control, which is older"), LONG);
 	AWAIT(fake_dp[A].hellos > 3, LONG); // it may be replaced meanwhile
-	assert_int_equal(fake_log_count(A, "data plane speaks version"), 1);
-	fake_dp[A].version = WEIR_CTL_VERSION;
+	assert_int_equal(fake_log_count(A, "upgrade weir-control, which is older"), 1);
+	fake_dp[A].versions = (struct weir_versions){WEIR_CTL_VERSION - 1, WEIR_CTL_VERSION - 1};
+	AWAIT(fake_log_count(A, "upgrade weir-dataplane, which is older"), LONG);
+	fake_dp[A].versions.highest = WEIR_CTL_VERSION + 1;
 	AWAIT(fake_dp[A].synced, LONG);
 }
 
@@ -366,7 +388,7 @@ test_stop_leaves_nothing(void **state)
 	assert_int_equal(fake_control_stop(A), 0);
 	assert_int_equal(access(path, R_OK), -1);
 	snprintf(path, sizeof(path), "%s/a", fake_dir);
-	assert_int_equal(access(path, R_OK), -1);
+	assert_int_equal(rmdir(path), 0); // it is there, and empty
 	// A pid file that a killed one has left is no obstacle.
 	fake_control_start(A);
 	AWAIT(fake_log_count(A, "listens on") == 2, LONG);
@@ -601,6 +623,7 @@ main(int argc, char **argv)
 	    TIMED(test_control_stopped_and_continued),
 	    TIMED(test_links_outlive_control),
 	    TIMED(test_silence_without_a_link),
+	    TIMED(test_silence_after_a_link),
 	    TIMED(test_short_stop),
 	    TIMED(test_node_lost),
 	    TIMED(test_dead_behind_a_dead_control),

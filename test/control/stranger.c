@@ -240,7 +240,7 @@ hello(uint32_t node)
 	static uint64_t calls;
 	struct control_msg m = {.type = CONTROL_HELLO};
 
-	m.hello.version = CONTROL_VERSION;
+	m.hello.versions = CONTROL_VERSIONS;
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "default");
 	// Newer than what the real one has said, each time.
 	m.hello.record =

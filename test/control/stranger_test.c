@@ -100,13 +100,20 @@ static void
 test_wrong_hello(void **state)
 {
 	struct control_msg m = hello(1);
-	char versions[96];
+	char versions[WEIR_VERSION_WHY];
 
-	m.hello.version = CONTROL_VERSION + 1;
+	m.hello.versions = (struct weir_versions){CONTROL_VERSION + 1, CONTROL_VERSION + 2};
 	snprintf(versions, sizeof(versions),
-		 "protocol version %u here, %u there; install one release on all nodes",
-		 CONTROL_VERSION, CONTROL_VERSION + 1);
+		 "this weir-control speaks version %u of the control protocol, the other version "
+		 "%u to %u; upgrade this weir-control, which is older",
+		 CONTROL_VERSION, CONTROL_VERSION + 1, CONTROL_VERSION + 2);
 	expect_refusal(&m, versions);
+	m.hello.versions = (struct weir_versions){CONTROL_VERSION - 1, CONTROL_VERSION - 1};
+	expect_refusal(&m, "upgrade the other, which is older");
+	// One in common suffices; what is wrong then is something else.
+	m = hello(3);
+	m.hello.versions = (struct weir_versions){CONTROL_VERSION - 1, CONTROL_VERSION + 1};
+	expect_refusal(&m, "node 3 is not in the peers file of node 2");
 	m = hello(1);
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "other");
 	expect_refusal(&m, badge ? "node 1 of 'other' shows a certificate of weir://default; "

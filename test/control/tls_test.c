@@ -269,6 +269,36 @@ test_rotation(void **state)
 	assert_int_equal(fake_log_count(A, "ended"), 0);
 }
 
+static char told_certificate[512]; // by B to its data plane
+
+static void
+told(int i, const struct weir_ctl_msg *m)
+{
+	if (i == B && m->type == WEIR_CTL_FACT && !strcmp(m->fact.name, "certificate"))
+		snprintf(told_certificate, sizeof(told_certificate), "%s", m->fact.value);
+}
+
+// A certificate near its end: warned of, shown, and quiet again after a new one and SIGHUP.
+static void
+test_expiry(void **state)
+{
+	fake_told = told;
+	issue("ca", "2", 2, -60, 12 * DAY + HOUR);
+	start(B, certificate_path("2"));
+	AWAIT(fake_log_count(B, "certificate of weir://default/node/2 expires on ") == 1, LONG);
+	assert_int_equal(fake_log_count(B, ", in 12 days; put a new one into "), 1);
+	AWAIT(strstr(told_certificate, ", 12 days left"), LONG);
+	assert_non_null(strstr(told_certificate, "weir://default/node/2, valid until 20"));
+	issue("ca", "2", 2, -60, 200 * DAY + HOUR);
+	fake_control_kill(B, SIGHUP);
+	AWAIT(strstr(told_certificate, ", 200 days left"), LONG);
+	assert_int_equal(fake_log_count(B, "certificate of weir://default/node/2 expires on "), 1);
+	issue("ca", "2", 2, -2 * DAY, -HOUR);
+	fake_control_kill(B, SIGHUP);
+	AWAIT(fake_log_count(B, "certificate of weir://default/node/2 has expired on ") == 1, LONG);
+	fake_told = NULL;
+}
+
 static void
 fails(int code, const char *node, const char *cluster, const char *said)
 {
@@ -402,6 +432,7 @@ main(int argc, char **argv)
 	    TIMED(test_refused_handshakes),
 	    TIMED(test_slow_tls),
 	    TIMED(test_rotation),
+	    TEST(test_expiry),
 	    TEST(test_files),
 	    TEST(test_etcd_password),
 	    TEST(test_etcd_key),

@@ -94,16 +94,16 @@ string(const json_t *row, const char *key)
 static void
 test_nodes(void **state)
 {
-	struct weir_ctl_node nodes[2] = {
-	    {.id = 1,
-	     .state = WEIR_NODE_UP,
-	     .incarnation = 1ull << 62,
-	     .engines = 2,
-	     .self = 1,
-	     .address_count = 2,
-	     .control = "127.0.0.1:7471",
-	     .address = {{[10] = 0xff, 0xff, 10, 0, 0, 1}, {[0] = 0xfd, [15] = 1}}},
-	    {.id = 2, .state = WEIR_NODE_SUSPECT},
+	struct weir_row_node nodes[2] = {
+	    {.is = {.id = 1,
+		    .state = WEIR_NODE_UP,
+		    .incarnation = 1ull << 62,
+		    .engines = 2,
+		    .self = 1,
+		    .address_count = 2,
+		    .control = "127.0.0.1:7471",
+		    .address = {{[10] = 0xff, 0xff, 10, 0, 0, 1}, {[0] = 0xfd, [15] = 1}}}},
+	    {.is = {.id = 2, .state = WEIR_NODE_SUSPECT}, .link = "up", .link_address = "10.0.0.2"},
 	};
 	json_t *array;
 
@@ -115,6 +115,8 @@ test_nodes(void **state)
 	assert_string_equal(string(json_array_get(array, 0), "address"), "10.0.0.1,fd00::1");
 	assert_int_equal(number(json_array_get(array, 0), "incarnation"), 1ll << 62);
 	assert_string_equal(string(json_array_get(array, 1), "state"), "suspect");
+	assert_string_equal(string(json_array_get(array, 1), "link"), "up");
+	assert_string_equal(string(json_array_get(array, 1), "link_address"), "10.0.0.2");
 	json_decref(array);
 	assert_int_equal(weirctl_answered("show nodes"), 0);
 	assert_non_null(strstr(text, "NODE  SELF  STATE"));
@@ -167,7 +169,11 @@ test_ports_engines_and_the_rest(void **state)
 				     .tx_bytes = 123456789,
 				     .drop_count = 2,
 				     .drops = {{"no_memory", 7}, {"bad_icrc", 0}}};
-	struct weir_row_engine engine = {.lcore = 3, .busy_cycles = 300, .idle_cycles = 100};
+	struct weir_row_engine engine = {.lcore = 3,
+					 .busy_cycles = 300,
+					 .idle_cycles = 100,
+					 .busy_cycles_per_s = 20,
+					 .idle_cycles_per_s = 60};
 	struct weir_row_session session = {.session = 1, .name = "evil\x1b[2J\xff"};
 	struct weir_row_qp qp = {.qpn = 0x11, .purpose = "ring", .state = "rts"};
 	struct weir_row_counter counter = {"turns", "turns of the loop", 99};
@@ -191,7 +197,7 @@ test_ports_engines_and_the_rest(void **state)
 	assert_int_equal(number(json_array_get(array, 0), "lcore"), 3);
 	json_decref(array);
 	assert_int_equal(weirctl_answered("show engines"), 0);
-	assert_non_null(strstr(text, "75.0 %"));
+	assert_non_null(strstr(text, "25.0 %")); /* of the last second, not since the start */
 
 	answer_with(&session, 1, 1);
 	array = shown("sessions", 1);
@@ -225,11 +231,54 @@ test_set(void **state)
 	assert_non_null(strstr(text, "it holds for those to come"));
 }
 
+// Commands of testpmd.
+static void
+test_foreign_words(void **state)
+{
+	struct weir_row_port ports[3] = {
+	    {.name = "net_a", .engine = 0, .rx_frames = 1},
+	    {.name = "net_a", .engine = 1, .rx_frames = 2},
+	    {.name = "net_b", .engine = 2, .rx_frames = 3, .impaired = "loss=1"},
+	};
+	struct weir_row_xstat xstats[2] = {{"net_a", "rx_good_packets", 7},
+					   {"net_b", "rx_good_packets", 8}};
+
+	fake_dp_start(0, 100);
+	answer_with(ports, 3, 10);
+	json_decref(shown("port stats all", 3));
+	json_decref(shown("port stats net_a", 2));
+	json_decref(shown("port info 0", 2));
+	json_decref(shown("port summary 1", 1));
+	assert_int_equal(weirctl_answered("show port stats 1"), 0);
+	assert_non_null(strstr(text, "loss=1"));
+	assert_null(strstr(text, "net_a"));
+	assert_int_equal(weirctl_answered("show port stats 2"), 2);
+	assert_non_null(strstr(text, "no port '2'; see show ports"));
+	answer_with(xstats, 2, 10);
+	json_decref(shown("port xstats net_b", 1));
+}
+
+// The tool's own version stands beside those of the daemons.
+static void
+test_version(void **state)
+{
+	struct weir_row_fact facts[2] = {{"weir-dataplane", "1.2.3", "weir-dataplane"},
+					 {"weir-control", "1.2.3", "weir-control"}};
+	json_t *array;
+
+	fake_dp_start(0, 100);
+	answer_with(facts, 2, 10);
+	array = shown("version", 3);
+	assert_string_equal(string(json_array_get(array, 0), "name"), "weir-dataplane");
+	assert_string_equal(string(json_array_get(array, 2), "name"), "weirctl");
+	json_decref(array);
+}
+
 static void
 test_wait_for_nodes(void **state)
 {
-	struct weir_ctl_node nodes[2] = {{.id = 2, .state = WEIR_NODE_UP},
-					 {.id = 1, .state = WEIR_NODE_JOINING, .self = 1}};
+	struct weir_row_node nodes[2] = {{.is = {.id = 2, .state = WEIR_NODE_UP}},
+					 {.is = {.id = 1, .state = WEIR_NODE_JOINING, .self = 1}}};
 
 	waits("up", "no data plane for instance 'a'");
 	fake_dp_start(0, 100);
@@ -239,7 +288,7 @@ test_wait_for_nodes(void **state)
 	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
 	assert_int_equal(weirctl("wait node:2 --timeout 0"), 0);
 	assert_int_equal(weirctl("wait node:3 --timeout 0.2"), 4);
-	nodes[1].state = WEIR_NODE_UP;
+	nodes[1].is.state = WEIR_NODE_UP;
 	assert_int_equal(weirctl("wait up --timeout 0"), 0);
 }
 
@@ -256,6 +305,14 @@ test_errors(void **state)
 	    {"show nodes engines", 2, "give 'show KIND'"},
 	    {"show sheep", 2, "cannot show 'sheep'"},
 	    {"reboot", 2, "unknown command 'reboot'"},
+	    {"show port stats 7", 1, "no data plane for instance 'a'"},
+	    {"show port nonsense all", 2, "cannot show 'port'; give nodes, "},
+	    {"clear port stats all", 2, "no command 'clear port'; counters only grow"},
+	    {"port stop 0", 2, "no command 'port stop'; drain self takes the node out"},
+	    {"port start all", 2, "ports start with their data plane"},
+	    {"port config 0 loopback", 2, "no command 'port config'; ports are set up by --nic"},
+	    {"stop", 2, "drain self takes the node out of service"},
+	    {"stopped", 2, "unknown command 'stopped'"},
 	    {"wait", 2, "give 'wait up|node:ID|connections:K'"},
 	    {"wait rain", 2, "cannot wait for 'rain'"},
 	    {"wait node:", 2, "cannot wait for 'node:'"},
@@ -295,9 +352,14 @@ test_errors(void **state)
 			fail_msg("'%s': exit %d and '%s'", bad[i].words, code, text);
 	}
 	fake_dp_start(0, 100);
-	fake_dp[0].version = 9;
+	fake_dp[0].versions = (struct weir_versions){WEIR_CTL_VERSION + 1, WEIR_CTL_VERSION + 1};
 	assert_int_equal(weirctl_answered("show nodes"), 1);
-	assert_non_null(strstr(text, "another version of control.sock"));
+	assert_non_null(strstr(text, "upgrade weirctl, which is older"));
+	fake_dp[0].versions = (struct weir_versions){1, WEIR_CTL_VERSION - 1};
+	assert_int_equal(weirctl_answered("show nodes"), 1);
+	assert_non_null(strstr(text, "upgrade weir-dataplane, which is older"));
+	fake_dp[0].versions = (struct weir_versions){1, WEIR_CTL_VERSION + 1};
+	assert_int_equal(weirctl_answered("show nodes"), 0);
 }
 
 static void
@@ -308,7 +370,7 @@ test_silent_data_plane(void **state)
 			"--timeout",	     "0.5",	   NULL};
 
 	fake_dp_start(0, 100);
-	fake_dp[0].version = 9;
+	fake_dp[0].versions = (struct weir_versions){9, 9};
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 4);
 	assert_in_range(now_ms() - begin, 400, LONG);
 }
@@ -394,6 +456,8 @@ main(int argc, char **argv)
 	    TEST(test_silent_data_plane),
 	    TEST(test_set),
 	    TEST(test_pki),
+	    TEST(test_foreign_words),
+	    TEST(test_version),
 	};
 
 	return FAKE_MAIN("weirctl", tests);

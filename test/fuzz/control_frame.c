@@ -17,7 +17,8 @@ check(const uint8_t *data, size_t size)
 	if (control_msg_decode(data, size, &m))
 		return;
 	// Of another version only the version counts.
-	if (m.type == CONTROL_HELLO && m.hello.version != CONTROL_VERSION)
+	if (m.type == CONTROL_HELLO &&
+	    !weir_version_choose(CONTROL_VERSIONS, m.hello.versions, "", "", "", NULL))
 		return;
 	n = control_msg_encode(&m, buf, sizeof(buf));
 	if (n == 0 || control_msg_decode(buf + CONTROL_PREFIX, n - CONTROL_PREFIX, &again) ||

@@ -297,8 +297,7 @@ attach(struct victim *v, uint64_t arena)
 	if (v->sock < 0)
 		return -1;
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
-	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	m.hello.arena = arena;
 	memcpy(m.hello.name, "hostile", sizeof("hostile"));
 	if (request(v, &m, &r, fds, WEIR_MSG_WELCOME))
@@ -519,8 +518,7 @@ answers(void)
 
 	m.length = weir_session_length(m.type);
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
-	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	memcpy(m.hello.name, "hostile", sizeof("hostile"));
 	if (sock >= 0 && ask(sock, &m, m.length, &r, fds) > 0)
 		yes = r.type == WEIR_MSG_WELCOME || r.type == WEIR_MSG_REFUSED;

@@ -197,8 +197,7 @@ greeting(struct weir_session_msg *m)
 	*m = (struct weir_session_msg){.type = WEIR_MSG_HELLO};
 	m->length = weir_session_length(m->type);
 	m->hello.magic = WEIR_SESSION_MAGIC;
-	m->hello.version_min = WEIR_SESSION_VERSION_MIN;
-	m->hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m->hello.versions = WEIR_SESSION_VERSIONS;
 	m->hello.arena = 2 << 20;
 	memcpy(m->hello.name, "hostile", sizeof("hostile"));
 	return m->length;

@@ -24,7 +24,8 @@ static uint8_t room[HEADER_LONG + sizeof(struct message_fragment) + PIECE];
 static struct weir *
 join(void)
 {
-	struct weir_options o = {.instance = instance_name(), .arena = 16u << 20};
+	struct weir_options o = {
+	    .size = sizeof(o), .instance = instance_name(), .arena = 16u << 20};
 	struct weir *w = NULL;
 	int rc = weir_attach(&o, &w);
 

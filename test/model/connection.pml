@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lives of connections between two engines (docs/protocol.md 4, dataplane/engine/conn.c and
- * control.c): one entry at each end, used again and again. Programs send, close and die at any time;
+ * control.c): one entry at each end, used again and again. Programs send, shut down sending,
+ * close and die at any time;
  * either engine may give the connection up. Lines arrive in order and none is lost: the ring does
  * that, across repairs too.
  *
  * Never: a line that its receiver does not expect (the link would end), one for an entry that is
  * somebody else's by now, a message complete for its sender and not delivered, an entry that stays.
  *
- * faults: FREE_UNACKNOWLEDGED FREE_UNLANDED NO_SEAL NO_ANSWER_TO_RESET REFUSE_EARLY
+ * faults: END_EARLY FREE_UNACKNOWLEDGED FREE_UNLANDED NO_SEAL NO_ANSWER_TO_RESET REFUSE_EARLY
  */
 #ifndef LIVES
 #define LIVES 2
@@ -17,7 +18,7 @@
 #define MESSAGES 1 /* of each end, in a life; with 2 there are 3.6 million states */
 #endif
 
-mtype = { CONNECT, ACCEPT, REJECT, MESSAGE, FIN, RESET, FIN_ACK, CREDIT };
+mtype = { CONNECT, ACCEPT, REJECT, MESSAGE, END, FIN, RESET, FIN_ACK, CREDIT };
 mtype = { NONE, OPENING, OPEN, FINISHING, FINISHED, DEAD, PEER_GONE };
 
 chan to[2] = [12] of { mtype, byte, byte }; /* to end 0 and 1: line, life, value */
@@ -26,14 +27,15 @@ mtype is[2] = NONE;
 byte life[2];			    /* the entry's generation */
 bit closed[2], died[2];		    /* by its program */
 bit accepts[2], sealed[2], reset_sent[2];
-bit owe_connect[2], owe_accept[2], owe_fin[2], owe_reset[2], owe_fin_ack[2];
+bit shut[2], peer_shut[2], end_sent[2];
+bit owe_connect[2], owe_accept[2], owe_end[2], owe_fin[2], owe_reset[2], owe_fin_ack[2];
 byte waiting[2], made[2], sent[2];  /* messages: not sent yet, of the program, sent */
 byte landed[2], completed[2];	    /* that left the peer's ring; of these delivered */
 byte received[2];
 byte untold[2];			    /* message lines of end n consumed, credit not told yet */
 byte delivered[4];		    /* ghost: messages of end n in a life: [n + 2 * (life & 1)] */
 
-#define owes(n) (owe_connect[n] || owe_accept[n] || owe_fin[n] || owe_reset[n] || owe_fin_ack[n])
+#define owes(n) (owe_connect[n] || owe_accept[n] || owe_end[n] || owe_fin[n] || owe_reset[n] || owe_fin_ack[n])
 #ifdef FREE_UNLANDED
 #define all_landed(n) 1
 #else
@@ -43,7 +45,7 @@ byte delivered[4];		    /* ghost: messages of end n in a life: [n + 2 * (life & 
 
 inline owe_nothing(n)
 {
-	owe_connect[n] = 0; owe_accept[n] = 0; owe_fin[n] = 0; owe_reset[n] = 0; owe_fin_ack[n] = 0
+	owe_connect[n] = 0; owe_accept[n] = 0; owe_end[n] = 0; owe_fin[n] = 0; owe_reset[n] = 0; owe_fin_ack[n] = 0
 }
 
 /* owe(): an end's last word is FIN or RESET. */
@@ -69,16 +71,31 @@ inline settle(n)
 inline try_finish(n)
 {
 	if
+#ifdef END_EARLY
+	:: is[n] == OPEN && shut[n] && !end_sent[n] -> owe_end[n] = 1
+#else
+	:: is[n] == OPEN && shut[n] && !end_sent[n] && !waiting[n] -> owe_end[n] = 1
+#endif
 	:: is[n] == FINISHING && !waiting[n] && died[n] -> is[n] = DEAD; owe_last(n, owe_reset[n])
-	:: is[n] == FINISHING && !waiting[n] && !died[n] -> owe_last(n, owe_fin[n])
+	:: is[n] == FINISHING && !waiting[n] && !died[n] -> owe_end[n] = 0; owe_last(n, owe_fin[n])
 	:: else
 	fi
+}
+
+inline finish_if_shut(n)
+{
+	if
+	:: is[n] == OPEN && shut[n] && peer_shut[n] -> is[n] = FINISHING
+	:: else
+	fi;
+	try_finish(n)
 }
 
 inline begin(n, state)
 {
 	life[n]++;
 	is[n] = state;
+	shut[n] = 0; peer_shut[n] = 0; end_sent[n] = 0;
 	closed[n] = 0; died[n] = 0; sealed[n] = 0; reset_sent[n] = 0;
 	accepts[n] = (state == OPEN);
 	waiting[n] = 0; made[n] = 0; sent[n] = 0; landed[n] = 0; completed[n] = 0; received[n] = 0;
@@ -119,6 +136,7 @@ inline give_up(n)
 #endif
 	is[n] = DEAD; /* what comes until RESET is in the ring is still delivered */
 	waiting[n] = 0;
+	owe_end[n] = 0;
 	owe_fin[n] = 0;
 	owe_last(n, owe_reset[n])
 }
@@ -151,12 +169,18 @@ inline take(n, line, whose, value)
 			sealed[n] = 1;
 			settle(n)
 		:: line == MESSAGE ->
-			assert(is[n] != OPENING);
+			assert(is[n] != OPENING && !peer_shut[n]);
 			untold[1 - n]++;
 			if
 			:: accepts[n] -> received[n]++; delivered[1 - n + 2 * (whose & 1)]++
 			:: else
 			fi
+		:: line == END ->
+			assert(is[n] != OPENING && !peer_shut[n]);
+			assert(!accepts[n] || value == received[n]);
+			peer_shut[n] = 1;
+			accepts[n] = 0;
+			finish_if_shut(n)
 		:: line == FIN ->
 			assert(is[n] != OPENING);
 			assert(!accepts[n] || value == received[n]);
@@ -187,16 +211,20 @@ inline say(n)
 		:: owe_accept[n] -> owe_accept[n] = 0; to[1 - n] ! ACCEPT(life[n], 0); try_finish(n)
 		:: else ->
 			if
-			:: owe_fin[n] ->
+			:: owe_end[n] ->
+				owe_end[n] = 0;
+				to[1 - n] ! END(life[n], sent[n]);
+				end_sent[n] = 1
+			:: !owe_end[n] && owe_fin[n] ->
 				owe_fin[n] = 0;
 				to[1 - n] ! FIN(life[n], sent[n]);
 				is[n] = FINISHED
-			:: !owe_fin[n] && owe_reset[n] ->
+			:: !owe_end[n] && !owe_fin[n] && owe_reset[n] ->
 				owe_reset[n] = 0;
 				to[1 - n] ! RESET(life[n], received[n]);
 				reset_sent[n] = 1;
 				accepts[n] = 0
-			:: !owe_fin[n] && !owe_reset[n] ->
+			:: !owe_end[n] && !owe_fin[n] && !owe_reset[n] ->
 				owe_fin_ack[n] = 0;
 				to[1 - n] ! FIN_ACK(life[n], 0)
 			fi
@@ -234,11 +262,12 @@ proctype program(bit n)
 		begin(n, OPENING);
 		owe_connect[n] = 1
 	   }
-	:: atomic { is[n] == OPEN && !closed[n] && made[n] < MESSAGES -> made[n]++; waiting[n]++ }
+	:: atomic { is[n] == OPEN && !closed[n] && !shut[n] && made[n] < MESSAGES -> made[n]++; waiting[n]++ }
+	:: atomic { is[n] == OPEN && !closed[n] && !shut[n] -> shut[n] = 1; finish_if_shut(n) }
 	:: atomic { is[n] != NONE && !closed[n] ->
 		closed[n] = 1;
 		if
-		:: died[n] = 1
+		:: !(shut[n] && peer_shut[n]) -> died[n] = 1
 		:: skip
 		fi;
 		if

@@ -72,7 +72,7 @@ look_at_ethdev(const struct ethdev_port *port, unsigned engine)
 			look(engine, "ring of frames to send", c->tx_in[i], sizeof(*c->tx_in[i]));
 	}
 	look(engine, "context", c->roce, sizeof(*c->roce));
-	look(engine, "completion queue", c->roce->cq, c->roce->cq_bytes);
+	look(engine, "completion queue", c->roce->cq_ring, c->roce->cq_ring->bytes);
 	look(engine, "table of queue pairs", c->roce->qps, c->roce->qps_bytes);
 }
 

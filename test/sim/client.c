@@ -85,7 +85,8 @@ void
 sim_client_start(struct sim_program *p)
 {
 	char name[WEIR_NAME_MAX];
-	struct weir_options options = {.name = name, .arena = p->s->sc.arena_bytes};
+	struct weir_options options = {
+	    .size = sizeof(options), .name = name, .arena = p->s->sc.arena_bytes};
 	struct weir_transport t = {.request = request, .close = close_transport, .fd = -1};
 	int rc;
 

@@ -20,7 +20,7 @@ other_end(struct sim *s, const struct peer_link *l)
 	struct sim_node *n = s->node[l->is.peer_node];
 	struct engine *e = n->engine[l->is.peer_engine].engine;
 
-	for (uint32_t i = 0; i < SIM_LINKS; i++) {
+	for (uint32_t i = 0; i < e->config.links; i++) {
 		struct peer_link *m = &e->links[i];
 
 		if (m->up && !m->broken && (uintptr_t)m->is.ring == l->is.peer_ring_address &&
@@ -81,7 +81,7 @@ check_conn(struct engine *there, const struct conn *c, const struct peer_link *m
 const char *
 sim_conserved(struct sim *s, const struct engine *e)
 {
-	for (uint32_t i = 0; i < SIM_LINKS; i++) {
+	for (uint32_t i = 0; i < e->config.links; i++) {
 		struct peer_link *l = &e->links[i],
 				 *m = l->up && !l->broken ? other_end(s, l) : NULL;
 		struct engine *there;
@@ -108,7 +108,7 @@ sim_count_engine(struct sim *s, const struct engine *e)
 {
 	const struct engine_counters *c = &e->counters;
 
-	for (uint32_t i = 0; i < SIM_LINKS; i++)
+	for (uint32_t i = 0; i < e->config.links; i++)
 		s->counts.rings_wrapped +=
 		    e->links[i].mask && e->links[i].tx_pos > e->links[i].mask + 1;
 	s->counts.ring_stalls += atomic_load(&c->ring_stalls);
@@ -127,7 +127,7 @@ sim_count_sleep(struct sim *s, const struct engine *e)
 {
 	bool ring = false, window = false;
 
-	for (uint32_t i = 0; i < SIM_LINKS; i++)
+	for (uint32_t i = 0; i < e->config.links; i++)
 		ring |= e->links[i].up && e->links[i].stalled;
 	for (uint32_t i = 0; i < e->conns_fresh; i++)
 		window |= e->conns[i].vqpn && e->conns[i].stall_told;

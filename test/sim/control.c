@@ -5,8 +5,11 @@
  */
 #include "node.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LOST_MANY 4u /* in a row: offers go every half second, a connect ends after five */
 
 struct letter {
 	uint32_t to;
@@ -104,12 +107,13 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 	struct sim *s = n->s;
 	uint32_t to = 0;
 	uint64_t at;
+	bool lost;
 
 	if (m->type == WEIR_CTL_LINK)
 		to = m->link.peer_node;
 	else if (m->type == WEIR_CTL_RESYNC)
 		to = m->link_down.peer_node;
-	else if (m->type == WEIR_CTL_LINK_DOWN)
+	else if (m->type == WEIR_CTL_LINK_DOWN && m->link_down.status == EHOSTDOWN)
 		nobody_answers(n, m->link_down.peer_node);
 	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
 		return;
@@ -117,23 +121,34 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);
 	if (cut_off(s, n->id) || cut_off(s, to))
 		return;
-	if (rng_chance(&s->rng, s->sc.control_loss))
+	lost = rng_chance(&s->rng, s->sc.control_loss);
+	if (m->type == WEIR_CTL_LINK)
+		sim_trace(
+		    s,
+		    "control: node %u.%u offers node %u.%u attempt %u (joined %u, answers %u, "
+		    "resumes %u of %u.%u, refuses with %u)%s",
+		    n->id, m->link.engine, to, m->link.peer_engine, m->link.attempt, m->link.joined,
+		    m->link.answered, m->link.resumes, m->link.born, m->link.peer_born,
+		    m->link.refused, lost ? ", lost" : "");
+	n->lost_control[to] = lost ? n->lost_control[to] + 1 : 0;
+	if (n->lost_control[to] > n->most_lost[to])
+		n->most_lost[to] = n->lost_control[to];
+	if (lost)
 		return;
 	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
 	/* one stream between two controls: in order */
 	if (at <= n->last_control[to])
 		at = n->last_control[to] + 1;
 	n->last_control[to] = at;
-	if (m->type == WEIR_CTL_LINK)
-		sim_trace(
-		    s,
-		    "control: node %u.%u offers node %u.%u attempt %u (joined %u, answers %u, "
-		    "resumes %u of %u.%u)",
-		    n->id, m->link.engine, to, m->link.peer_engine, m->link.attempt, m->link.joined,
-		    m->link.answered, m->link.resumes, m->link.born, m->link.peer_born);
 	mail(s, at, to, m);
 	if (rng_chance(&s->rng, s->sc.control_dup))
 		mail(s, ++n->last_control[to], to, m);
+}
+
+bool
+sim_offers_lost(const struct sim *s, uint32_t a, uint32_t b)
+{
+	return s->node[a]->most_lost[b] >= LOST_MANY || s->node[b]->most_lost[a] >= LOST_MANY;
 }
 
 void

@@ -43,6 +43,7 @@
 	X(program_flinches, 0, 30, "times that a program found work after raising its flags")      \
 	X(program_rung, 0, 500, "programs woken by a doorbell")                                    \
 	X(blocked_sleeps, 0, 500, "programs asleep while a send of theirs waits")                  \
+	X(shut, 0, 500, "ends that shut down sending and went on receiving")                       \
 	X(rebound, 0, 300, "connections bound to another thread")                                  \
 	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
 	X(faults, 0, 250, "QPs that were made to fail")                                            \
@@ -52,6 +53,9 @@
 	X(repaired, 0, 250, "times that a link went on with new QPs")                              \
 	X(replayed, 0, 150, "frames written again after that")                                     \
 	X(bulk_replayed, 0, 40, "bulk WRITEs and READs made again after that")                     \
+	X(links_closed, 0, 300, "links that ended in order, unused")                               \
+	X(links_evicted, 0, 20, "of those: to make room for others")                               \
+	X(links_full, 0, 20, "links that found no room, and waited")                               \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

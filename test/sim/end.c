@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One end of a connection: connects, sends, receives, closes, checking what the calls promise. */
 #include "end.h"
+#include "node.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -33,6 +34,23 @@ in_flow(struct sim_program *p, struct sim_end *e)
 	return sim_flow(p->s, e->conn, !e->side);
 }
 
+/* For a link, or (fault.c) no memory for its queue pairs. */
+static bool
+no_room(const struct sim *s, int status)
+{
+	return status == -ENOSPC || (status == -ENOMEM && s->sc.faults);
+}
+
+static bool
+offers_were_lost(const struct sim_program *p, const struct sim_end *e)
+{
+	const struct sim *s = p->s;
+	const struct sim_conn_plan *c = plan_of(p, e);
+
+	return sim_offers_lost(s, s->sc.program[c->program[0]].node,
+			       s->sc.program[c->program[1]].node);
+}
+
 void
 sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 {
@@ -40,9 +58,12 @@ sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 
 	sim_trace(s, "program %u: connection %u ended with %d", p->id, e->conn, status);
 	sim_progress(s);
-	/* not there yet: the other program has not started to listen, or its backlog is full */
-	if (e->state == END_CONNECTING && (status == -ECONNREFUSED || status == -EHOSTUNREACH) &&
-	    !plan_of(p, e)->unknown && !sim_program_gone(s, plan_of(p, e)->program[1])) {
+	/* not there yet: the other program has not started to listen, its backlog is full, or there
+	 * is no room, or (fault.c) no memory, for the link */
+	if (e->state == END_CONNECTING && !sim_program_gone(s, plan_of(p, e)->program[1]) &&
+	    (no_room(s, status) ||
+	     (!plan_of(p, e)->unknown && (status == -ECONNREFUSED || status == -EHOSTUNREACH ||
+					  (status == -ETIMEDOUT && offers_were_lost(p, e)))))) {
 		weir_close(e->c);
 		e->c = NULL;
 		e->state = END_IDLE;
@@ -70,7 +91,8 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 {
 	struct sim *s = p->s;
 	const struct sim_conn_plan *c = plan_of(p, e);
-	struct weir_connect_options options = {.flags = (c->loop ? WEIR_LOOP : 0) |
+	struct weir_connect_options options = {.size = sizeof(options),
+					       .flags = (c->loop ? WEIR_LOOP : 0) |
 							(c->datagram ? WEIR_UD : 0)};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE,
 				 .id = s->sc.program[c->program[1]].node};
@@ -99,7 +121,7 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 		e->state = END_CONNECTING;
 	} else if (rc == -ECONNREFUSED && (c->unknown || sim_program_gone(s, c->program[1]))) {
 		e->state = END_CLOSED;
-	} else if (rc == -EHOSTUNREACH || rc == -EAGAIN || rc == -ECONNREFUSED) {
+	} else if (rc == -EHOSTUNREACH || rc == -EAGAIN || rc == -ECONNREFUSED || no_room(s, rc)) {
 		/* control has not told of the node yet */
 		e->start = s->now + RETRY;
 	} else if (excused(s, e)) {
@@ -160,7 +182,13 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 		return rc;
 	}
 	sim_message_fill(p->buffer, length, e->conn, e->side, number);
-	if (*asked || flags)
+	if (way == 1 && number % 4 == 0) {
+		struct iovec parts[3] = {{p->buffer, length / 3},
+					 {p->buffer + length / 3, length / 2 - length / 3},
+					 {p->buffer + length / 2, length - length / 2}};
+
+		rc = weir_sendv(e->c, parts, 3, flags | (*asked ? WEIR_NOTIFY : 0), number, 0);
+	} else if (*asked || flags)
 		rc = weir_send_notify(e->c, p->buffer, length, flags | (*asked ? WEIR_NOTIFY : 0),
 				      number, 0);
 	else
@@ -208,6 +236,44 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	return true;
 }
 
+bool
+sim_end_shut(struct sim_program *p, struct sim_end *e)
+{
+	const struct sim_flow *f = out_flow(p, e);
+	int rc;
+
+	if (e->state != END_OPEN || !e->shuts || e->shut || f->unsent || f->accepted < f->planned)
+		return false;
+	rc = weir_shutdown(e->c);
+	sim_trace(p->s, "connection %u end %u: shuts down sending, %d", e->conn, e->side, rc);
+	if (rc && rc != -ECONNRESET && rc != -EHOSTDOWN)
+		sim_fail(p->s, "connection %u end %u: shutdown gives %d: %s", e->conn, e->side, rc,
+			 weir_reason());
+	if (!rc && weir_send(e->c, NULL, 0, 0) != -EPIPE)
+		sim_fail(p->s, "connection %u end %u: sends after shutdown", e->conn, e->side);
+	e->shut = true;
+	p->s->counts.shut += !rc;
+	return true;
+}
+
+/* Now and then a look before: the message must stay. */
+static int
+look(struct sim_program *p, struct sim_end *e)
+{
+	const struct sim_flow *f = in_flow(p, e);
+	size_t length = 0;
+	int rc;
+
+	if (plan_of(p, e)->datagram || sim_hash(p->s->sc.seed, e->conn, f->received) % 16)
+		return 0;
+	rc = weir_peek(e->c, NULL, 0, &length, 0);
+	if (rc == 0 && (f->received >= f->planned ||
+			length != sim_message_length(p->s, e->conn, !e->side, f->received)))
+		sim_fail(p->s, "connection %u flow %u: sees %zu bytes as message %u", e->conn,
+			 !e->side, length, f->received);
+	return rc;
+}
+
 /* A buffer too small first: the message must stay. */
 static int
 receive_small(struct sim_program *p, struct sim_end *e)
@@ -228,8 +294,10 @@ static int
 receive_one(struct sim_program *p, struct sim_end *e)
 {
 	size_t length = 0;
-	int rc;
+	int rc = look(p, e);
 
+	if (rc)
+		return rc;
 	if (rng_chance(&p->rng, 50)) {
 		rc = receive_small(p, e);
 		if (rc != -EMSGSIZE)

@@ -10,6 +10,8 @@
 bool sim_end_connect(struct sim_program *p, struct sim_end *e);
 bool sim_end_send(struct sim_program *p, struct sim_end *e);
 bool sim_end_receive(struct sim_program *p, struct sim_end *e);
+/* Shuts down sending if it does so and has sent all. */
+bool sim_end_shut(struct sim_program *p, struct sim_end *e);
 /* Closes if it is time to. */
 bool sim_end_close(struct sim_program *p, struct sim_end *e);
 /* The connection broke, or could not be made. */

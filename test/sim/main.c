@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +128,9 @@ static const struct option_spec specs[] = {
      "go on after a failing seed"},
     {"limit", 0, OPTION_UNSIGNED, AT(options.limit), "SECONDS", "30",
      "simulated time without progress that fails a seed", .max = UINT32_MAX},
+    {"nodes", 0, OPTION_UNSIGNED, AT(options.nodes), "N", NULL,
+     "another scenario: N nodes, each talks to more others than it may have links", .min = 40,
+     .max = SIM_NODES_MAX},
     {"only", 0, OPTION_CALL, 0, 0, "PART[,PART...]", NULL, "leave all other parts out",
      .take = take_only, PARTS},
     {"seed", 0, OPTION_CALL, 0, 0, "SEED", NULL, "the only seed", .take = take_seed,
@@ -159,6 +163,7 @@ main(int argc, char **argv)
 	struct sim_tally tally = {0};
 	struct arguments a = {0};
 	struct timespec begin, end;
+	struct rlimit files;
 	uint64_t failed = 0;
 
 	seeds_parse(&table, &a, &a.help, argc, argv);
@@ -169,6 +174,10 @@ main(int argc, char **argv)
 	a.options.limit *= SIM_S;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	catch_crashes();
+	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* programs take several each */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	sim.options = a.options;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (running = a.from; running <= a.to; running++) {
@@ -189,5 +198,5 @@ main(int argc, char **argv)
 	       (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
 	if (a.counts)
 		sim_tally_print(&tally);
-	return failed || (!a.options.without && !sim_tally_check(&tally));
+	return failed || (!a.options.without && !a.options.nodes && !sim_tally_check(&tally));
 }

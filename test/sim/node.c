@@ -228,14 +228,14 @@ create_device(struct sim_node *n)
 	    .mtu = (uint16_t)sc->mtu,
 	    .contexts = n->engines,
 	    .numa_socket = -1,
-	    .max_qp = 2 * SIM_LINKS + 2,
+	    .max_qp = 4 * SIM_LINKS + 2,
 	    .max_mr = 256,
-	    .cq_depth = 2 * SIM_LINKS * ENGINE_SEND_WRS + SIM_SRQ + 3 * ENGINE_DATAGRAMS,
+	    .cq_depth = 4 * SIM_LINKS * ENGINE_SEND_WRS + SIM_SRQ + 3 * ENGINE_DATAGRAMS,
 	    .max_wr = 512,
 	    .tx_frames = 1024,
 	    .window_bytes = 128 * 1024,
 	    .window_frames = 128,
-	    .neighbours = 16,
+	    .neighbours = 4 * SIM_LINKS,
 	    .timeout_ns = sc->timeout_ns,
 	};
 
@@ -254,8 +254,8 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .id = e->id,
 	    .count = n->engines,
 	    .connections = 64,
-	    .sessions = SIM_PROGRAMS_MAX,
-	    .links = SIM_LINKS,
+	    .sessions = SIM_NODE_PROGRAMS,
+	    .links = sc->links,
 	    .session_pending = sc->session_pending,
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
@@ -314,7 +314,7 @@ create_broker(struct sim_node *n)
 	    .run_dir = NULL,
 	    .engines = n->engines,
 	    .incarnation = 1000 + n->id,
-	    .sessions = SIM_PROGRAMS_MAX,
+	    .sessions = SIM_NODE_PROGRAMS,
 	    .connections = 64 * n->engines,
 	    .channels = 4,
 	    .session_connections = 64,
@@ -322,7 +322,8 @@ create_broker(struct sim_node *n)
 	    .arena_bytes = sc->arena_bytes,
 	    .peer_ring_lines = sc->ring_lines[n->id],
 	    .recv_wrs = sc->recv_wrs,
-	    .links = SIM_LINKS,
+	    .links = sc->links,
+	    .link_idle_ns = sc->link_idle,
 	    .repair_timeout_ns = 10 * SIM_S,
 	    .command = put_command,
 	    .doorbell_add = doorbell_add,
@@ -472,6 +473,9 @@ sim_node_check(struct sim_node *n)
 
 	s->counts.broken += n->broker->counters.links_broken;
 	s->counts.repaired += n->broker->counters.links_repaired;
+	s->counts.links_closed += n->broker->counters.links_closed;
+	s->counts.links_evicted += n->broker->counters.links_evicted;
+	s->counts.links_full += n->broker->counters.links_full;
 	for (uint32_t i = 0; i < n->engines; i++) {
 		const struct engine_counters *ec = engine_counters(n->engine[i].engine);
 		struct nic_counters nc = {0};

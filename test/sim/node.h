@@ -64,6 +64,8 @@ struct sim_node {
 	uint32_t doorbells;		      /* highest used + 1 */
 	uint32_t rss;			      /* 0: all frames to engine 0; 1: any engine */
 	uint64_t last_control[SIM_NODES_MAX]; /* when the last message to that node arrives */
+	uint8_t lost_control[SIM_NODES_MAX];  /* messages to that node lost in a row, now */
+	uint8_t most_lost[SIM_NODES_MAX];     /* and at most */
 };
 
 struct sim_node *sim_node_create(struct sim *s, uint32_t id);
@@ -82,6 +84,8 @@ void sim_node_listen(struct sim_node *n);
 void sim_node_kick(struct sim_node *n);
 /* Control tells all members about each other. */
 void sim_control_start(struct sim *s);
+/* Between the two nodes more messages were lost in a row than a connect need survive. */
+bool sim_offers_lost(const struct sim *s, uint32_t a, uint32_t b);
 void sim_control_output(void *user, const struct weir_ctl_msg *m);
 /* Forgets messages under way, at the end of a seed. */
 void sim_control_reset(struct sim *s);

@@ -135,6 +135,7 @@ handle(struct sim_program *p, const struct weir_event *ev)
 			e->readable = true; /* what is queued comes first */
 		break;
 	case WEIR_EVENT_READABLE:
+	case WEIR_EVENT_END:
 		if (e)
 			e->readable = true;
 		break;
@@ -274,6 +275,7 @@ work(struct sim_thread *t)
 		any |= sim_end_receive(p, e);
 		while (burst-- && sim_end_send(p, e))
 			any = true;
+		any |= sim_end_shut(p, e);
 		any |= sim_end_close(p, e);
 	}
 	any |= sim_program_release(p, false);
@@ -443,6 +445,8 @@ add_end(struct sim_program *p, uint32_t conn, uint32_t side)
 	e->start = c->start;
 	e->thread = rng_below(&p->rng, p->threads);
 	e->drains = rng_chance(&p->rng, 500);
+	/* not of p->rng: seeds keep their meaning */
+	e->shuts = sim_hash(p->s->sc.seed, c->program[side], side + 2 * conn) % 5 == 0;
 	e->lingers = side == 1 && rng_chance(&p->rng, 400) && !c->hasty;
 	e->receive_max = UINT32_MAX;
 	if (c->hasty && side == 1)

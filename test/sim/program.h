@@ -30,6 +30,7 @@ struct sim_end {
 	bool readable, blocked, peer_done;
 	bool drains;	      /* waits for all completions before it closes */
 	bool lingers;	      /* end 1: closes after the peer has */
+	bool shuts, shut;     /* shuts down sending after its last message; has */
 	uint32_t receive_max; /* hasty: messages after which it closes */
 };
 

@@ -93,7 +93,10 @@ run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 	s->steps = 0;
 	s->frames = s->damaged = 0;
 	s->rng.state = sim_hash(seed, 2, 2);
-	sim_scenario_make(&s->sc, seed, without, times);
+	if (s->options.nodes)
+		sim_scenario_many(&s->sc, seed, s->options.nodes);
+	else
+		sim_scenario_make(&s->sc, seed, without, times);
 	s->counts.nodes = s->sc.nodes;
 	if (s->options.verbose)
 		sim_scenario_print(&s->sc);
@@ -114,6 +117,20 @@ run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 	return true;
 }
 
+/* Of many nodes: each ran out of links many times. */
+static bool
+made_room(struct sim *s)
+{
+	const struct sim_counts *c = &s->counts;
+
+	if (c->links_evicted > s->sc.nodes && c->links_full > s->sc.nodes)
+		return true;
+	snprintf(s->cause, sizeof(s->cause),
+		 "too little: %lu links made room for others, %lu found none", c->links_evicted,
+		 c->links_full);
+	return false;
+}
+
 bool
 sim_run(struct sim *s, uint64_t seed)
 {
@@ -123,6 +140,8 @@ sim_run(struct sim *s, uint64_t seed)
 
 	memset(&s->counts, 0, sizeof(s->counts));
 	s->sizes = 0;
+	if (s->options.nodes)
+		return run_once(s, seed, 0, 1) && made_room(s);
 	if (s->options.without || s->options.times > 1)
 		return run_once(s, seed, s->options.without, s->options.times);
 	for (uint32_t i = 0; lack && i < ATTEMPTS; i++) {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PROGRAMS_MOST 8u /* of a seed */
+#define CONNS_MOST 24u
 #define FRAMES_FEW 100u /* that any seed sends: each impairment happens within or soon after */
 
 static bool
@@ -73,7 +75,7 @@ make_sizes(struct sim_scenario *sc, struct rng *r)
 static void
 make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
 {
-	sc->programs = sc->nodes + rng_below(r, SIM_PROGRAMS_MAX - sc->nodes + 1);
+	sc->programs = sc->nodes + rng_below(r, PROGRAMS_MOST - sc->nodes + 1);
 	for (uint32_t i = 0; i < sc->programs; i++) {
 		struct sim_program_plan *p = &sc->program[i];
 		uint32_t often = (uint32_t)rng_log(r, 1, 200);
@@ -97,7 +99,7 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without, uint32_t ti
 	uint32_t share;
 
 	sc->bulk = !(without & (1u << SIM_bulk));
-	sc->conns = 4 + (uint32_t)rng_log(r, 1, SIM_CONNS_MAX - 4) - 1;
+	sc->conns = 4 + (uint32_t)rng_log(r, 1, CONNS_MOST - 4) - 1;
 	share = total / sc->conns + 1;
 	for (uint32_t i = 0; i < sc->conns; i++) {
 		struct sim_conn_plan *c = &sc->conn[i];
@@ -145,7 +147,7 @@ add_datagrams(struct sim_scenario *sc, uint32_t without)
 {
 	uint32_t n = without & (1u << SIM_datagram) ? 0 : sim_hash(sc->seed, 77, 0) % 4;
 
-	for (uint32_t i = 0; i < n && sc->conns < SIM_CONNS_MAX; i++) {
+	for (uint32_t i = 0; i < n && sc->conns < CONNS_MOST; i++) {
 		struct sim_conn_plan *c = &sc->conn[sc->conns++];
 
 		*c = sc->conn[i];
@@ -193,6 +195,66 @@ make_shares(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	}
 }
 
+/* Few links, and links that end soon. Draws nothing from the seed's chance either. */
+static void
+make_links(struct sim_scenario *sc)
+{
+	struct rng r = {sim_hash(sc->seed, 78, 0)};
+	uint32_t few = 2 + rng_below(&r, 4);
+	uint64_t idle = rng_log(&r, 20 * SIM_US, 20 * SIM_MS);
+
+	sc->links = rng_chance(&r, 300) ? few : SIM_LINKS;
+	sc->link_idle = rng_chance(&r, 400) ? idle : 0;
+}
+
+#define MANY_CONNS 12u /* that each node begins, one after the other for the most part */
+
+void
+sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
+{
+	struct rng r = {sim_hash(seed, 1, 2)};
+
+	memset(sc, 0, sizeof(*sc));
+	sc->seed = seed;
+	sc->nodes = sc->programs = nodes;
+	make_sizes(sc, &r);
+	make_wire(&sc->wire, nodes, &r, 0);
+	sc->wire.outage_for = 0;
+	sc->wire.loss = 1 + (uint32_t)rng_log(&r, 1, 30);
+	sc->bulk = true;
+	sc->largest = 65537;
+	sc->arena_bytes = 2u << 20;
+	sc->ring_slots = 64;
+	sc->recv_wrs = 16;
+	sc->links = SIM_LINKS;
+	sc->control_delay = SIM_MS;
+	sc->control_dup = 50;
+	sc->control_loss = 20;
+	sc->cut_at = SIM_NEVER;
+	for (uint32_t i = 0; i < nodes; i++) {
+		sc->engines[i] = 1;
+		sc->event_fd[i] = sc->sleeps[i] = true;
+		sc->ring_lines[i] = 256;
+		sc->program[i] = (struct sim_program_plan){.node = i,
+							   .threads = 1,
+							   .sleeps = true,
+							   .killed_at = SIM_NEVER,
+							   .changed_at = SIM_NEVER,
+							   .weight = 10};
+		for (uint32_t k = 0; k < MANY_CONNS; k++) {
+			struct sim_conn_plan *c = &sc->conn[sc->conns++];
+
+			c->program[0] = i;
+			c->program[1] = (i + 1 + rng_below(&r, nodes - 1)) % nodes;
+			c->messages[0] = 3 + rng_below(&r, 8);
+			c->messages[1] = rng_below(&r, 8);
+			c->start = SIM_START + k * 3 * SIM_MS + rng_below(&r, 10 * SIM_MS);
+			c->bulky = 20;
+			c->shared = true;
+		}
+	}
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times)
 {
@@ -228,6 +290,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	if (!part(&r, without, SIM_fault, 400))
 		sc->faults = sc->control_loss = 0;
 	make_shares(sc, &r, without);
+	make_links(sc);
 }
 
 void
@@ -248,6 +311,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 		       (w->outage_at - SIM_START) / 1000, w->outage_for / 1000);
 	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
 	       sc->control_dup);
+	printf("  %u links per engine", sc->links);
+	if (sc->link_idle)
+		printf(", which end after %lu us without connections", sc->link_idle / 1000);
+	printf("\n");
 	if (sc->faults)
 		printf(
 		    "  %u QPs of each node fail, one in %lu us at most; %u permille of offers are "

@@ -29,11 +29,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_NODES_MAX 4u
+#define SIM_NODES_MAX 256u
 #define SIM_ENGINES_MAX 2u
-#define SIM_PROGRAMS_MAX 8u
-#define SIM_CONNS_MAX 24u
-#define SIM_LINKS 16u
+#define SIM_PROGRAMS_MAX 256u
+#define SIM_NODE_PROGRAMS 8u /* on one node */
+#define SIM_CONNS_MAX 4096u
+#define SIM_LINKS 16u /* of an engine, at most */
 #define SIM_NEVER UINT64_MAX
 #define SIM_START (3600 * SIM_S) /* an hour after boot: 0 stands for "no time" in places */
 #define SIM_US UINT64_C(1000)
@@ -132,6 +133,8 @@ struct sim_scenario {
 	uint32_t largest; /* message, bytes */
 	bool bulk;	  /* some are above a block */
 	uint64_t arena_bytes, timeout_ns, silence_ns;
+	uint32_t links;	    /* of each engine */
+	uint64_t link_idle; /* ns after which an idle one ends; 0: by need only */
 	uint64_t control_delay;
 	uint32_t control_dup;
 	uint32_t control_loss; /* permille; both data planes say it again */
@@ -142,6 +145,8 @@ struct sim_scenario {
 /* Fills *sc from the seed; parts whose bit is set in `without` stay out. `times` as many messages.
  */
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times);
+/* Another one: this many nodes, each of which talks to more others than it may have links. */
+void sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes);
 void sim_scenario_print(const struct sim_scenario *sc);
 
 /* ---- clock and events ---- */
@@ -160,6 +165,7 @@ struct sim_actor {
 struct sim_options {
 	uint32_t without;     /* bits of enum sim_part */
 	uint32_t times;	      /* as many messages */
+	uint32_t nodes;	      /* sim_scenario_many(); 0: what the seed says */
 	uint32_t check_every; /* turns between two engine_check(), 0 = never */
 	bool verbose, keep_going;
 	uint64_t limit; /* virtual ns without progress: stuck */

@@ -200,7 +200,8 @@ cost(void)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "adopter"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = argc > 1 ? argv[1] : NULL, .name = "adopter"};
 	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
 	unsigned long a = number_at(argc, argv, 4), b = number_at(argc, argv, 5);
 	unsigned long d = number_at(argc, argv, 6);

@@ -14,14 +14,19 @@ refused 2 'arena' weir-dataplane "${eal[@]}" -- --instance X --arena 1M
 refused 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
 refused 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
 refused 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red
+WEIR_ICRC=md5 refused 2 'WEIR_ICRC' weir-dataplane "${eal[@]}" --vdev net_null0 -- --instance X --nic roce:net_null0,ip=10.0.0.1/24
 refused 3 'net_absent0' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_absent0,ip=10.0.0.1/24
 refused 3 'no such device' weir-dataplane "${eal[@]}" --vdev net_af_packet0,iface=nosuch -- --instance X --nic roce:net_af_packet0,ip=10.0.0.1/24
+refused 3 'needs CAP_NET_RAW' setpriv --inh-caps=-net_raw --bounding-set=-net_raw weir-dataplane "${eal[@]}" --vdev net_af_packet0,iface=lo -- --instance X --nic roce:net_af_packet0,ip=10.0.0.1/24
+for files in 8 16 63; do
+	refused 3 "$files open files are allowed" bash -c "ulimit -n $files; exec \"\$@\"" - weir-dataplane "${eal[@]}" -- --instance X
+done
 refused 3 'unknown role' weir-dataplane "${eal[@]}" --vdev net_memif0,role=frog -- --instance X --nic roce:net_memif0,ip=10.0.0.1/24
 refused 3 'less memory' weir-dataplane --no-huge -m 99999999 --no-pci --lcores 0@0,1@1 -- --instance X
 refused 3 'run directory' weir-dataplane "${eal[@]}" -- --instance X --run-dir /proc/nothing
 refused 2 'among the EAL options' weir-dataplane --instance X
 refused 2 'stand before' weir-dataplane "${eal[@]}" -- --instance X --no-huge
-refused 2 'lower one' weir-dataplane "${eal[@]}" -- --instance X --links 4096 --recv-wrs 4096
+refused 2 'a number from 1 to 4096' weir-dataplane "${eal[@]}" -- --instance X --links 4097
 refused 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --instance X
 refused 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
 refused 2 'bogus' weir-control --bogus
@@ -41,6 +46,7 @@ refused 1 'data plane' weir-perf --instance X node:1 -t lat
 
 two_nodes_memif
 server B
+await grep -q '; 1 peer$' "$weir_tmp/control-A.log" || fail "one peer: $(last_line control-A)"
 refused 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
 refused 1 'node|reach|member' weir-perf --instance A node:77 -t lat
 refused 2 'address' weir-perf --instance A node:65535 -t lat

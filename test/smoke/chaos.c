@@ -143,7 +143,8 @@ stream_end(struct end *e, int status)
 static bool
 attach(const char *instance)
 {
-	struct weir_options options = {.instance = instance, .name = "chaos"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = instance, .name = "chaos"};
 	int r;
 
 	while (!over()) {
@@ -227,7 +228,9 @@ accept_ends(struct weir_listener *l, struct end **ends)
 		*ends = e;
 		weir_conn_set_user(c, e);
 		weir_conn_peer(c, &e->to, &r);
-		r = weir_send(c, &life, sizeof(life), 5000);
+		do /* SIGTERM interrupts it once */
+			r = weir_send(c, &life, sizeof(life), 5000);
+		while (r == -EINTR);
 		if (r == -EAGAIN)
 			wrong("a new connection takes no message");
 	}
@@ -272,6 +275,7 @@ receive_life(void)
 
 	while (l && n >= 0 && (!over() || (ends && patient()))) {
 		n = weir_wait(w, ev, 32, 50);
+		n = n == -EINTR ? 0 : n; /* SIGTERM */
 		for (int i = 0; i < n; i++)
 			on_received(&ev[i], l, &ends);
 		forget_ended(&ends);
@@ -475,6 +479,7 @@ send_life(const uint16_t *to, unsigned n)
 
 	while (r >= 0 && more && (!over() || patient())) {
 		r = weir_wait(w, ev, 64, PACE_MS);
+		r = r == -EINTR ? 0 : r; /* SIGTERM */
 		for (int i = 0; i < r; i++)
 			on_event(&ev[i]);
 		if (r < 0 || now_ms() < due)

@@ -158,7 +158,8 @@ serve(void)
 			{SLEEP, on_sleep}, {WAKE, on_wake}, {PLACED, on_placed, place}};
 
 	for (unsigned i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-		struct weir_handler h = {.handle = handlers[i].f, .place = handlers[i].place};
+		struct weir_handler h = {
+		    .size = sizeof(h), .handle = handlers[i].f, .place = handlers[i].place};
 		int rc = weir_message_register(m, handlers[i].type, &h);
 
 		if (rc)
@@ -341,8 +342,8 @@ run(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.name = "courier"};
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_options options = {.size = sizeof(options), .name = "courier"};
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	int rc;
 
 	if (argc < 3)

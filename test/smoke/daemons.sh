@@ -60,9 +60,10 @@ weirctl --instance A set log.level debug || fail "the level can't be set again"
 await grep -q 'msg="log level is debug from now on' "$weir_tmp/control-A.log" || fail "control is silent"
 stop control-A
 await told control "STOPPING=1" || fail "control stops without a word"
+plane=${weir_pid[dataplane-A]}
 lines() {
 	grep '^{' "$weir_tmp/dataplane-A.log" |
-		jq -se "any(.[]; .program == \"weir-dataplane\" and .instance == \"A\" and .pid == ${weir_pid[dataplane-A]} and (.time | test(\"^20[0-9-]+T[0-9:.]+Z$\")) and ($1))" >/dev/null
+		jq -se "any(.[]; .program == \"weir-dataplane\" and .instance == \"A\" and .pid == $plane and (.time | test(\"^20[0-9-]+T[0-9:.]+Z$\")) and ($1))" >/dev/null
 }
 await lines '.level == "debug" and .client == "probe" and (.msg | test("is attached"))' || fail "no line of the program"
 await lines '.level == "info" and .msg == "control has gone; traffic goes on"' || fail "no line of control's end"
@@ -70,6 +71,17 @@ grep -q '^time="20[^"]*" level="info" program="weir-control" pid=[0-9]* msg="dat
 	"$weir_tmp/control-A.log" || fail "no logfmt of control"
 stop dataplane-A
 await told dataplane "STOPPING=1" || fail "the data plane stops without a word"
+await lines ".level == \"info\" and .signal == 15 and .sender_pid == $$ and (.msg | test(\"stopping on signal 15\"))" ||
+	fail "it doesn't say what stops it"
+# not a line is anything else: memory at start, errors of options, what DPDK says
+jq -c . <"$weir_tmp/dataplane-A.log" >/dev/null || fail "a line of the data plane is no object"
+await lines '.msg | test("receive buffers of an engine")' || fail "no memory in the log"
+weir-dataplane -- --log-format json --nic nonsense 2>"$weir_tmp/err" | has . && fail "an error on stdout"
+jq -se 'length == 1 and .[0].level == "error" and (.[0].msg | test("nonsense"))' <"$weir_tmp/err" >/dev/null || fail "an error of an option: $(cat "$weir_tmp/err")"
+WEIR_LOG_FORMAT=json weir-control --node nonsense 2>"$weir_tmp/err" && fail "node nonsense"
+jq -se 'length == 1 and (.[0].msg | test("nonsense"))' <"$weir_tmp/err" >/dev/null || fail "an error of an option of control: $(cat "$weir_tmp/err")"
+WEIR_LOG_FORMAT=json weir-dataplane --no-pci --no-huge --log-level=lib.eal:debug --lcores 0@0,1@0 -m 64 --vdev=net_nonsense0 -- --instance X 2>"$weir_tmp/err" >"$weir_tmp/out" && fail "net_nonsense0 is there"
+jq -c . <"$weir_tmp/err" >/dev/null || fail "a line about DPDK is no object: $(head -n 3 "$weir_tmp/err")"
 
 # the journal's priorities: this file is what JOURNAL_STREAM names
 touch "$weir_tmp/journal.log"
@@ -88,12 +100,12 @@ for daemon in control dataplane; do
 	unset "weir_pid[$daemon-A]"
 	wait "$pid" 2>/dev/null
 	[ $? = 139 ] || fail "$daemon doesn't end by its signal"
-	grep -q "^weir-$daemon: crash: SIGSEGV sent by process $$" "$weir_tmp/$daemon-A.log" || fail "$daemon says nothing"
+	grep -q "^20[^ ]*Z weir-$daemon: crash: SIGSEGV sent by process $$" "$weir_tmp/$daemon-A.log" || fail "$daemon says nothing"
 	grep -q "weir-$daemon(.*\[0x" "$weir_tmp/$daemon-A.log" || fail "no backtrace of $daemon"
 done
-grep -q '^weir-dataplane: crash: engine 0: lcore 1, turn .* the last [A-Z]' \
+grep -q 'Z weir-dataplane: crash: engine 0: lcore 1, turn .* the last [A-Z]' \
 	"$weir_tmp/dataplane-A.log" || fail "no state of its engine"
-grep -q '^weir-dataplane: crash: in the broker, on the main lcore' "$weir_tmp/dataplane-A.log" || fail "not where"
+grep -q 'Z weir-dataplane: crash: in the broker, on the main lcore' "$weir_tmp/dataplane-A.log" || fail "not where"
 
 # in an engine
 dataplane A 0 "" ""
@@ -103,5 +115,5 @@ engine=${engine%/comm}
 python3 -c "import ctypes; ctypes.CDLL(None).syscall(234, $pid, ${engine##*/}, 11)" # tgkill
 gone "$pid" || fail "an engine goes on after SIGSEGV"
 unset "weir_pid[dataplane-A]"
-grep -q '^weir-dataplane: crash: engine 0: lcore 1 (this thread), ' "$weir_tmp/dataplane-A.log" || fail "it doesn't say which engine"
+grep -q 'Z weir-dataplane: crash: engine 0: lcore 1 (this thread), ' "$weir_tmp/dataplane-A.log" || fail "it doesn't say which engine"
 exit 0

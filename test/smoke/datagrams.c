@@ -109,7 +109,7 @@ sink(const char *service)
 static int
 dial_ud(const char *text, struct weir_conn **c)
 {
-	struct weir_connect_options o = {.flags = WEIR_UD};
+	struct weir_connect_options o = {.size = sizeof(o), .flags = WEIR_UD};
 	struct weir_address a;
 	int r = weir_address_parse(text, &a);
 
@@ -166,7 +166,8 @@ stay(const char *address)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "datagrams"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = argc > 1 ? argv[1] : NULL, .name = "datagrams"};
 	int r;
 
 	if (argc < 4)

@@ -62,4 +62,11 @@ memif_plane B 2
 on B echo example-echo
 says nodes '^node 2:.* up'
 await connections 3 || fail "no connection again after its data plane's end: $(tail -n 3 "$weir_tmp/reconnect.log")"
+
+# Told to stop, they end in order.
+on B message example-message
+from A example-message 2 hello
+for name in echo nodes reconnect message; do
+	stop $name || fail "$name ends with exit code $?: $(last_line $name)"
+done
 exit $weir_failed

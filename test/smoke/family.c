@@ -29,7 +29,7 @@
 extern char **environ;
 
 static struct weir *w;
-static struct weir_options options = {.name = "family"};
+static struct weir_options options = {.size = sizeof(options), .name = "family"};
 static struct weir_address address, counts; /* counts: the same node's service "count" */
 
 /* Echoes on a connection of its own; sizes for ring slots, for blocks, and beyond. */

@@ -49,6 +49,14 @@ grep -ohE '\bweir_[a-z_]+\(' "$dest"/include/weir/*.h | tr -d '(' | sort -u >"$w
 nm -D --defined-only "$libdir"/libweir.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"
 diff "$weir_tmp/declared" "$weir_tmp/exported" >"$weir_tmp/diff" || fail "declared and exported differ: $(tr '\n' ' ' <"$weir_tmp/diff")"
 
+# Files of systemd, and the script that reserves hugepages.
+"$dest/sbin/weir-setup-hugepages" --help | has -- --status || fail "weir-setup-hugepages"
+grep -q '^u weir ' "$dest/lib/sysusers.d/weir.conf" || fail "no user for weir-control"
+grep -q '^d /run/weir 0755 root root' "$dest/lib/tmpfiles.d/weir.conf" || fail "no run directory"
+if command -v systemd-sysusers >/dev/null; then
+	systemd-sysusers --dry-run "$dest/lib/sysusers.d/weir.conf" >"$weir_tmp/sysusers" 2>&1 || fail "sysusers: $(cat "$weir_tmp/sysusers")"
+fi
+
 # A unit's ExecStart is where the program was installed.
 for unit in "$dest"/lib/systemd/system/weir-*@.service; do
 	start=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")

@@ -44,6 +44,8 @@ grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(last_line
 PATH=$WEIR_BUILD/apps/examples:$PATH
 WEIR_INSTANCE=B run example example-message
 await sh -c "WEIR_INSTANCE=A example-message 2 'good day' | grep -q 'GOOD DAY'" || fail "example-message"
+WEIR_INSTANCE=B run loop example-message_loop
+await sh -c "WEIR_INSTANCE=A example-message_loop 2 abc 'good day' | tr '\\n' ' ' | grep -q 'cba yad doog'" || fail "example-message_loop"
 WEIR_INSTANCE=B run readings example-message-protobuf
 await sh -c "WEIR_INSTANCE=A example-message-protobuf 2 1000 | grep -q '000 readings arrived'" || fail "example-message-protobuf"
 # the program over there is killed, and comes back

@@ -4,8 +4,10 @@
  * output, with CLOCK_BOOTTIME milliseconds in front.
  *
  *   probe INSTANCE echo SERVICE           echoes on every connection until killed
- *   probe INSTANCE sink SERVICE           receives one connection to its end, checking the contents
- *   probe INSTANCE send ADDRESS COUNT SEED [PACE_US]  sends COUNT checked messages and closes
+ *   probe INSTANCE sink SERVICE           receives one connection to its end, checks the contents,
+ *                                         and sends back how many messages came
+ *   probe INSTANCE send ADDRESS COUNT SEED [PACE_US]  sends COUNT checked messages, shuts down
+ *                                         sending, checks the answer and closes
  *   probe INSTANCE block ADDRESS          connects and blocks in recv until it ends
  *   probe INSTANCE spin ADDRESS           the same, spinning
  *   probe INSTANCE many ADDRESS N ROUNDS  N connections, ROUNDS echoes on each, by weir_wait
@@ -19,10 +21,17 @@
  *   probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and goes on writing their
  *                                         memory, also when it serves other messages
  *
+ *   probe INSTANCE watch                  the nodes' changes, each with the node's first address,
+ *                                         until killed
+ *   probe INSTANCE peer ADDRESS           connects to a sink and closes; both say who the peer is
+ *
  * $PROBE_ARENA: bytes of its arena. $PROBE_NAME: its name.
  */
 #include "program.h"
 
+#include "weir/node.h"
+
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -73,6 +82,57 @@ serve(const char *service, bool back)
 	}
 }
 
+/* Says what weir_conn_peer() tells. */
+static int
+say_peer(const struct weir_conn *c)
+{
+	uint16_t node = 0;
+	int local = -1, r = weir_conn_peer(c, &node, &local);
+
+	say("peer: %d, node %u, local %d", r, node, local);
+	return r;
+}
+
+static int
+peer(const char *address)
+{
+	struct weir_conn *c;
+	int r = dial(w, address, &c);
+
+	if (r || (r = say_peer(c)))
+		return failed("peer", r);
+	weir_close(c);
+	return 0;
+}
+
+static int
+watch(void)
+{
+	struct weir_event ev;
+	int r = weir_nodes_watch(w, 1);
+
+	while (r >= 0) {
+		struct weir_node_info is = {0};
+		char address[INET6_ADDRSTRLEN] = "-";
+
+		r = weir_wait(w, &ev, 1, -1);
+		if (r <= 0 || ev.type != WEIR_EVENT_NODE)
+			continue;
+		if (!weir_node_find(w, (uint16_t)ev.cookie, &is) && is.address_count)
+			inet_ntop(AF_INET6, is.address[0], address, sizeof(address));
+		say("node %u:%s%s%s%s%s%s%s; state %u, status %d, at %s", (unsigned)ev.cookie,
+		    ev.change & WEIR_CHANGE_ADDED ? " added" : "",
+		    ev.change & WEIR_CHANGE_UP ? " up" : "",
+		    ev.change & WEIR_CHANGE_SUSPECT ? " suspect" : "",
+		    ev.change & WEIR_CHANGE_DOWN ? " down" : "",
+		    ev.change & WEIR_CHANGE_REMOVED ? " removed" : "",
+		    ev.change & WEIR_CHANGE_RESTART ? " restart" : "",
+		    ev.change & WEIR_CHANGE_ADDRESS ? " address" : "", ev.state, ev.status,
+		    address);
+	}
+	return failed("watch", r);
+}
+
 static int
 sink(const char *service)
 {
@@ -87,12 +147,34 @@ sink(const char *service)
 		return 1;
 	if ((r = weir_accept(l, -1, &c)))
 		return failed("accept", r);
+	say_peer(c);
 	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
 	while (!r && !(r = weir_recv(c, got, sizeof(got), &length, -1)))
 		if (!expected(&count, seed, ONE_LARGE_OF, got, length, 10000))
 			return 1;
+	if (r == -ESHUTDOWN) /* if it has not closed, it takes the count */
+		weir_send(c, &count, sizeof(count), PATIENCE_MS);
 	end(c, r, count);
 	return 0;
+}
+
+/* Half of a close: the sink says how many messages it has received, then closes. */
+static int
+confirm(struct weir_conn *c, uint64_t count)
+{
+	uint64_t got = 0;
+	size_t length = 0;
+	int r = weir_shutdown(c);
+
+	if (!r && weir_send(c, "", 1, 0) != -EPIPE)
+		r = -EBADE;
+	if (!r)
+		r = weir_recv(c, &got, sizeof(got), &length, PATIENCE_MS);
+	if (!r && (length != sizeof(got) || got != count))
+		r = -EBADMSG;
+	if (!r)
+		r = weir_recv(c, &got, sizeof(got), &length, PATIENCE_MS);
+	return r == -ESHUTDOWN ? 0 : r ? r : -EBADMSG;
 }
 
 static int
@@ -114,7 +196,23 @@ send_all(const char *address, uint64_t count, uint64_t seed, useconds_t pace)
 	}
 	if (!r)
 		r = weir_flush(c, PATIENCE_MS);
+	if (!r)
+		r = confirm(c, i);
 	return end(c, r, i);
+}
+
+/* Milliseconds for which this thread, the only one, has wanted a CPU that others had. */
+static unsigned long long
+starved_ms(void)
+{
+	unsigned long long ns = 0;
+	FILE *f = fopen("/proc/self/schedstat", "r");
+
+	if (f && fscanf(f, "%*u %llu", &ns) != 1)
+		ns = 0;
+	if (f)
+		fclose(f);
+	return ns / 1000000;
 }
 
 static int
@@ -132,6 +230,7 @@ block(const char *address, int timeout)
 		r = weir_recv(c, buf, sizeof(buf), &length, timeout);
 	} while (r == 0 || r == -EAGAIN);
 	say("end %d", r);
+	say("starved %llu", starved_ms());
 	r = weir_send(c, buf, 8, 0);
 	say("send %d", r);
 	weir_close(c);
@@ -395,7 +494,8 @@ attach_times(const struct weir_options *options, uint64_t n, useconds_t pace)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "probe"};
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = argc > 1 ? argv[1] : NULL, .name = "probe"};
 	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
 	unsigned long a = number_at(argc, argv, 4), b = number_at(argc, argv, 5);
 	unsigned long d = number_at(argc, argv, 6);
@@ -431,6 +531,10 @@ main(int argc, char **argv)
 		code = setups(arg, (unsigned)a, (unsigned)b);
 	else if (!strcmp(mode, "threads"))
 		code = threads(arg, (unsigned)a, b);
+	else if (!strcmp(mode, "watch"))
+		code = watch();
+	else if (!strcmp(mode, "peer"))
+		code = peer(arg);
 	else if (!strcmp(mode, "attach"))
 		code = attach_times(&options, strtoull(arg, NULL, 0), (useconds_t)a);
 	else

@@ -17,7 +17,8 @@
 static int
 offer(struct weir *w, int n, char **names)
 {
-	static const struct weir_listen_options options = {.flags = WEIR_LISTEN_PUBLIC};
+	static const struct weir_listen_options options = {.size = sizeof(options),
+							   .flags = WEIR_LISTEN_PUBLIC};
 	struct weir_listener *l;
 	struct weir_event ev[16];
 	struct weir_conn *c;
@@ -87,7 +88,8 @@ ask(struct weir *w, const char *name, int times)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.instance = argc > 3 ? argv[1] : NULL};
+	struct weir_options options = {.size = sizeof(options),
+				       .instance = argc > 3 ? argv[1] : NULL};
 	struct weir *w;
 	int rc;
 

@@ -167,7 +167,7 @@ static int
 send_all(const char *text, uint64_t who)
 {
 	struct weir_connect_options o = {
-	    .reconnect = {WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS, 10, 200, 0}};
+	    .size = sizeof(o), .reconnect = {WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS, 10, 200, 0}};
 	struct weir_address to;
 	struct weir_event e[64];
 	int n = 0, rc = weir_address_parse(text, &to);
@@ -180,6 +180,7 @@ send_all(const char *text, uint64_t who)
 	line.c = NULL; /* until it is open */
 	while (n >= 0 && !(stopped && (!line.c || line.accepted == line.complete + line.failed))) {
 		n = weir_wait(w, e, 64, 100);
+		n = n == -EINTR ? 0 : n; /* SIGTERM */
 		for (int i = 0; i < n; i++)
 			on_event(&e[i]);
 		fill();
@@ -202,7 +203,7 @@ on_term(int signal)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.flags = WEIR_REATTACH};
+	struct weir_options o = {.size = sizeof(o), .flags = WEIR_REATTACH};
 	int rc;
 
 	if (argc < 4)

@@ -41,8 +41,8 @@ wait "${weir_pid[tutorial]}" || die "a block of the tutorial failed: $(log_of tu
 said() {
 	grep -qE -- "$1" "$weir_tmp/tutorial.log" || fail "the reader does not see '$1': $2"
 }
-said '^ *1 +yes +up +10\.77\.0\.1' "the table of nodes, own node"
-said '^ *2 +- +up +10\.77\.0\.2' "the table of nodes, the other one"
+said '^ *1 +yes +up +- .*10\.77\.0\.1' "the table of nodes, own node"
+said '^ *2 +- +up +none .*10\.77\.0\.2' "the table of nodes, the other one"
 said '^net_memif0 .*10\.77\.0\.1' "the table of ports"
 said '^lat +64 ' "weir-perf's latency"
 said '^rate +64 ' "weir-perf's rate"

@@ -30,7 +30,7 @@ for file in dataplane.pid control.pid control.sock; do
 done
 as $one $one 4194304 attach >/dev/null || fail "an allowed user can't attach"
 as $member $club 4194304 attach >/dev/null || fail "a member of an allowed group can't attach"
-says "its limit is 8192; ask for less" as $one $one 16777216 attach
+says "more were asked for; ask for less" as $one $one 16777216 attach
 serve mine as $one $one 4194304 echo e
 says "user $one has 1 sessions, its limit is 1; end a program" as $one $one 1048576 attach
 # It holds while nobody controls: sessions, memory, connections, rate.
@@ -39,7 +39,7 @@ says "user $one has 1 sessions" as $one $one 1048576 attach
 shows A settings "any(.[]; .key == \"user.$one.memory\" and .value == \"8388608\")" ||
 	fail "limits aren't shown: $(weirctl --instance A --json show settings)"
 weirctl --instance A set "user.$one.sessions" none || fail "a limit can't be taken away"
-says "its limit is 8192; ask for less" as $one $one 5242880 attach
+says "more were asked for; ask for less" as $one $one 5242880 attach
 weirctl --instance A set "user.$one.connections" 1 || fail "a limit of connections can't be set"
 serve other probe A echo other
 says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
@@ -67,7 +67,7 @@ weirctl --instance A set "user.$one.sessions" 2 || fail "a limit can't be set"
 as $one $one 1048576 attach >/dev/null || fail "it can't attach with a higher limit"
 weirctl --instance A set user.root.rate 10M >"$weir_tmp/set.log" || fail "a user can't be named: $(cat "$weir_tmp/set.log")"
 says "there is no user 'no-such-user' on this host" weirctl --instance A set user.no-such-user.rate 10M
-says "invalid value '0' for user.$one.sessions (expected sessions=N" weirctl --instance A set "user.$one.sessions" 0
+says "invalid value '0' for user.$one.sessions (expected a number from 1, or none" weirctl --instance A set "user.$one.sessions" 0
 shows A sessions "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" ||
 	fail "show sessions: $(weirctl --instance A --json show sessions)"
 
@@ -85,5 +85,5 @@ dataplane A 0 "" ""
 [ "$(stat -c '%a %g' "$WEIR_RUN_DIR/A/session.sock")" = "660 $club" ] || fail "session.sock is $(stat -c '%a %g' "$WEIR_RUN_DIR/A/session.sock")"
 [ "$(stat -c '%a' "$WEIR_RUN_DIR/A/control.sock")" = 600 ] || fail "control.sock is $(stat -c %a "$WEIR_RUN_DIR/A/control.sock")"
 as $member $club 1048576 attach >/dev/null || fail "a member of group weir can't attach"
-says "Permission denied" as $stranger $stranger 1048576 attach
+says "Permission denied; ask for membership of its group ($club)" as $stranger $stranger 1048576 attach
 exit 0

@@ -81,7 +81,7 @@ for who in sink send; do
 	await grep -q 'end -19' "$weir_tmp/$who.log" || fail "$who: $(last_line $who)"
 done
 stop control-A || fail "control: exit status $?"
-[ ! -e "$WEIR_RUN_DIR" ] || fail "files left: $(find "$WEIR_RUN_DIR")"
+[ -z "$(find "$WEIR_RUN_DIR" ! -type d)" ] || fail "files left: $(find "$WEIR_RUN_DIR")"
 for who in echo sink send; do
 	kill "${weir_pid[$who]}" 2>/dev/null
 done
@@ -95,7 +95,7 @@ ordinary_user() {
 	await test -S "$weir_tmp/user/U/session.sock" || die "$*: an ordinary user's data plane did not start: $(tail -n 3 "$weir_tmp/user.log")"
 	WEIR_RUN_DIR=$weir_tmp/user probe U attach || fail "$*: attach to the user's data plane"
 	stop user || fail "$*: exit status $?"
-	[ -z "$(ls -A "$weir_tmp/user")" ] || fail "$*: left behind: $(find "$weir_tmp/user")"
+	[ "$(find "$weir_tmp/user" -mindepth 1)" = "$weir_tmp/user/U" ] || fail "$*: left behind: $(find "$weir_tmp/user")"
 }
 if id nobody >/dev/null 2>&1; then
 	mkdir -p "$weir_tmp/user"

@@ -14,6 +14,7 @@
 #include "session.h"
 #include "set.h"
 #include "state.h"
+#include "status.h"
 #include "unix_socket.h"
 
 #include "ipc/invariant.h"
@@ -40,8 +41,9 @@ struct unsent {
 struct client {
 	struct unix_client socket; /* first; its deadline is for HELLO, or to read */
 	struct broker *b;
-	uint32_t role;			      /* enum weir_ctl_role, 0 before HELLO */
-	bool page_waits;		      /* q->page found no room in the socket */
+	uint32_t role;	 /* enum weir_ctl_role, 0 before HELLO */
+	bool operates;	 /* root's or our own user's: may change what there is, and capture */
+	bool page_waits; /* q->page found no room in the socket */
 	struct unsent *unsent, **unsent_last; /* wait for room in the socket */
 	uint32_t unsent_count;
 	struct rows_query *q;	     /* being answered: main reads nothing meanwhile */
@@ -66,6 +68,7 @@ client_close(struct unix_client *socket, bool expired)
 		c->b->counters.control_slow++;
 	if (cs->control == c) {
 		cs->control = NULL;
+		facts_forget(c->b);
 		log_info("control has gone; traffic goes on");
 	}
 	if (c->role == WEIR_ROLE_QUERY) {
@@ -180,6 +183,12 @@ broker_control_send(struct broker *b, const struct weir_ctl_msg *m)
 		send_or_keep(b->control_socket->control, m);
 }
 
+bool
+control_connected(const struct broker *b)
+{
+	return b->control_socket && b->control_socket->control;
+}
+
 void
 control_restart(struct broker *b)
 {
@@ -192,7 +201,7 @@ own_hello(struct broker *b, struct weir_ctl_msg *m)
 {
 	*m = (struct weir_ctl_msg){.type = WEIR_CTL_HELLO,
 				   .length = weir_ctl_length(WEIR_CTL_HELLO)};
-	m->hello.version = WEIR_CTL_VERSION;
+	m->hello.versions = WEIR_CTL_VERSIONS;
 	m->hello.role = WEIR_ROLE_DATAPLANE;
 	m->hello.node = b->node;
 	m->hello.engines = b->config.engines;
@@ -367,6 +376,9 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 		case WEIR_CTL_SERVICES:
 			broker_control_input(c->b, m);
 			return;
+		case WEIR_CTL_FACT:
+			fact_input(c->b, &m->fact);
+			return;
 		case WEIR_CTL_ERROR:
 			log_info("control says: %s", m->error.reason);
 			return;
@@ -383,15 +395,23 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 				refuse(c, ENOMEM, SESSION_NO_MEMORY);
 			return;
 		case WEIR_CTL_CAPTURE:
+		case WEIR_CTL_SET:
+		case WEIR_CTL_EVICT:
+			if (!c->operates) {
+				refuse(c, EPERM,
+				       "only root and the data plane's user may do that; run "
+				       "weirctl as one of them");
+				return;
+			}
+			if (m->type != WEIR_CTL_CAPTURE) {
+				change(c, m);
+				return;
+			}
 			capture_request(c, m, fd);
 			return;
 		case WEIR_CTL_CAPTURE_STOP:
 			if (c->capture) /* else its end is on the way */
 				capture_end(c->capture);
-			return;
-		case WEIR_CTL_SET:
-		case WEIR_CTL_EVICT:
-			change(c, m);
 			return;
 		default:
 			break;
@@ -406,6 +426,7 @@ client_ready(struct broker_watch *w, uint32_t events)
 {
 	struct client *c = (struct client *)w;
 	struct weir_ctl_msg *in = c->b->control_socket->in;
+	char why[WEIR_VERSION_WHY];
 	ssize_t n = 0;
 	int rc, fd = -1;
 
@@ -428,9 +449,9 @@ client_ready(struct broker_watch *w, uint32_t events)
 	rc = weir_ctl_check(in, (size_t)n);
 	if (rc == -EPROTO) {
 		c->b->counters.control_bad++;
-		refuse(c, EPROTO,
-		       "version %u is spoken there, %u by the data plane; install one release",
-		       in->hello.version, WEIR_CTL_VERSION);
+		weir_version_choose(WEIR_CTL_VERSIONS, in->hello.versions, "control.sock",
+				    "weir-dataplane", "its client", why);
+		refuse(c, EPROTO, "%s", why);
 	} else if (rc) {
 		c->b->counters.control_bad++;
 		refuse(c, EBADMSG, "malformed message of %zd bytes", n);
@@ -451,6 +472,8 @@ accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct control_socket *cs = (struct control_socket *)w;
 	int fd = unix_accept(&cs->listener), size = SEND_BUFFER;
+	socklen_t length = sizeof(struct ucred);
+	struct ucred peer;
 	struct client *c;
 
 	if (fd < 0)
@@ -463,6 +486,8 @@ accept_ready(struct broker_watch *w, uint32_t events)
 		return;
 	}
 	c->b = cs->b;
+	c->operates = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+		      (!peer.uid || peer.uid == geteuid());
 	c->socket.watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->socket.deadline = broker_now(cs->b) + PATIENCE_NS;
 	if (cs->listener.count == QUERIES_MAX + STRANGERS_MAX ||
@@ -488,7 +513,7 @@ control_socket_open(struct broker *b)
 	cs->listener.close = client_close;
 	cs->in = broker_alloc(WEIR_CTL_MAX + 8);
 	if (cs->in)
-		rc = unix_listen(&cs->listener, 0600, NULL);
+		rc = unix_listen(&cs->listener, 0600, "weir", NULL);
 	if (rc) {
 		free(cs->in);
 		free(cs);

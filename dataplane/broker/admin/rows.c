@@ -2,6 +2,7 @@
 /* Records that weirctl shows, made page by page. */
 #include "arena.h"
 #include "command.h"
+#include "conn.h"
 #include "link.h"
 #include "local.h"
 #include "node.h"
@@ -11,11 +12,12 @@
 #include "session.h"
 #include "set.h"
 #include "state.h"
+#include "status.h"
+#include "user.h"
 
 #include "base/monotonic.h"
 #include "ipc/invariant.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,9 +38,12 @@ counter(const _Atomic uint64_t *c)
 static bool
 node_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	struct weir_row_node *r = record;
+
 	if (index >= q->b->node_count)
 		return false;
-	memcpy(record, &q->b->node_list[index]->is, sizeof(struct weir_ctl_node));
+	memcpy(&r->is, &q->b->node_list[index]->is, sizeof(r->is));
+	node_link_row(q->b, q->b->node_list[index], r);
 	return true;
 }
 
@@ -140,7 +145,7 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	r->peer_qpn = l->peer_attempt ? l->peer.qpn[k] : 0;
 	r->peer_node = l->loop_end ? l->peer.node : l->node;
 	r->engine = l->engine;
-	r->peer_engine = l->peer_engine;
+	r->peer_engine = WEIR_END_ENGINE(l->peer_engine);
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
 	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
 	of_engine = q->links + l->engine * q->b->config.links;
@@ -161,12 +166,10 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 static bool
 port_row(const struct rows_query *q, uint32_t index, void *record)
 {
-	static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct broker *b = q->b;
 	struct weir_row_port *r = record;
 	struct nic_counters c = {0};
 	struct nic_attr attr;
-	bool v4;
 
 	while (index < b->config.engines && !broker_engine(b, index)->dev)
 		index++;
@@ -177,9 +180,7 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 		attr = b->attr[index];
 	snprintf(r->name, sizeof(r->name), "%s", attr.name);
 	snprintf(r->driver, sizeof(r->driver), "%s", broker_ops(b, index)->driver);
-	v4 = !memcmp(attr.gid.raw, v4_mapped, sizeof(v4_mapped));
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? attr.gid.raw + 12 : attr.gid.raw, r->address,
-		  sizeof(r->address));
+	node_gid_text(attr.gid.raw, r->address);
 	r->engine = index;
 	r->link_up = attr.link_up;
 	r->link_changes = b->link_changes[index];
@@ -192,6 +193,110 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	r->drops[r->drop_count++].count = c.drop_##reason;
 	NIC_DROP_REASONS(X)
 #undef X
+	r->impaired_dup = c.impaired_dup;
+	r->impaired_reorder = c.impaired_reorder;
+	r->impaired_corrupt = c.impaired_corrupt;
+	r->impaired_delay = c.impaired_delay;
+	r->impaired_jitter = c.impaired_jitter;
+	r->impaired_rate = c.impaired_rate;
+	if (b->config.port_row)
+		b->config.port_row(b->config.user, index, r);
+	return true;
+}
+
+static const char *
+link_state_name(enum link_state state)
+{
+	static const char *const name[] = {
+	    [LINK_DOWN] = "down",	[LINK_OFFERED] = "offered", [LINK_ADDING] = "adding",
+	    [LINK_UP] = "up",		[LINK_PAUSING] = "pausing", [LINK_PAUSED] = "paused",
+	    [LINK_FAILING] = "failing", [LINK_QUIET] = "quiet"};
+
+	return state < sizeof(name) / sizeof(name[0]) ? name[state] : "unknown";
+}
+
+/* Links that have memory; loop: both ends. */
+static bool
+link_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct broker_link *l = q->b->links;
+	struct weir_row_link *r = record;
+
+	while (l && (l->state == LINK_DOWN || index-- != 0))
+		l = l->next;
+	if (!l)
+		return false;
+	r->node = l->loop_end ? q->b->loop->is.id : l->node;
+	r->engine = l->engine;
+	r->peer_engine = WEIR_END_ENGINE(l->peer_engine);
+	r->open = l->open;
+	snprintf(r->state, sizeof(r->state), "%s", link_state_name(l->state));
+	node_gid_text(q->b->attr[l->engine].gid.raw, r->address);
+	if (l->peer_attempt)
+		node_gid_text(l->peer.gid, r->peer_address);
+	r->memory = l->memory_bytes + l->staging_bytes + l->work_bytes;
+	r->attempt = l->attempt;
+	r->ring_lines = q->b->config.peer_ring_lines;
+	return true;
+}
+
+static bool
+user_row_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return user_row(q->b, index, record);
+}
+
+/* Rows that only the data plane around the broker knows: configuration, pools, statistics of
+ * drivers. */
+static bool
+plane_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct broker_config *config = &q->b->config;
+
+	return config->plane_row && config->plane_row(config->user, q->rows, index, record);
+}
+
+static bool
+status_row_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return status_row(q->b, index, record);
+}
+
+/* Its own first; then those that control has told. */
+static bool
+version_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	struct weir_row_fact r = {{0}};
+	uint32_t own = 0;
+
+	while (own <= index && plane_row(q, own, &r))
+		own++;
+	if (own > index) {
+		memcpy(record, &r, sizeof(r));
+		return true;
+	}
+	return fact_row(q->b, index - own, true, record);
+}
+
+/* Pools of the data plane, then what programs share. */
+static bool
+memory_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	struct weir_row_memory *r = record, pool = {{0}};
+	uint32_t own = 0;
+
+	while (own <= index && plane_row(q, own, &pool))
+		own++;
+	if (own > index) {
+		memcpy(r, &pool, sizeof(pool));
+		return true;
+	}
+	if (index > own)
+		return false;
+	snprintf(r->pool, sizeof(r->pool), "shared memory of all programs");
+	r->count = 1;
+	r->each = r->bytes = q->b->most[USER_MEMORY];
+	r->used = q->b->used[USER_MEMORY];
 	return true;
 }
 
@@ -265,6 +370,7 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 {
 	const struct engine_conn_record *e = &q->snapshot.conns[index];
 	struct weir_row_connection *r = record;
+	const struct broker_conn *c;
 
 	if (index >= q->snapshot.conn_count)
 		return false;
@@ -279,6 +385,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	if (e->state < sizeof(conn_state_name) / sizeof(conn_state_name[0]))
 		memcpy(r->state_name, conn_state_name[e->state], sizeof(r->state_name));
 	r->datagram = e->datagram;
+	c = conn_find(q->b, e->vqpn);
+	r->class = c ? c->class : WEIR_CLASS_NORMAL;
 	r->dropped = e->dropped;
 	r->outstanding = e->outstanding;
 	r->returned = e->returned;
@@ -364,6 +472,10 @@ rows_next(struct rows_query *q)
 	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
 	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
 	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
+	    [WEIR_ROWS_XSTATS] = plane_row,	[WEIR_ROWS_STATUS] = status_row_fn,
+	    [WEIR_ROWS_VERSION] = version_row,	[WEIR_ROWS_CONFIG] = plane_row,
+	    [WEIR_ROWS_MEMORY] = memory_row,	[WEIR_ROWS_LINKS] = link_row,
+	    [WEIR_ROWS_USERS] = user_row_fn,
 	};
 
 	uint32_t zero = 0;

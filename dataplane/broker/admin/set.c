@@ -90,6 +90,20 @@ drain_node(struct broker *b, const char *key, const char *value, char *reason, s
 	return set_switch(&n->draining, key, value, reason, size);
 }
 
+/* port.NAME.KEY: names of PCI devices have dots in them. */
+static int
+set_port(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+{
+	const char *name = key + strlen("port."), *what = strrchr(name, '.');
+	char port[sizeof(((struct weir_row_port *)NULL)->name)];
+
+	if (!what || what == name || (size_t)(what - name) >= sizeof(port) || !b->config.port_set)
+		return fail(reason, size, -EINVAL,
+			    "no setting is called '%s'; give port.NAME.KEY, see show ports", key);
+	snprintf(port, sizeof(port), "%.*s", (int)(what - name), name);
+	return b->config.port_set(b->config.user, port, what + 1, value, reason, size);
+}
+
 int
 setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
@@ -101,6 +115,8 @@ setting_set(struct broker *b, const char *key, const char *value, char *reason, 
 
 	while (s < settings + SETTINGS && strcmp(s->key, key))
 		s++;
+	if (s == settings + SETTINGS && !strncmp(key, "port.", 5))
+		return set_port(b, key, value, reason, size);
 	if (s == settings + SETTINGS)
 		return strncmp(key, "drain.", 6) ? quota_set(b, key, value, reason, size)
 						 : drain_node(b, key, value, reason, size);
@@ -143,19 +159,23 @@ draining(struct broker *b, const struct broker_node *n)
 
 /* ---- rows ---- */
 
-/* Setting `what`, 0 to 2, of a session or of programs by name. */
+#define QUOTAS 4u
+/* Setting `what`, below QUOTAS, of a session or of programs by name. */
 static void
 quota_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
 		  const struct quota *q)
 {
-	static const char *const name[] = {"connections", "rate", "weight"};
-	static const char *const help[] = {"that it may have at a time",
-					   "payload bytes/s to peers, and burst in bytes",
-					   "its part of links that others use too, 1 to 100"};
+	static const char *const name[QUOTAS] = {"connections", "priority", "rate", "weight"};
+	static const char *const help[QUOTAS] = {
+	    "that it may have at a time", "of connections that ask for none: low, normal or high",
+	    "payload bytes/s to peers, and burst in bytes",
+	    "its part of links that others use too, 1 to 100"};
 
 	snprintf(r->key, sizeof(r->key), "%s.%s", prefix, name[what]);
 	snprintf(r->help, sizeof(r->help), "%s", help[what]);
 	if (what == 1)
+		snprintf(r->value, sizeof(r->value), "%s", weir_class_name(q->class));
+	else if (what == 2)
 		rate_text(&q->rate, r->value, sizeof(r->value));
 	else
 		snprintf(r->value, sizeof(r->value), "%u", what ? q->weight : q->conn_limit);
@@ -194,20 +214,31 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 		snprintf(r->help, sizeof(r->help), "no new connections to or from that node");
 		return true;
 	}
-	if (index < 3 * b->session_count) {
-		uint32_t skip = index / 3, i = 0;
+	if (index < QUOTAS * b->session_count) {
+		uint32_t skip = index / QUOTAS, i = 0;
 
 		while (i < b->config.sessions && (!b->session[i] || skip-- != 0))
 			i++;
 		snprintf(prefix, sizeof(prefix), "session.%u", i);
-		quota_setting_row(r, prefix, index % 3, &b->session[i]->quota);
+		quota_setting_row(r, prefix, index % QUOTAS, &b->session[i]->quota);
 		return true;
 	}
-	index -= 3 * b->session_count;
-	for (const struct quota_setting *s = b->quota_settings; s; s = s->next) {
-		bool has[3] = {s->quota.conn_limit != 0, s->quota.rated, s->quota.weight != 0};
+	index -= QUOTAS * b->session_count;
+	if (b->config.port_setting) {
+		uint32_t ports = 0;
 
-		for (uint32_t what = 0; what < 3; what++) {
+		while (ports <= index && b->config.port_setting(b->config.user, ports, r))
+			ports++;
+		if (ports > index)
+			return true;
+		memset(r, 0, sizeof(*r));
+		index -= ports;
+	}
+	for (const struct quota_setting *s = b->quota_settings; s; s = s->next) {
+		bool has[QUOTAS] = {s->quota.conn_limit != 0, s->quota.classed, s->quota.rated,
+				    s->quota.weight != 0};
+
+		for (uint32_t what = 0; what < QUOTAS; what++) {
 			if (!has[what] || index-- != 0)
 				continue;
 			snprintf(prefix, sizeof(prefix), "program.%s", s->name);

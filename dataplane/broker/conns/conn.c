@@ -40,6 +40,7 @@ broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn *
 	c->desc = s->free_desc[--s->free_desc_count];
 	c->listener = ENGINE_LISTENER_NONE;
 	c->link = ENGINE_LINK_NONE;
+	c->since = broker_now(s->b);
 	c->next = s->conns;
 	if (s->conns)
 		s->conns->previous = c;
@@ -140,8 +141,9 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 	if (c->datagram && c->segment)
 		e->mtu = datagrams_local_mtu(b, c->engine);
 	e->peer_vqpn = c->peer ? c->peer->vqpn : 0;
-	e->window = c->window;
+	e->window = c->window || !c->segment ? c->window : WEIR_SEGMENT_WINDOW;
 	e->listener = c->listener;
+	e->held = c->held;
 	e->segment = c->segment ? c->segment->id : 0;
 	e->conn_index = c->conn_index;
 	return k;
@@ -188,7 +190,7 @@ conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status)
 	if (p->gone)
 		return;
 	if (p->vqpn) {
-		local_peer_ended(b, p, c->opened, status);
+		local_peer_ended(b, p, c->opened && !c->held, status);
 	} else if (!p->commands) { /* else the answer that makes it will find no peer */
 		connect_not_accepted(p);
 		conn_gone(b, p);

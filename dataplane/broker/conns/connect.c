@@ -8,6 +8,7 @@
 #include "link.h"
 #include "local.h"
 #include "node.h"
+#include "quota.h"
 #include "service.h"
 #include "session.h"
 #include "set.h"
@@ -46,11 +47,23 @@ connect_not_accepted(struct broker_conn *c)
 		l->created--;
 }
 
+static void start_or_wait(struct broker *b, struct broker_conn *c);
+
 static void
 started(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *c = k->context;
+	struct broker_link *l = link_by_id(b, c->engine, k->cmd.conn.link);
 
+	if (k->cmd.result && l)
+		link_idle(l);
+	if (k->cmd.result == -ENOLINK) { /* its other end wants no more of it: over the next one */
+		link_ends(b, c->engine, k->cmd.conn.link);
+		if (!c->gone && c->session && c->session->state == SESSION_OPEN)
+			start_or_wait(b, c);
+		conn_command_done(b, c);
+		return;
+	}
 	/* The link went in the meantime; -ENOENT: the program closed it, CONN_CLOSED follows. */
 	if (k->cmd.result && k->cmd.result != -ENOENT && !c->gone && !k->cmd.conn.status) {
 		struct broker_command *end = conn_command(b, c, ENGINE_CONN_START, NULL);
@@ -73,6 +86,8 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 	k = conn_command(b, c, ENGINE_CONN_START, started);
 	if (!k)
 		return;
+	if (l)
+		link_used(l);
 	k->cmd.conn.status = status;
 	if (l && c->datagram)
 		k->cmd.conn.status = (uint32_t)-datagrams_fill(b, l, &k->cmd.conn);
@@ -92,7 +107,7 @@ start_or_wait(struct broker *b, struct broker_conn *c)
 {
 	struct broker_node *n = c->loop ? node_loop(b) : node_find(b, c->node);
 	int status = EHOSTUNREACH;
-	struct broker_link *l = n ? link_want(b, c->engine, n, &status) : NULL;
+	struct broker_link *l = n ? link_want(b, c->engine, n, c->class, &status) : NULL;
 
 	if (l || status) {
 		start(b, c, l, l ? 0 : (uint32_t)status);
@@ -140,13 +155,14 @@ connect_kick(struct broker *b, struct broker_node *n)
 static uint64_t
 node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 {
-	while (n->waiting && n->waiting->deadline <= now) {
+	while (n->waiting && n->waiting->since + BROKER_CONNECT_TIMEOUT_NS <= now) {
 		struct broker_conn *c = n->waiting;
+		bool no_room = link_lacks_room(b, c->engine, n, c->class);
 
 		b->counters.connects_timed_out++;
-		connect_give_up(b, c, ETIMEDOUT);
+		connect_give_up(b, c, no_room ? ENOSPC : ETIMEDOUT);
 	}
-	return n->waiting ? n->waiting->deadline : UINT64_MAX;
+	return n->waiting ? n->waiting->since + BROKER_CONNECT_TIMEOUT_NS : UINT64_MAX;
 }
 
 uint64_t
@@ -167,8 +183,11 @@ static void
 opened(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *c = k->context;
+	struct broker_link *l = link_by_id(b, c->engine, c->link);
 
 	if (k->cmd.result) {
+		if (l)
+			link_idle(l);
 		if (c->session)
 			session_refuse(c->session, -k->cmd.result,
 				       "engine %u opens no connection now: %s; try again",
@@ -177,6 +196,8 @@ opened(struct broker *b, struct broker_command *k)
 	} else {
 		c->vqpn = k->cmd.conn.vqpn;
 		conn_reply_connecting(c);
+		if (c->link != k->cmd.conn.link) /* it ends */
+			link_ends(b, c->engine, c->link);
 		if (conn_made(b, c, k->cmd.conn.vqpn) && c->session->state == SESSION_OPEN &&
 		    k->cmd.conn.link == ENGINE_LINK_NONE)
 			start_or_wait(b, c);
@@ -185,13 +206,14 @@ opened(struct broker *b, struct broker_command *k)
 }
 
 static void
-remote_connect(struct broker_session *s, const struct weir_session_msg *m, struct broker_node *n,
-	       bool loop)
+remote_connect(struct broker_session *s, const struct weir_session_msg *m, uint8_t class,
+	       struct broker_node *n, bool loop)
 {
 	struct broker *b = s->b;
 	uint32_t engine = s->channel[m->connect.channel].engine;
 	struct weir_session_msg other = session_msg(WEIR_MSG_CONNECTING);
 	struct broker_command *k;
+	char reason[WEIR_REASON_MAX];
 	struct broker_link *l;
 	struct broker_conn *c;
 	int status, rc;
@@ -201,13 +223,17 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 			       n->is.id);
 		return;
 	}
+	if (!loop && !node_reached(b, n, reason, sizeof(reason))) {
+		session_refuse(s, EHOSTUNREACH, "%s", reason);
+		return;
+	}
 	/* another engine reaches the node: the program asks again on a channel to that one */
 	other.connecting.engine = loop ? engine : node_engine(b, n, engine);
 	if (other.connecting.engine != engine) {
 		session_reply(s, &other, NULL, 0);
 		return;
 	}
-	l = link_want(b, engine, n, &status);
+	l = link_want(b, engine, n, class, &status);
 	if (!l && status) {
 		session_refuse(s, status,
 			       "no link from engine %u to node %u: %s; see the data plane's log",
@@ -225,16 +251,20 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	}
 	b->counters.connects_out++;
 	c->loop = loop;
+	c->class = class;
 	c->node = n->is.id;
 	c->window = m->connect.window;
 	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
-	c->deadline = broker_now(b) + BROKER_CONNECT_TIMEOUT_NS;
 	/* datagrams take two steps: the second makes the objects that the link lacks for them */
 	if (c->datagram)
 		l = NULL;
 	c->link = l ? l->id : ENGINE_LINK_NONE;
+	if (l)
+		link_used(l);
 	k = conn_command(b, c, ENGINE_CONN_OPEN, opened);
 	if (!k) {
+		if (l)
+			link_idle(l);
 		conn_gone(b, c);
 		session_refuse_memory(s);
 		return;
@@ -243,12 +273,32 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	command_submit(b, k);
 }
 
+/* The class of a connection that the program asks for. False after a refusal. */
+static bool
+class_of(struct broker_session *s, uint32_t asked, uint8_t *class)
+{
+	if (asked >= WEIR_CLASSES) {
+		session_refuse(s, EINVAL, "no such priority; give one of weir/stream.h");
+		return false;
+	}
+	*class = asked == WEIR_CLASS_NORMAL ? s->quota.class : (uint8_t)asked;
+	if (asked != WEIR_CLASS_HIGH || s->quota.class == WEIR_CLASS_HIGH ||
+	    s->owner->limits.class == WEIR_CLASS_HIGH)
+		return true;
+	session_refuse(s, EACCES,
+		       "user %u may not connect with priority high; have it allowed (weirctl set "
+		       "user.%u.priority high, or --user-limit)",
+		       (unsigned)s->uid, (unsigned)s->uid);
+	return false;
+}
+
 void
 connect_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	const struct weir_address *a = &m->connect.address;
 	bool loop = m->connect.flags & WEIR_CONNECT_LOOP;
 	struct broker_node *n;
+	uint8_t class;
 	int rc;
 
 	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_KNOWN) {
@@ -266,6 +316,8 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse(s, EINVAL, "the address names no service; write ADDRESS:SERVICE");
 		return;
 	}
+	if (!class_of(s, m->connect.class, &class))
+		return;
 	rc = node_resolve(s->b, a, &n);
 	if (rc == -EINVAL) {
 		session_refuse(s, EINVAL,
@@ -286,11 +338,11 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 		    s, EINVAL,
 		    "loop-back needs an address of this very node; weirctl show nodes names it");
 	} else if (loop) {
-		remote_connect(s, m, node_loop(s->b), true);
+		remote_connect(s, m, class, node_loop(s->b), true);
 	} else if (n) {
-		remote_connect(s, m, n, false);
+		remote_connect(s, m, class, n, false);
 	} else {
-		local_connect(s, m);
+		local_connect(s, m, class);
 	}
 }
 
@@ -311,7 +363,10 @@ static void
 accepted(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *c = k->context;
+	struct broker_link *l = link_by_id(b, c->engine, k->cmd.conn.link);
 
+	if (k->cmd.result && l)
+		link_idle(l);
 	if (k->cmd.result) {
 		reject(b, c->engine, &k->cmd.conn, ECONNREFUSED);
 		connect_not_accepted(c);
@@ -350,13 +405,19 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		reject(b, engine, asked, rc ? (uint32_t)-rc : ECONNREFUSED);
 		return;
 	}
+	if (link)
+		link_used(link);
 	c->link = asked->link;
 	c->node = asked->peer_node;
 	c->listener = l->id;
+	c->held = l->holding;
+	c->class = link ? (uint8_t)link_class(link) : WEIR_CLASS_NORMAL;
 	c->window = asked->window;
 	c->datagram = asked->datagram;
 	k = conn_command(b, c, ENGINE_CONN_ACCEPT, accepted);
 	if (!k) {
+		if (link)
+			link_idle(link);
 		conn_gone(b, c);
 		reject(b, engine, asked, ENOMEM);
 		return;

@@ -75,7 +75,11 @@ datagrams_fill(struct broker *b, struct broker_link *l, struct engine_conn_comma
 	const struct nic_ops *ops = broker_ops(b, l->engine);
 	struct engine_datagram_command *d = &b->datagrams[l->engine];
 	uint16_t mtu = b->attr[l->engine].mtu;
-	struct nic_ah_attr attr = {.lid = l->peer.lid};
+	struct nic_ah_attr attr = {
+	    .lid = l->peer.lid,
+	    .traffic_class = e->mark[link_class(l)].traffic_class,
+	    .priority = e->mark[link_class(l)].priority,
+	};
 	int rc = 0;
 
 	if (!d->memory) {

@@ -44,6 +44,9 @@ set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t chann
 	g->side[i].session = s;
 	g->side[i].channel = channel;
 	g->side[i].membarrier = s->membarrier;
+	g->side[i].pid = s->pid;
+	g->side[i].uid = s->uid;
+	memcpy(g->side[i].name, s->name, sizeof(g->side[i].name));
 	LIST_INSERT_HEAD(&s->segments, &g->side[i], in_session);
 	s->segment_count++;
 }
@@ -132,7 +135,7 @@ find_or_make_segment(struct broker_session *s, uint32_t channel, struct broker_s
 	}
 	rc = charge(s->owner, t->owner, &lacks, &what);
 	if (rc) {
-		user_refuse(s, lacks, what, rc);
+		user_refuse(s, lacks, what, what == USER_MEMORY ? segment_bytes() : 1, rc);
 		return NULL;
 	}
 	release = release_new();
@@ -241,8 +244,10 @@ local_free_all(struct broker *b)
 			segment_free(b, b->segment[i]);
 }
 
+/* `reason`: of the program that refuses the connection, or NULL. */
 static void
-tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, command_done_fn *done)
+tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, const char *reason,
+	    command_done_fn *done)
 {
 	struct broker_command *k = conn_command(b, c, ENGINE_CONN_LOCAL_OPENED, done);
 
@@ -250,15 +255,27 @@ tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, command_do
 	if (!k)
 		return;
 	k->cmd.conn.status = status;
+	if (reason)
+		weir_text_copy(k->cmd.conn.reason, reason, sizeof(k->cmd.conn.reason));
 	command_submit(b, k);
 }
 
 /* The connecting end has no peer: its program gets OPENED with an error. */
 static void
-give_up(struct broker *b, struct broker_conn *x, uint32_t status)
+give_up(struct broker *b, struct broker_conn *x, uint32_t status, const char *reason)
 {
 	conn_reply_connecting(x);
-	tell_opened(b, x, status, NULL);
+	tell_opened(b, x, status, reason, NULL);
+}
+
+void
+local_refuse(struct broker *b, struct broker_conn *y, const char *reason)
+{
+	struct broker_conn *x = y->peer;
+
+	weir_assert(x && x->peer == y && !x->opened);
+	x->peer = y->peer = NULL;
+	give_up(b, x, ECONNREFUSED, reason);
 }
 
 /*
@@ -274,11 +291,11 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 	if (c->session->state == SESSION_CLOSING) /* the engine forgets the connection anyway */
 		return;
 	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
-		give_up(b, c, ECONNREFUSED);
+		give_up(b, c, ECONNREFUSED, NULL);
 		return;
 	}
 	if (!c->opened) /* a program can close only a connection that it knows */
-		tell_opened(b, c, 0, NULL);
+		tell_opened(b, c, 0, NULL, NULL);
 	k = conn_command(b, c, ENGINE_CONN_PEER_CLOSED, NULL);
 	if (!k)
 		return;
@@ -286,14 +303,17 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 	command_submit(b, k);
 }
 
-/* The accepting program knows the connection or is gone: tells the connecting one. */
-static void
-acceptor_told(struct broker *b, struct broker_command *k)
+/*
+ * The accepting program knows the connection or is gone: tells the connecting one, unless the
+ * connection is held.
+ */
+void
+local_acceptor_told(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *y = k->context, *x = y->peer;
 
-	if (x && !x->opened)
-		tell_opened(b, x, k->cmd.result ? ECONNREFUSED : 0, NULL);
+	if (x && !x->opened && (k->cmd.result || !y->held))
+		tell_opened(b, x, k->cmd.result ? ECONNREFUSED : 0, NULL, NULL);
 	conn_command_done(b, y);
 }
 
@@ -307,7 +327,7 @@ acceptor_refused(struct broker *b, struct broker_conn *y, uint32_t status)
 	connect_not_accepted(y);
 	if (x) {
 		x->peer = NULL;
-		give_up(b, x, status);
+		give_up(b, x, status, NULL);
 	}
 	conn_gone(b, y);
 }
@@ -327,7 +347,7 @@ acceptor_made(struct broker *b, struct broker_command *k)
 		y->vqpn = k->cmd.conn.vqpn;
 		conn_reply_connecting(x);
 		if (conn_made(b, y, y->vqpn)) /* else x has been told by conn_gone() */
-			tell_opened(b, y, 0, acceptor_told);
+			tell_opened(b, y, 0, NULL, local_acceptor_told);
 	}
 	conn_command_done(b, y);
 }
@@ -354,7 +374,7 @@ connector_made(struct broker *b, struct broker_command *k)
 	} else if (!conn_made(b, x, k->cmd.conn.vqpn)) {
 		; /* conn_gone() has told y */
 	} else if (!y) {
-		give_up(b, x, ECONNREFUSED);
+		give_up(b, x, ECONNREFUSED, NULL);
 	} else {
 		next = conn_command(b, y, ENGINE_CONN_LOCAL, acceptor_made);
 		if (next)
@@ -366,11 +386,11 @@ connector_made(struct broker *b, struct broker_command *k)
 }
 
 void
-local_connect(struct broker_session *s, const struct weir_session_msg *m)
+local_connect(struct broker_session *s, const struct weir_session_msg *m, uint8_t class)
 {
 	struct broker *b = s->b;
 	const char *service = m->connect.address.service;
-	uint32_t channel = m->connect.channel, peer_channel, index;
+	uint32_t channel = m->connect.channel, peer_channel, index, window[2];
 	struct service_listener *l = connect_listener(b, service);
 	struct broker_conn *x, *y = NULL;
 	struct broker_command *k;
@@ -388,7 +408,10 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m)
 	g = find_or_make_segment(s, channel, l->session, peer_channel);
 	if (!g)
 		return;
-	rc = segment_take(g, &index);
+	/* messages may wait in the accepting program: that alone raises its window */
+	window[1] = m->connect.window;
+	window[0] = window[1] < WEIR_SEGMENT_WINDOW ? window[1] : WEIR_SEGMENT_WINDOW;
+	rc = segment_take(g, window, &index);
 	if (rc) {
 		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
 			       strerror(-rc));
@@ -413,9 +436,12 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m)
 	x->segment = y->segment = g;
 	x->conn_index = y->conn_index = index;
 	x->node = y->node = b->node;
-	x->window = y->window = m->connect.window;
+	x->class = y->class = class;
+	x->window = window[1];
+	y->window = window[0];
 	x->datagram = y->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
 	y->listener = l->id;
+	y->held = l->holding;
 	l->created++;
 	k = conn_command(b, x, ENGINE_CONN_LOCAL, connector_made);
 	if (!k) {

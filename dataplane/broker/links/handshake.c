@@ -11,12 +11,13 @@
 #include "state.h"
 
 #include <errno.h>
+#include <sys/random.h>
 
-#define LAYOUT (WEIR_WIRE_VERSION | 0x100u)
 #define RING_LINES_MIN 256u
 #define RING_LINES_MAX 65536u
 #define RECV_WRS_MIN 4u
 #define RECV_WRS_MAX 65536u
+#define RETRY_NS (BROKER_SECOND_NS / 20)
 
 void
 link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o)
@@ -28,9 +29,10 @@ link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link
 	*o = (struct weir_link_offer){
 	    .node = (uint16_t)b->node,
 	    .peer_node = (uint16_t)l->node,
-	    .engine = (uint8_t)l->engine,
+	    .engine = (uint8_t)WEIR_END(l->engine, link_class(l)),
 	    .peer_engine = (uint8_t)l->peer_engine,
-	    .layout = LAYOUT,
+	    .layout = WEIR_WIRE_VERSIONS.lowest | WEIR_LITTLE_ENDIAN,
+	    .highest = WEIR_WIRE_VERSIONS.highest,
 	    .incarnation = b->config.incarnation,
 	    .peer_incarnation = n ? n->is.incarnation : 0,
 	    .attempt = l->attempt,
@@ -44,7 +46,7 @@ link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link
 	    .ring_rkey = l->ring_mr.rkey,
 	    .credit_rkey = l->credit_mr.rkey,
 	    .ring_lines = b->config.peer_ring_lines,
-	    .recv_wrs = b->config.recv_wrs,
+	    .recv_wrs = l->recv_wrs,
 	    .joined = l->peer_attempt,
 	    .resumes = l->resumes,
 	    .born = l->born,
@@ -68,6 +70,32 @@ link_offer_send(struct broker_link *l, uint32_t answered)
 }
 
 void
+link_offer_refuse(struct broker_link *l, uint32_t attempt, uint32_t status)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
+	struct broker_node *n = node_find(l->b, l->node);
+
+	if (l->b->node == BROKER_NODE_UNKNOWN || l->loop_end)
+		return;
+	m.link = (struct weir_link_offer){
+	    .node = (uint16_t)l->b->node,
+	    .peer_node = (uint16_t)l->node,
+	    .engine = (uint8_t)WEIR_END(l->engine, link_class(l)),
+	    .peer_engine = (uint8_t)l->peer_engine,
+	    .layout = WEIR_WIRE_VERSIONS.lowest | WEIR_LITTLE_ENDIAN,
+	    .highest = WEIR_WIRE_VERSIONS.highest,
+	    .incarnation = l->b->config.incarnation,
+	    .peer_incarnation = n ? n->is.incarnation : 0,
+	    .attempt = l->attempt ? l->attempt : 1,
+	    .answered = attempt,
+	    .mtu = l->b->attr[l->engine].mtu,
+	    .ring_lines = l->b->config.peer_ring_lines,
+	    .refused = status,
+	};
+	broker_control_send(l->b, &m);
+}
+
+void
 link_resync(struct broker *b)
 {
 	for (struct broker_link *l = b->links; l; l = l->next)
@@ -87,15 +115,32 @@ power_of_two(uint32_t x)
 	return x && !(x & (x - 1));
 }
 
+/* NULL: both sides speak a common version, in the same byte order. */
+static const char *
+version_fault(const struct weir_link_offer *o)
+{
+	static char why[WEIR_VERSION_WHY];
+	const struct weir_versions theirs = {o->layout & (WEIR_LITTLE_ENDIAN - 1), o->highest};
+
+	if ((o->layout & ~(WEIR_LITTLE_ENDIAN - 1)) != WEIR_LITTLE_ENDIAN)
+		return "another byte order";
+	return weir_version_choose(WEIR_WIRE_VERSIONS, theirs, "the wire", "this data plane",
+				   "that node's", why)
+		   ? NULL
+		   : why;
+}
+
 /* The fault of an offer, by itself or for this node; NULL: none. */
 static const char *
 offer_fault(const struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
 {
 	static const uint8_t no_gid[16];
-	uint32_t engines = b->config.engines;
+	const char *version = version_fault(o);
+	uint32_t engines = b->config.engines, class = WEIR_END_CLASS(o->engine);
+	uint32_t own = WEIR_END_ENGINE(o->peer_engine), from = WEIR_END_ENGINE(o->engine);
 
-	if (o->layout != LAYOUT)
-		return "another layout or byte order";
+	if (version)
+		return version;
 	if (!o->incarnation || !o->attempt)
 		return "no incarnation or attempt";
 	if (!power_of_two(o->mtu) || o->mtu < 256 || o->mtu > 4096)
@@ -117,10 +162,11 @@ offer_fault(const struct broker *b, const struct broker_node *n, const struct we
 		return "no GID and no LID";
 	if (o->peer_node != b->node || !n || n->is.self)
 		return "not for this node, or from no member";
-	if (o->peer_engine >= engines || !broker_engine(b, o->peer_engine)->dev)
+	if (class >= WEIR_CLASSES || class != WEIR_END_CLASS(o->peer_engine))
+		return "no such class, or two";
+	if (own >= engines || !broker_engine(b, own)->dev)
 		return "for an engine without a port";
-	if (o->engine >= n->is.engines ||
-	    (o->peer_engine != o->engine % engines && o->engine != o->peer_engine % n->is.engines))
+	if (from >= n->is.engines || (own != from % engines && from != own % n->is.engines))
 		return "these engines have no link";
 	return NULL;
 }
@@ -170,6 +216,17 @@ take(struct broker_link *l, const struct weir_link_offer *o)
 
 	if (!rc && confirms)
 		link_confirm(l);
+}
+
+/* ns until the link is offered again to a peer that had no room: not by all refused at once. */
+static uint64_t
+retry_after(void)
+{
+	uint32_t chance = 0;
+
+	if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
+		chance = 0;
+	return RETRY_NS + chance % RETRY_NS;
 }
 
 static bool
@@ -243,6 +300,63 @@ offer_to_live(struct broker_link *l, const struct weir_link_offer *o)
 	}
 }
 
+/* Nothing exists here. */
+static void
+offer_to_down(struct broker_link *l, const struct weir_link_offer *o)
+{
+	bool begins = !o->answered && !o->joined && !o->resumes && o->attempt > l->peer_newest;
+	int rc;
+
+	if (!begins && l->over && o->attempt <= l->peer_newest) {
+		stale(l); /* of the link that ended in order */
+		return;
+	}
+	if (!begins && !link_has_room(l)) {
+		link_offer_refuse(l, o->attempt, ECONNRESET);
+		return;
+	}
+	if (begins)
+		l->saved = *o;
+	if (!link_begin(l, &rc)) {
+		if (!l->wanting)
+			l->saved.attempt = 0;
+		if (!begins)
+			link_offer_refuse(l, o->attempt, ECONNRESET);
+		return;
+	}
+	l->saved.attempt = 0;
+	if (begins)
+		take(l, o);
+	else /* an answer to QPs that are gone: a new offer tells the peer so */
+		link_offer_send(l, 0);
+}
+
+/* The peer has no room for our attempt now, or nothing that belongs to it. */
+static void
+take_refusal(struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
+{
+	struct broker_link *l;
+
+	if (!n || n->is.self || o->peer_node != b->node || version_fault(o)) {
+		b->counters.offers_bad++;
+		return;
+	}
+	l = link_find(b, WEIR_END_ENGINE(o->peer_engine), o->node, o->engine);
+	if (!l || o->answered != l->attempt || o->incarnation != n->is.incarnation ||
+	    (o->peer_incarnation && o->peer_incarnation != b->config.incarnation)) {
+		b->counters.offers_stale++;
+		return;
+	}
+	if (l->state == LINK_OFFERED && !l->live && o->refused == ENOSPC) {
+		b->counters.links_full++;
+		l->no_room = true;
+		l->retry_at = broker_now(b) + retry_after();
+		broker_link_fail(l, ENOSPC);
+	} else {
+		broker_link_fail(l, ECONNRESET);
+	}
+}
+
 void
 link_offer_input(struct broker *b, const struct weir_link_offer *o)
 {
@@ -252,6 +366,10 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 
 	if (n && !n->is.engines)
 		return; /* control has not reported its engines yet: the peer repeats the offer */
+	if (o->refused) {
+		take_refusal(b, n, o);
+		return;
+	}
 	wrong = offer_fault(b, n, o);
 	if (wrong) {
 		b->counters.offers_bad++;
@@ -263,7 +381,7 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 		b->counters.offers_stale++;
 		return;
 	}
-	l = link_make(b, o->peer_engine, o->node, o->engine);
+	l = link_make(b, WEIR_END_ENGINE(o->peer_engine), o->node, o->engine);
 	if (!l)
 		return; /* the peer sends its offer again */
 	if (l->peer_incarnation != o->incarnation) {
@@ -272,12 +390,7 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 	}
 	switch (l->state) {
 	case LINK_DOWN:
-		if (link_start(l))
-			break;
-		if (!o->answered && !o->joined && !o->resumes && o->attempt > l->peer_newest)
-			take(l, o);
-		else /* an answer to QPs that are gone: a new offer tells the peer so */
-			link_offer_send(l, 0);
+		offer_to_down(l, o);
 		break;
 	case LINK_OFFERED:
 		offer_to_offered(l, o);

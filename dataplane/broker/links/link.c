@@ -24,11 +24,11 @@
 struct broker_link *
 link_find(const struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
 {
-	struct broker_link *l = b->links;
+	const struct broker_node *n = node_find(b, node);
+	struct broker_link *l = n ? n->links : NULL;
 
-	while (l && (l->loop_end || l->engine != engine || l->node != node ||
-		     l->peer_engine != peer_engine))
-		l = l->next;
+	while (l && (l->engine != engine || l->peer_engine != peer_engine))
+		l = l->next_of_node;
 	return l;
 }
 
@@ -40,16 +40,19 @@ link_by_id(const struct broker *b, uint32_t engine, uint32_t id)
 	return b->link_table[engine * b->config.links + id];
 }
 
-/* Commands that a link has under way at most: LINK_GO, _PAUSE twice, _FAIL, two rounds of QUIET. */
+/*
+ * Commands that a link has under way at most: LINK_GO, _PAUSE twice, _CLOSE, _FAIL, two rounds of
+ * QUIET.
+ */
 static uint32_t
 reserved(const struct broker *b)
 {
-	return 4 + 2 * b->config.engines;
+	return 5 + 2 * b->config.engines;
 }
 
-/* NULL: out of memory. */
+/* NULL: out of memory. `n`: the peer; NULL: a loop. */
 static struct broker_link *
-link_new(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
+link_new(struct broker *b, uint32_t engine, struct broker_node *n, uint32_t peer_engine)
 {
 	struct broker_link *l = broker_alloc(sizeof(*l));
 
@@ -59,11 +62,15 @@ link_new(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
 	}
 	l->b = b;
 	l->engine = engine;
-	l->node = node;
+	l->node = n ? n->is.id : 0;
 	l->peer_engine = peer_engine;
 	l->id = ENGINE_LINK_NONE;
 	l->next = b->links;
 	b->links = l;
+	if (n) {
+		l->next_of_node = n->links;
+		n->links = l;
+	}
 	return l;
 }
 
@@ -72,24 +79,25 @@ link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine
 {
 	struct broker_link *l = link_find(b, engine, node, peer_engine);
 
-	return l ? l : link_new(b, engine, node, peer_engine);
+	return l ? l : link_new(b, engine, node_find(b, node), peer_engine);
 }
 
 /* The connecting end of an engine's link with itself; `loop_end` is the other. NULL: out of memory.
  */
 static struct broker_link *
-loop_link(struct broker *b, uint32_t engine)
+loop_link(struct broker *b, uint32_t engine, uint32_t class)
 {
 	struct broker_link *l = b->links;
+	uint32_t end = WEIR_END(engine, class);
 
-	while (l && !(l->loop_end && l->leads && l->engine == engine))
+	while (l && !(l->loop_end && l->leads && l->engine == engine && l->peer_engine == end))
 		l = l->next;
 	if (l)
 		return l;
-	l = link_new(b, engine, 0, engine);
+	l = link_new(b, engine, NULL, end);
 	if (!l)
 		return NULL;
-	l->loop_end = link_new(b, engine, 0, engine);
+	l->loop_end = link_new(b, engine, NULL, end);
 	if (!l->loop_end) {
 		weir_assert(b->links == l);
 		b->links = l->next;
@@ -149,8 +157,10 @@ free_memory(struct broker_link *l)
 	put_memory(b, l->staging, l->staging_bytes);
 	put_memory(b, l->work, l->work_bytes);
 	l->memory = l->staging = l->work = NULL;
-	if (l->id != ENGINE_LINK_NONE)
+	if (l->id != ENGINE_LINK_NONE) {
 		b->link_table[l->engine * b->config.links + l->id] = NULL;
+		link_gives_room(l);
+	}
 	l->id = ENGINE_LINK_NONE;
 }
 
@@ -236,6 +246,7 @@ build(struct broker_link *l)
 		return -EMFILE;
 	table[id] = l;
 	l->id = id;
+	link_takes_room(l);
 	b->link_next[l->engine] = id + 1;
 	l->memory_bytes = ring + 2 * sizeof(struct weir_credit_line);
 	l->memory = get_memory(l, l->memory_bytes);
@@ -249,7 +260,8 @@ build(struct broker_link *l)
 	l->attempt++;
 	l->peer_attempt = l->born = l->peer_born = 0;
 	l->fail_status = l->resumes = l->resumes_next = 0;
-	l->confirmed = l->open = false;
+	l->confirmed = l->open = l->over = l->no_room = false;
+	l->retry_at = 0;
 	link_enter(l, LINK_OFFERED);
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
 	l->resend = broker_now(l->b) + RESEND_NS;
@@ -283,18 +295,19 @@ link_start(struct broker_link *l)
 	return rc;
 }
 
+/* 0: begun, or it waits for room. */
 static int
-start_and_offer(struct broker_link *l)
+begin_and_offer(struct broker_link *l)
 {
-	int rc = link_start(l);
+	int rc = 0;
 
-	if (!rc)
+	if (link_begin(l, &rc))
 		link_offer_send(l, 0);
 	return rc;
 }
 
 struct broker_link *
-link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
+link_want(struct broker *b, uint32_t engine, struct broker_node *n, uint32_t class, int *status)
 {
 	struct broker_link *l;
 	int rc = 0;
@@ -305,15 +318,16 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	} else if (n != b->loop && n->is.state >= WEIR_NODE_DOWN) {
 		*status = EHOSTDOWN;
 	} else if (n == b->loop || node_usable(n)) {
-		l = n == b->loop ? loop_link(b, engine)
-				 : link_make(b, engine, n->is.id, engine % n->is.engines);
+		l = n == b->loop
+			? loop_link(b, engine, class)
+			: link_make(b, engine, n->is.id, WEIR_END(engine % n->is.engines, class));
 		if (l && l->open)
 			return l;
 		if (!l)
 			rc = -ENOMEM;
-		else if (l->state ==
-			 LINK_DOWN) /* else those who wait are looked at when it changes */
-			rc = start_and_offer(l);
+		else if (l->state == LINK_DOWN && !l->retry_at)
+			rc =
+			    begin_and_offer(l); /* else link_timers(), or its next state, goes on */
 		*status = -rc;
 	}
 	return NULL;
@@ -324,9 +338,12 @@ link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigne
 {
 	const struct nic_ops *ops = broker_ops(l->b, l->engine);
 	uint16_t mtu = l->b->attr[l->engine].mtu;
+	const struct broker_engine *e = broker_engine(l->b, l->engine);
 	struct nic_qp_attr attr = {
 	    .remote_lid = o->lid,
 	    .mtu = o->mtu < mtu ? o->mtu : mtu,
+	    .traffic_class = e->mark[link_class(l)].traffic_class,
+	    .priority = e->mark[link_class(l)].priority,
 	};
 	int rc = 0;
 
@@ -352,7 +369,8 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 
 	c->link = l->id;
 	c->peer_node = l->peer.node;
-	c->peer_engine = (uint8_t)l->peer_engine;
+	c->peer_engine = (uint8_t)WEIR_END_ENGINE(l->peer_engine);
+	c->class = (uint8_t)link_class(l);
 	c->peer_lid = l->peer.lid;
 	memcpy(c->peer_gid.raw, l->peer.gid, sizeof(c->peer_gid.raw));
 	c->qp[0] = l->qp[0];
@@ -370,7 +388,7 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->peer_ring_rkey = l->peer.ring_rkey;
 	c->peer_credit_rkey = l->peer.credit_rkey;
 	c->peer_recv_wrs = l->peer.recv_wrs;
-	c->recv_wrs = l->b->config.recv_wrs;
+	c->recv_wrs = l->recv_wrs;
 	c->work = l->work;
 }
 
@@ -391,6 +409,11 @@ link_enter(struct broker_link *l, enum link_state to)
 	};
 
 	weir_enter(legal, l->state, to);
+	link_used(l); /* to UP: it counts as idle once it is open */
+	if (!l->is_timed && (to != LINK_DOWN || l->retry_at)) {
+		l->is_timed = true;
+		TAILQ_INSERT_TAIL(&l->b->timed, l, in_timed);
+	}
 }
 
 /* After two rounds through every engine none uses QPs or memory of the link any more. */
@@ -418,7 +441,8 @@ quiet_done(struct broker *b, struct broker_command *c)
 	if (saved.attempt)
 		link_offer_input(b, &saved);
 	if (l->state == LINK_DOWN && !l->loop_end && n && n->repair_until && node_usable(n))
-		start_and_offer(l);
+		begin_and_offer(l);
+	links_serve(b, l->engine);
 	if (n)
 		connect_kick(b, n);
 }
@@ -489,7 +513,7 @@ broker_link_fail(struct broker_link *l, uint32_t status)
 	default:
 		return;
 	}
-	l->b->counters.links_failed++;
+	l->b->counters.links_failed += !l->over && !l->no_room;
 	if (l->loop_end)
 		broker_link_fail(l->loop_end, status);
 }
@@ -501,7 +525,7 @@ usable(struct broker_link *l)
 	struct broker_node *n = l->loop_end ? b->loop : node_find(b, l->node);
 
 	weir_assert(l->state == LINK_UP && l->confirmed);
-	l->open = true;
+	l->open = !l->closing;
 	if (l->resumes) {
 		struct broker_command *go =
 		    command_reserved(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
@@ -512,7 +536,9 @@ usable(struct broker_link *l)
 		LINK_BLAME(l, LOG_LEVEL_INFO, "link of engine %u with node %u is repaired");
 	} else {
 		b->counters.links_up++;
+		link_is_new(l);
 	}
+	link_idle(l);
 	if (!n)
 		return;
 	n->repair_until = 0;
@@ -601,39 +627,77 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	return 0;
 }
 
+/* Whether time changes something about the link. */
+static bool
+waits(const struct broker_link *l)
+{
+	switch (l->state) {
+	case LINK_DOWN:
+		return l->retry_at;
+	case LINK_UP:
+		return !l->confirmed;
+	case LINK_OFFERED:
+	case LINK_PAUSED:
+		return !l->loop_end || l->live;
+	default:
+		return false;
+	}
+}
+
+static void
+time_up(struct broker_link *l)
+{
+	if (l->resumes)
+		link_give_up(l);
+	else
+		broker_link_fail(l, ETIMEDOUT);
+}
+
+/* An offer, or another try at what did not succeed. */
+static void
+again(struct broker_link *l, uint64_t now)
+{
+	struct broker_node *n = node_find(l->b, l->node);
+
+	if (l->state == LINK_DOWN) {
+		l->retry_at = 0;
+		if (n)
+			connect_kick(l->b, n);
+		return;
+	}
+	l->resend = now + RESEND_NS;
+	if (l->state == LINK_PAUSED) {
+		link_rebuild(l);
+		return;
+	}
+	/* With the silence of its control this tells that the node is down; control forgets what
+	 * was offered before. */
+	if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH && !l->loop_end)
+		node_tell_control(l, EHOSTDOWN);
+	link_offer_send(l, 0);
+}
+
 uint64_t
 link_timers(struct broker *b, uint64_t now)
 {
-	uint64_t next = UINT64_MAX;
+	uint64_t next = links_idle_timers(b, now);
+	struct broker_link *l, *following;
 
-	for (struct broker_link *l = b->links; l; l = l->next) {
-		bool waits = l->state == LINK_OFFERED || l->state == LINK_PAUSED ||
-			     (l->state == LINK_UP && !l->confirmed);
+	for (l = TAILQ_FIRST(&b->timed); l; l = following) {
+		uint64_t due;
 
-		if (!waits || (l->loop_end && !l->live))
-			continue;
-		if (l->deadline <= now) {
-			if (l->resumes)
-				link_give_up(l);
-			else
-				broker_link_fail(l, ETIMEDOUT);
-			continue;
+		following = TAILQ_NEXT(l, in_timed);
+		if (waits(l) && l->state != LINK_DOWN && l->deadline <= now)
+			time_up(l);
+		else if (waits(l) && (l->state == LINK_DOWN ? l->retry_at : l->resend) <= now)
+			again(l, now);
+		if (waits(l)) {
+			due = l->state == LINK_DOWN ? l->retry_at : l->resend;
+			next = due < next ? due : next;
+		} else {
+			TAILQ_REMOVE(&b->timed, l, in_timed);
+			l->is_timed = false;
 		}
-		if (l->resend <= now) {
-			l->resend = now + RESEND_NS;
-			if (l->state == LINK_PAUSED) {
-				link_rebuild(l);
-			} else {
-				/* With the silence of its control this tells that the node is
-				 * down; control forgets what was offered before. */
-				if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH &&
-				    !l->loop_end)
-					node_tell_control(l, EHOSTDOWN);
-				link_offer_send(l, 0);
-			}
-		}
-		if (l->resend < next)
-			next = l->resend;
 	}
 	return next;
 }

@@ -101,6 +101,10 @@ paused(struct broker *b, struct broker_command *c)
 
 	if (l->state != LINK_PAUSING)
 		return;
+	if (c->cmd.result == -ENOLINK) {
+		link_ended(l);
+		return;
+	}
 	if (l->resumes_next) {
 		pause_link(l, l->resumes_next);
 		return;
@@ -208,9 +212,9 @@ link_give_up(struct broker_link *l)
 	LINK_BLAME(l, LOG_LEVEL_WARNING,
 		   "link of engine %u with node %u stays broken; look at its data plane and the "
 		   "ports between");
-	for (struct broker_link *o = b->links; o; o = o->next)
-		others |= o != l && !o->loop_end && o->node == l->node && o->open;
-	if (n && !others)
+	for (struct broker_link *o = n ? n->links : NULL; o; o = o->next_of_node)
+		others |= o != l && o->open;
+	if (n && !others && !l->closing) /* one that was ending has no connection */
 		node_lost(b, n);
 	else
 		broker_link_fail(l, EHOSTDOWN);

@@ -8,9 +8,12 @@
 #include "session.h"
 #include "state.h"
 
+#include "base/fail.h"
 #include "ipc/invariant.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define FORGET_NS                                                                                  \
@@ -167,10 +170,16 @@ node_resolve(struct broker *b, const struct weir_address *address, struct broker
 static bool
 same_network(const struct nic_attr *attr, const uint8_t address[16])
 {
-	unsigned whole = attr->prefix / 8, rest = attr->prefix % 8;
+	return nic_gid_same(attr->gid.raw, address, attr->prefix);
+}
 
-	return !memcmp(attr->gid.raw, address, whole) &&
-	       (!rest || (attr->gid.raw[whole] ^ address[whole]) >> (8 - rest) == 0);
+static bool
+routed(const struct nic_attr *attr, const uint8_t address[16])
+{
+	for (unsigned i = 0; i < attr->route_count; i++)
+		if (nic_gid_same(attr->routes[i].network.raw, address, attr->routes[i].bits))
+			return true;
+	return false;
 }
 
 static void
@@ -190,17 +199,24 @@ set_port(struct weir_address *port, const uint8_t gid[16])
 }
 
 void
+node_gid_port(struct weir_address *port, const uint8_t gid[16], uint16_t lid)
+{
+	memset(port, 0, sizeof(*port));
+	set_port(port, gid);
+	if (!lid)
+		return;
+	port->kind = WEIR_ADDRESS_LID;
+	port->id = lid;
+}
+
+void
 node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port)
 {
 	memset(port, 0, sizeof(*port));
 	for (uint32_t i = 0; !n && i < b->config.engines && !port->kind; i++) {
 		if (!broker_engine(b, i)->dev)
 			continue;
-		set_port(port, b->attr[i].gid.raw);
-		if (b->attr[i].lid) {
-			port->kind = WEIR_ADDRESS_LID;
-			port->id = b->attr[i].lid;
-		}
+		node_gid_port(port, b->attr[i].gid.raw, b->attr[i].lid);
 	}
 	if (!n)
 		return;
@@ -219,20 +235,135 @@ node_port(const struct broker *b, const struct broker_node *n, struct weir_addre
 			}
 }
 
+/*
+ * Whether the engine's port reaches the node, through gateways only if `far`. *address: by which of
+ * its addresses, -1 not known.
+ */
+static bool
+engine_reaches(const struct broker *b, uint32_t engine, const struct broker_node *n, bool far,
+	       int *address)
+{
+	const struct nic_attr *attr = &b->attr[engine];
+
+	*address = -1;
+	if (!broker_engine(b, engine)->dev)
+		return false;
+	for (uint32_t k = 0; k < n->is.address_count && attr->prefix; k++)
+		if (same_network(attr, n->is.address[k]) ||
+		    (far && routed(attr, n->is.address[k]))) {
+			*address = (int)k;
+			return true;
+		}
+	return !attr->prefix;
+}
+
 uint32_t
 node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish)
 {
-	for (uint32_t i = 0; i < b->config.engines; i++) {
+	for (uint32_t i = 0; i < 2 * b->config.engines; i++) {
 		uint32_t engine = (wish + i) % b->config.engines;
-		const struct nic_attr *attr = &b->attr[engine];
-		bool reached = !attr->prefix;
+		int address;
 
-		for (uint32_t k = 0; k < n->is.address_count && !reached; k++)
-			reached = same_network(attr, n->is.address[k]);
-		if (reached && broker_engine(b, engine)->dev)
+		/* ports in a network of the node before those behind a gateway */
+		if (engine_reaches(b, engine, n, i >= b->config.engines, &address))
 			return engine;
 	}
 	return wish;
+}
+
+void
+node_gid_text(const uint8_t gid[16], char text[NODE_GID_TEXT])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, none[16];
+	bool v4 = !memcmp(gid, mapped, sizeof(mapped));
+
+	text[0] = '\0';
+	if (memcmp(gid, none, sizeof(none)))
+		inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, text, NODE_GID_TEXT);
+}
+
+bool
+node_reached(const struct broker *b, const struct broker_node *n, char *reason, size_t size)
+{
+	char theirs[NODE_GID_TEXT], ours[NODE_GID_TEXT] = "", more[2][24] = {"", ""};
+	uint32_t networks = 0, prefix = 0;
+	int address;
+
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		const struct nic_attr *attr = &b->attr[i];
+		bool seen = false;
+
+		if (engine_reaches(b, i, n, true, &address))
+			return true;
+		for (uint32_t k = 0; k < i && !seen; k++)
+			seen = broker_engine(b, k)->dev == broker_engine(b, i)->dev;
+		if (!broker_engine(b, i)->dev || seen || networks++)
+			continue;
+		node_gid_text(attr->gid.raw, ours);
+		prefix = attr->prefix - (strchr(ours, ':') ? 0 : 96);
+	}
+	if (!networks || !n->is.address_count || n->is.lid[0])
+		return true; /* the link will tell */
+	node_gid_text(n->is.address[0], theirs);
+	if (n->is.address_count > 1)
+		snprintf(more[0], sizeof(more[0]), " and %u more", n->is.address_count - 1);
+	if (networks > 1)
+		snprintf(more[1], sizeof(more[1]), " or %u more", networks - 1);
+	fail(reason, size, 0,
+	     "node %u has %s%s, which %s not in %s/%u%s; give both a port in one network, or gw=",
+	     n->is.id, theirs, more[0], *more[0] ? "are" : "is", ours, prefix, more[1]);
+	return false;
+}
+
+/* Queue pairs of one engine that carry data outweigh those of another that don't. */
+static const char *
+link_words(const struct broker *b, const struct broker_node *n, const struct broker_link **best)
+{
+	static const char *const words[] = {"none", "setup", "repair", "up"};
+	uint32_t most = 0;
+
+	*best = NULL;
+	for (const struct broker_link *l = b->links; l; l = l->next) {
+		bool whole = l->state == LINK_UP;
+		uint32_t is = l->open && whole ? 3 : l->live ? 2 : l->state == LINK_DOWN ? 0 : 1;
+
+		if (l->node != n->is.id || l->loop_end || is <= most)
+			continue;
+		most = is;
+		*best = l;
+	}
+	return words[most];
+}
+
+void
+node_link_row(const struct broker *b, const struct broker_node *n, struct weir_row_node *r)
+{
+	const struct broker_link *l;
+	int address = -1;
+
+	if (n->is.self || n->is.state == WEIR_NODE_GONE)
+		return;
+	snprintf(r->link, sizeof(r->link), "%s", link_words(b, n, &l));
+	if (l && l->peer_attempt && l->peer.lid) {
+		snprintf(r->link_address, sizeof(r->link_address), "lid:%u", l->peer.lid);
+		return;
+	}
+	if (l && l->peer_attempt) {
+		node_gid_text(l->peer.gid, r->link_address);
+		return;
+	}
+	if (!node_reached(b, n, r->link_reason, sizeof(r->link_reason))) {
+		snprintf(r->link, sizeof(r->link), "no way");
+		return;
+	}
+	for (uint32_t i = 0; i < 2 * b->config.engines && address < 0; i++)
+		engine_reaches(b, i % b->config.engines, n, i >= b->config.engines, &address);
+	if (address >= 0)
+		node_gid_text(n->is.address[address], r->link_address);
+	if (n->is.state >= WEIR_NODE_DOWN)
+		snprintf(r->link_reason, sizeof(r->link_reason), "the node is down");
+	else if (!n->is.engines)
+		snprintf(r->link_reason, sizeof(r->link_reason), "its data plane is not known yet");
 }
 
 static void
@@ -264,9 +395,7 @@ node_lost(struct broker *b, struct broker_node *n)
 {
 	weir_assert(n != b->loop);
 	n->repair_until = 0;
-	for (struct broker_link *l = b->links; l; l = l->next) {
-		if (l->node != n->is.id || l->loop_end)
-			continue;
+	for (struct broker_link *l = n->links; l; l = l->next_of_node) {
 		l->saved.attempt = 0;
 		broker_link_fail(l, EHOSTDOWN);
 	}
@@ -399,7 +528,7 @@ node_tell_control(struct broker_link *l, uint32_t status)
 
 	m.link_down.node = (uint16_t)l->b->node;
 	m.link_down.peer_node = (uint16_t)l->node;
-	m.link_down.engine = (uint8_t)l->engine;
+	m.link_down.engine = (uint8_t)WEIR_END(l->engine, link_class(l));
 	m.link_down.peer_engine = (uint8_t)l->peer_engine;
 	m.link_down.status = status;
 	broker_control_send(l->b, &m);
@@ -478,8 +607,8 @@ unheard(struct broker *b, struct broker_node *n)
 {
 	bool usable = node_usable(n), linked = false;
 
-	for (const struct broker_link *l = b->links; l && !linked; l = l->next)
-		linked = l->node == n->is.id && !l->loop_end && l->live;
+	for (const struct broker_link *l = n->links; l && !linked; l = l->next_of_node)
+		linked = l->live;
 	n->unheard_until = 0;
 	if (n->is.self || n->is.state == WEIR_NODE_GONE)
 		return;

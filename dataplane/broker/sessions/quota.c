@@ -37,6 +37,10 @@ merge(struct quota *into, const struct quota *set)
 		into->conn_limit = set->conn_limit;
 	if (set->weight)
 		into->weight = set->weight;
+	if (set->classed) {
+		into->classed = true;
+		into->class = set->class;
+	}
 	if (set->rated) {
 		into->rated = true;
 		into->rate = set->rate;
@@ -138,6 +142,22 @@ apply(struct broker *b, const char *name, uint32_t id, const struct quota *to)
 	return n || name ? n : -ESRCH;
 }
 
+/* Describes the values of a setting of users, short enough for a reason. */
+static const char *
+user_values(const char *what)
+{
+	if (!strcmp(what, "priority"))
+		return "normal or high";
+	if (!strcmp(what, "rate"))
+		return RATE_WORDS;
+	if (!strcmp(what, "memory"))
+		return "bytes with K, M or G, or none";
+	for (enum user_limit i = 0; i < USER_LIMITS; i++)
+		if (!strcmp(what, user_limit_name(i)))
+			return "a number from 1, or none";
+	return "sessions, connections, services, regions, segments, memory, rate or priority";
+}
+
 /* KEY is user.UID.WHAT, or user.*.WHAT: each user without settings, attached or not. */
 static int
 set_user(struct broker *b, const char *key, const char *value, char *reason, size_t size)
@@ -160,9 +180,8 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 	if (rc == -ENOMEM)
 		return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
 	if (rc < 0)
-		return fail(reason, size, rc,
-			    "invalid value '%s' for %s (expected " USERS_LIMIT_WORDS ")", value,
-			    key);
+		return fail(reason, size, rc, "invalid value '%.32s' for %s (expected %s)", value,
+			    key, user_values(what + 1));
 	for (uint32_t i = 0; i < b->config.sessions; i++)
 		if (b->session[i] && b->session[i]->state != SESSION_CLOSING &&
 		    (uid == USER_OTHERS || b->session[i]->uid == uid))
@@ -170,13 +189,13 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 	return rc;
 }
 
-/* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight, rate or connections; a name may have
- * dots. */
+/* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight, rate, priority or connections; a name
+ * may have dots. */
 int
 quota_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
 	const char *what = strrchr(key, '.'), *from = strchr(key, '.');
-	bool by_name = !strncmp(key, "program.", 8), rate, weight;
+	bool by_name = !strncmp(key, "program.", 8), rate, weight, priority;
 	uint64_t id = 0, n = 0, most;
 	struct quota to = {0};
 	char name[WEIR_NAME_MAX];
@@ -186,11 +205,13 @@ quota_set(struct broker *b, const char *key, const char *value, char *reason, si
 		return set_user(b, key, value, reason, size);
 	rate = what && !strcmp(what, ".rate");
 	weight = what && !strcmp(what, ".weight");
+	priority = what && !strcmp(what, ".priority");
 	if (!what || what == from || (!by_name && strncmp(key, "session.", 8)) ||
-	    !(rate || weight || !strcmp(what, ".connections")))
+	    !(rate || weight || priority || !strcmp(what, ".connections")))
 		return fail(reason, size, -EINVAL,
 			    "no setting is called '%s'; weirctl show settings lists them, besides "
-			    "program.NAME.weight, .rate and .connections and user.NAME and a limit",
+			    "program.NAME.weight, .priority, .rate and .connections and user.NAME "
+			    "and a limit",
 			    key);
 	if ((size_t)(what - from) > sizeof(name))
 		return fail(reason, size, -EINVAL,
@@ -204,15 +225,18 @@ quota_set(struct broker *b, const char *key, const char *value, char *reason, si
 			    name);
 	if (rate && rate_parse(value, &to.rate))
 		return option_invalid(key, value, RATE_WORDS, reason, size);
+	if (priority && weir_class_named(value, &to.class))
+		return option_invalid(key, value, "low, normal or high", reason, size);
 	most = weight ? ENGINE_WEIGHT_MAX : b->config.session_connections;
-	if (!rate && option_number(value, false, 1, most, &n))
+	if (!rate && !priority && option_number(value, false, 1, most, &n))
 		return fail(reason, size, -EINVAL, "invalid value '%s' for %s (expected 1 to %u%s)",
 			    value, key, (unsigned)most, weight ? "" : ": --session-connections");
 	to.rated = rate;
+	to.classed = priority;
 	if (weight)
 		to.weight = (uint32_t)n;
 	else
-		to.conn_limit = (uint32_t)n; /* 0 beside a rate */
+		to.conn_limit = (uint32_t)n; /* 0 beside a rate or priority */
 	rc = apply(b, by_name ? name : NULL, (uint32_t)id, &to);
 	if (rc == -ENOMEM)
 		return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);

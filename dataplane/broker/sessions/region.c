@@ -296,7 +296,7 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 			user_give(s->owner, USER_REGIONS, 1);
 	}
 	if (rc) {
-		user_refuse(s, s->owner, which, rc);
+		user_refuse(s, s->owner, which, which == USER_MEMORY ? m->adopt.bytes : 1, rc);
 		return;
 	}
 	view = broker_alloc(b->config.engines * sizeof(*view));

@@ -153,6 +153,7 @@ static void
 listen_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_LISTENING);
+	bool public = m->listen.flags & WEIR_LISTENS_PUBLIC;
 	struct service_listener *l;
 	uint32_t i, channel;
 	int rc = 0;
@@ -171,7 +172,7 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 			       "a listener needs a channel to each engine; add those first");
 		return;
 	}
-	if (m->listen.flags && s->b->services_public.count == WEIR_SERVICES_MAX) {
+	if (public && s->b->services_public.count == WEIR_SERVICES_MAX) {
 		session_refuse(s, ENOSPC,
 			       "this node offers %u public services already; close one, or listen "
 			       "without WEIR_LISTEN_PUBLIC",
@@ -186,21 +187,22 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
-	if (m->listen.flags)
+	if (public)
 		rc = user_take(s->owner, USER_SERVICES, 1);
 	if (rc) {
-		user_refuse(s, s->owner, USER_SERVICES, rc);
+		user_refuse(s, s->owner, USER_SERVICES, 1, rc);
 		return;
 	}
 	l = broker_alloc(sizeof(*l));
 	if (!l) {
-		if (m->listen.flags)
+		if (public)
 			user_give(s->owner, USER_SERVICES, 1);
 		session_refuse_memory(s);
 		return;
 	}
 	l->session = s;
-	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
+	l->public = public;
+	l->holding = m->listen.flags & WEIR_LISTENS_HOLDING;
 	l->id = i | (s->listener_generation[i]++ & 0x7fffffu) << 8;
 	memcpy(l->channel, m->listen.channel, sizeof(l->channel));
 	l->backlog = m->listen.backlog ? m->listen.backlog : SERVICE_BACKLOG_DEFAULT;
@@ -276,6 +278,12 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		break;
 	case WEIR_MSG_NODES:
 		nodes_request(s, m);
+		break;
+	case WEIR_MSG_DECIDE:
+		decide_request(s, m);
+		break;
+	case WEIR_MSG_WHO:
+		who_request(s, m);
 		break;
 	case WEIR_MSG_FIND:
 		find_request(s, m);

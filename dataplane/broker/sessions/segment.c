@@ -96,7 +96,7 @@ conn_entry(const struct segment *g, uint32_t direction, uint32_t index)
 }
 
 int
-segment_take(struct segment *g, uint32_t *index)
+segment_take(struct segment *g, const uint32_t window[2], uint32_t *index)
 {
 	uint32_t i;
 
@@ -104,8 +104,11 @@ segment_take(struct segment *g, uint32_t *index)
 		return -ENOSPC;
 	i = g->free_index[g->free_count - 1];
 	weir_assert(!g->users[i]);
-	for (uint32_t d = 0; d < 2; d++)
+	for (uint32_t d = 0; d < 2; d++) {
 		memset(conn_entry(g, d, i), 0, sizeof(struct weir_segment_conn));
+		atomic_store_explicit(&conn_entry(g, d, i)->window, window[d],
+				      memory_order_relaxed);
+	}
 	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: no engine saw it */
 		return -ENOMEM;
 	g->free_count--;

@@ -346,7 +346,7 @@ welcome(struct broker_session *s)
 	s->b->counters.sessions_opened++;
 	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
 			  "session %u (pid %d, %s) is attached", s->id, (int)s->pid, s->name);
-	m.welcome.version = WEIR_SESSION_VERSION_MAX;
+	m.welcome.version = s->version;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;
 	m.welcome.node = s->b->node;
@@ -384,7 +384,7 @@ added(struct broker *b, struct broker_command *c)
  * memory that is short, NULL: the user's limit.
  */
 static int
-begin_arena(struct broker_session *s, uint64_t wish, const char **what)
+begin_arena(struct broker_session *s, uint64_t wish, uint64_t *bytes, const char **what)
 {
 	const struct broker_config *c = &s->b->config;
 	struct arena_limits limits = {c->session_connections, c->channels, c->ring_slots,
@@ -398,12 +398,13 @@ begin_arena(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
-	rc = user_take(s->owner, USER_MEMORY, session_bytes(s, &g));
+	*bytes = session_bytes(s, &g);
+	rc = user_take(s->owner, USER_MEMORY, *bytes);
 	if (rc) {
 		*what = NULL;
 		return rc;
 	}
-	s->charged_bytes = session_bytes(s, &g);
+	s->charged_bytes = *bytes;
 	*what = SHARED_MEMORY;
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
@@ -588,19 +589,16 @@ hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t leng
 		 struct weir_session_msg *no)
 {
 	size_t head = offsetof(struct weir_session_msg, hello.flags);
+	char why[WEIR_VERSION_WHY];
 
 	if (length < head || m->type != WEIR_MSG_HELLO || m->hello.magic != WEIR_SESSION_MAGIC) {
 		session_refusal(no, EPROTO,
 				"not a greeting of libweir; use the library of this version");
 		return false;
 	}
-	if (m->hello.version_min > WEIR_SESSION_VERSION_MAX ||
-	    m->hello.version_max < WEIR_SESSION_VERSION_MIN) {
-		session_refusal(no, EPROTO,
-				"the library speaks versions %u to %u, the data plane %u to %u; "
-				"install libweir and weir-dataplane of one release",
-				m->hello.version_min, m->hello.version_max,
-				WEIR_SESSION_VERSION_MIN, WEIR_SESSION_VERSION_MAX);
+	if (!weir_version_choose(WEIR_SESSION_VERSIONS, m->hello.versions, "session.sock",
+				 "weir-dataplane", "libweir", why)) {
+		session_refusal(no, EPROTO, "%s", why);
 		return false;
 	}
 	if (weir_session_check(m, length)) {
@@ -633,7 +631,8 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	struct weir_session_msg no;
 	struct broker_session *s;
 	struct broker_user *owner;
-	const char *name, *what;
+	const char *what;
+	uint64_t bytes = 0;
 	int rc;
 
 	if (!hello_acceptable(b, hello, length, &no) || user_begin(b, uid, &owner, &no)) {
@@ -652,17 +651,16 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->pid = pid;
 	s->uid = uid;
 	s->owner = owner;
+	s->version =
+	    weir_version_choose(WEIR_SESSION_VERSIONS, hello->hello.versions, "", "", "", NULL);
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
-	/* for logs and tables: without bytes that could steer a terminal or end a line */
-	name = hello->hello.name;
-	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
-		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+	weir_text_copy(s->name, hello->hello.name, sizeof(s->name));
 	quota_init(s);
-	rc = begin_arena(s, hello->hello.arena, &what);
+	rc = begin_arena(s, hello->hello.arena, &bytes, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
 		if (!what)
-			user_refusal(s->owner, USER_MEMORY, rc, &no);
+			user_refusal(s->owner, USER_MEMORY, bytes, rc, &no);
 		else
 			refuse_memory(&no, rc, what);
 		session_free(s);

@@ -529,7 +529,7 @@ session_socket_open(struct broker *b)
 	ss->listener.name = "session.sock";
 	ss->listener.close = close_client;
 	/* with --allow, its list decides instead of the mode */
-	rc = unix_listen(&ss->listener, listed ? 0666 : 0660, "weir");
+	rc = unix_listen(&ss->listener, listed ? 0666 : 0660, NULL, "weir");
 	if (rc) {
 		free(ss);
 		return rc;

@@ -182,35 +182,40 @@ static const struct {
 };
 
 void
-user_refusal(const struct broker_user *u, enum user_limit which, int rc,
+user_refusal(const struct broker_user *u, enum user_limit which, uint64_t n, int rc,
 	     struct weir_session_msg *no)
 {
 	unsigned shift = about[which].shift;
+	char more[48] = "";
 	uint64_t has = rc == -EDQUOT ? u->used[which] : u->b->used[which];
 	uint64_t most = rc == -EDQUOT ? u->limits.most[which] : u->b->most[which];
 
+	if (n > 1)
+		snprintf(more, sizeof(more), ", %llu more were asked for",
+			 (unsigned long long)(n >> shift) + !!(n & ((1ull << shift) - 1)));
 	if (rc == -EDQUOT)
 		session_refusal(no, EDQUOT,
-				"user %u has %llu %s, its limit is %llu; %s, or have it raised "
+				"user %u has %llu %s, its limit is %llu%s; %s, or have it raised "
 				"(--user-limit %s=)",
 				u->uid, (unsigned long long)has >> shift, about[which].what,
-				(unsigned long long)most >> shift, about[which].remedy,
+				(unsigned long long)most >> shift, more, about[which].remedy,
 				user_limit_name(which));
 	else
 		session_refusal(no, -rc,
-				"all programs of this node have %llu %s, the limit is %llu; %s, or "
-				"have it raised (%s)",
+				"all programs of this node have %llu %s, the limit is %llu%s; %s, "
+				"or have it raised (%s)",
 				(unsigned long long)has >> shift, about[which].what,
-				(unsigned long long)most >> shift, about[which].remedy,
+				(unsigned long long)most >> shift, more, about[which].remedy,
 				about[which].option);
 }
 
 void
-user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which, int rc)
+user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which,
+	    uint64_t n, int rc)
 {
 	struct weir_session_msg no;
 
-	user_refusal(u, which, rc, &no);
+	user_refusal(u, which, n, rc, &no);
 	session_reply(s, &no, NULL, 0);
 }
 
@@ -226,7 +231,7 @@ user_begin(struct broker *b, uint32_t uid, struct broker_user **user, struct wei
 	}
 	rc = user_take(u, USER_SESSIONS, 1);
 	if (rc)
-		user_refusal(u, USER_SESSIONS, rc, no);
+		user_refusal(u, USER_SESSIONS, 1, rc, no);
 	*user = u;
 	return rc;
 }
@@ -373,9 +378,11 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 	return (int)u->used[USER_SESSIONS];
 }
 
-/* Settings of a user in alphabetical order: the limits, with the rate after USER_MEMORY. */
-#define SETTINGS (USER_LIMITS + 1u)
-#define RATE_AT (USER_MEMORY + 1u)
+/* Settings of a user in alphabetical order: the limits, with priority and rate after USER_MEMORY.
+ */
+#define SETTINGS (USER_LIMITS + 2u)
+#define PRIORITY_AT (USER_MEMORY + 1u)
+#define RATE_AT (USER_MEMORY + 2u)
 
 static void
 limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct weir_row_setting *r)
@@ -387,16 +394,22 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 	    "segments (memory between two local threads) of all programs of that user",
 	    "public services that all programs of that user offer",
 	    "attached programs of that user"};
-	enum user_limit which = what > RATE_AT ? what - 1 : what;
-	bool rate = what == RATE_AT;
+	enum user_limit which = what > RATE_AT ? what - 2 : what;
+	bool rate = what == RATE_AT, priority = what == PRIORITY_AT;
 
 	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose,
-		 rate ? "rate" : user_limit_name(which));
+		 priority ? "priority"
+		 : rate	  ? "rate"
+			  : user_limit_name(which));
 	snprintf(r->help, sizeof(r->help), "%s%s",
-		 rate ? "payload bytes/s to peers of all programs of that user, and burst in bytes"
-		      : help[which],
+		 priority ? "highest priority that programs of that user may connect with"
+		 : rate
+		     ? "payload bytes/s to peers of all programs of that user, and burst in bytes"
+		     : help[which],
 		 *whose == '*' ? ", unless it is named" : "");
-	if (rate)
+	if (priority)
+		snprintf(r->value, sizeof(r->value), "%s", weir_class_name(l->class));
+	else if (rate)
 		rate_text(&l->rate, r->value, sizeof(r->value));
 	else
 		user_limit_text(l->most[which], r->value, sizeof(r->value));
@@ -431,4 +444,29 @@ user_free_all(struct broker *b)
 		b->users = u->next;
 		free(u);
 	}
+}
+
+bool
+user_row(const struct broker *b, uint32_t index, struct weir_row_user *r)
+{
+	const struct broker_user *u = b->users;
+
+	while (u && index-- != 0)
+		u = u->next;
+	if (!u)
+		return false;
+	r->uid = u->uid;
+	r->named = u->kept;
+#define X(member, which)                                                                           \
+	r->member = u->used[which];                                                                \
+	r->member##_max = u->limits.most[which];
+	X(sessions, USER_SESSIONS)
+	X(connections, USER_CONNECTIONS)
+	X(services, USER_SERVICES)
+	X(memory, USER_MEMORY)
+	X(regions, USER_REGIONS)
+	X(segments, USER_SEGMENTS)
+#undef X
+	r->rate = u->limits.rate.bytes;
+	return true;
 }

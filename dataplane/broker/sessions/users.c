@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/options.h"
+#include "ipc/class.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -49,8 +50,15 @@ user_limits_set(struct user_limits *l, const char *key, const char *value)
 {
 	enum user_limit i = 0;
 	struct rate rate;
+	uint8_t class;
 	uint64_t n;
 
+	if (!strcmp(key, "priority")) {
+		if (weir_class_named(value, &class) || class == WEIR_CLASS_LOW)
+			return -EINVAL;
+		l->class = class;
+		return 0;
+	}
 	if (!strcmp(key, "rate")) {
 		if (rate_parse(value, &rate))
 			return -EINVAL;

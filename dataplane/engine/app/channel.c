@@ -81,8 +81,8 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
       uint64_t bytes)
 {
 	c->taken += messages;
-	e->tx_messages += messages;
-	e->tx_bytes += bytes;
+	count(&e->counters.tx_messages, messages);
+	count(&e->counters.tx_bytes, bytes);
 	count(&ch->session->counters->tx_messages, messages);
 	count(&ch->session->counters->tx_bytes, bytes);
 	weir_ring_pop(&ch->tx, slots);
@@ -90,8 +90,8 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
 
 /* Copies slots of the ring unchanged, but for the head. */
 static inline void
-copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct weir_ring *r,
-	   struct head h, uint32_t n)
+copy_to_batch(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct weir_ring *r,
+	      struct head h, uint32_t n)
 {
 	struct weir_slot *to = &staging[at & mask];
 
@@ -107,8 +107,8 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 {
 	uint32_t slots = message_slots(h.op, h.length);
 
-	if (c->state == CONN_LOCAL || c->user_closed)
-		return refuse(e, ch, "message on a local or closed connection");
+	if (c->state == CONN_LOCAL || c->user_closed || c->shut)
+		return refuse(e, ch, "message on a local, closed or shut connection");
 	if (c->datagram && h.length > c->cold->dgram.mtu)
 		return refuse(e, ch, "datagram too long");
 	if (c->datagram && c->state == CONN_OPEN && !c->pend_first && share_pays(e, c->session)) {
@@ -164,7 +164,7 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 			h.vqpn = c->peer_vqpn;
 			h.flags = 0;
 			credit_spend(c, cost);
-			copy_slots(l->staging, l->mask, l->tx_pos, &ch->tx, h, slots);
+			copy_to_batch(l->staging, l->mask, l->tx_pos, &ch->tx, h, slots);
 			l->tx_pos += slots;
 			link_count(l, c, 1);
 			link_sent(l, c, 1, notify);
@@ -232,7 +232,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
  * Returns their number. As in batch.c, the connection's fields stay in registers.
  */
 static unsigned
-take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
+take_messages(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 {
 	struct conn *c = conn_find(e, h.vqpn);
 	uint32_t messages = 0, most, lines = 0, vqpn = h.vqpn, notify = 0;
@@ -260,7 +260,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 			break;
 		h.vqpn = c->peer_vqpn;
 		h.flags = 0;
-		copy_slots(l->staging, l->mask, l->tx_pos + lines, &r, h, n);
+		copy_to_batch(l->staging, l->mask, l->tx_pos + lines, &r, h, n);
 		r.pos += n;
 		lines += n;
 		messages++;
@@ -335,7 +335,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	struct conn *c;
 
 	line_load(&copy, slot);
-	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_WANT)
+	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_END && copy.op != WEIR_OP_WANT)
 		return refuse(e, ch, "unknown op in a slot");
 	c = conn_find(e, copy.vqpn);
 	if (!c || c->session != ch->session) {
@@ -344,12 +344,16 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		weir_ring_pop(&ch->tx, 1);
 		return TAKEN_DEAR;
 	}
-	if (copy.op == WEIR_OP_CLOSE && (uint16_t)c->taken != copy.order) {
+	if (copy.op != WEIR_OP_WANT && (uint16_t)c->taken != copy.order) {
 		ch->blocked = true;
 		return STAYS;
 	}
 	weir_ring_pop(&ch->tx, 1);
-	if (copy.op == WEIR_OP_CLOSE) {
+	if (copy.op == WEIR_OP_END) {
+		if (c->state == CONN_LOCAL || c->state == CONN_OPENING || c->user_closed || c->shut)
+			return refuse(e, ch, "end of messages out of turn");
+		conn_user_shut(e, c);
+	} else if (copy.op == WEIR_OP_CLOSE) {
 		if (c->user_closed)
 			return refuse(e, ch, "connection closed twice");
 		conn_user_close(e, c, false);
@@ -400,7 +404,7 @@ channel_poll(struct engine *e, struct channel *ch)
 			break;
 		h = head_load(slot);
 		if (n && h.op == WEIR_OP_INLINE) { /* the first message opens the frame */
-			unsigned run = take_run(e, ch, h, end);
+			unsigned run = take_messages(e, ch, h, end);
 
 			n += run;
 			if (run)
@@ -517,7 +521,8 @@ channel_out_of_order(struct engine *e, const struct channel *ch)
 	if (!slot)
 		return false;
 	h = head_load(slot);
-	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE && h.op != WEIR_OP_CLOSE)
+	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE && h.op != WEIR_OP_CLOSE &&
+	    h.op != WEIR_OP_END)
 		return false;
 	c = conn_find(e, h.vqpn);
 	return c && c->session == ch->session && (uint16_t)c->taken != h.order;

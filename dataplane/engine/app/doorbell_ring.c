@@ -55,8 +55,6 @@ doorbells_ring(struct engine *e)
 	struct session *slow = NULL;
 	bool fence = false;
 
-	if (list_empty(&e->doorbells))
-		return;
 	LIST_EACH (node, following, &e->doorbells)
 		fence |= LIST_OWNER(node, struct channel, bell)->fence;
 	/* fence P of docs/shared-memory.md; if the sleeper uses membarrier, a compiler fence is

@@ -2,7 +2,8 @@
 /*
  * Events for programs: each is a bit of its connection until the program's ring has room, so that
  * no number of events needs memory. OPENED and ACCEPTED come before the connection's messages,
- * CLOSED after them.
+ * END
+ * and CLOSED after them.
  */
 #include "channel.h"
 #include "conn.h"
@@ -43,8 +44,7 @@ app_event(struct engine *e, struct conn *c, unsigned what)
 void
 app_events_drop(struct conn *c)
 {
-	if (c->events_due & (APP_OPENED | APP_ACCEPTED))
-		c->channel->opening--;
+	c->channel->opening -= !!(c->events_due & APP_OPENED) + !!(c->events_due & APP_ACCEPTED);
 	c->events_due = 0;
 	list_remove(&c->events);
 }
@@ -71,9 +71,12 @@ make_event(const struct conn *c, unsigned what)
 	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
-		s.extra = c->peer_node;
 		s.length = c->datagram ? c->cold->dgram.mtu : 0;
 		s.status = c->refused ? c->status : 0;
+		if (!c->refused)
+			s.extra = c->peer_node;
+		else if (c->reasoned)
+			memcpy(s.reason, c->cold->refusal, sizeof(s.reason));
 	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);
@@ -82,12 +85,16 @@ make_event(const struct conn *c, unsigned what)
 						     .peer_node = c->peer_node,
 						     .mtu = c->datagram ? c->cold->dgram.mtu : 0,
 						     .peer_vqpn = c->peer_vqpn,
-						     .conn_index = c->conn_index};
+						     .conn_index = c->conn_index,
+						     .flags = c->held ? WEIR_ACCEPTED_HELD : 0,
+						     .window = c->rx_window_max};
 	} else if (what == APP_WRITABLE) {
 		s.op = WEIR_OP_WRITABLE;
 	} else if (what == APP_DONE) {
 		s.op = WEIR_OP_DONE;
 		s.value = c->completed;
+	} else if (what == APP_END) {
+		s.op = WEIR_OP_END;
 	} else {
 		s.op = WEIR_OP_CLOSED;
 		s.status = c->status;
@@ -100,8 +107,8 @@ make_event(const struct conn *c, unsigned what)
 void
 app_events_put(struct engine *e, struct channel *ch)
 {
-	static const unsigned order[] = {APP_OPENED, APP_ACCEPTED, APP_WRITABLE, APP_DONE,
-					 APP_CLOSED};
+	static const unsigned order[] = {APP_ACCEPTED, APP_OPENED, APP_WRITABLE,
+					 APP_DONE,     APP_END,	   APP_CLOSED};
 	bool room = true;
 
 	while (room && !list_empty(&ch->events)) {
@@ -111,7 +118,8 @@ app_events_put(struct engine *e, struct channel *ch)
 			unsigned what = order[i];
 			struct weir_slot event;
 
-			if (!(c->events_due & what) || (what == APP_CLOSED && c->spilled))
+			if (!(c->events_due & what) ||
+			    (what & (APP_END | APP_CLOSED) && c->spilled))
 				continue;
 			event = make_event(c, what);
 			room = channel_put_event(e, ch, &event);

@@ -67,6 +67,68 @@ emit_closing(struct engine *e)
 	return true;
 }
 
+/* False: main's queue is full. */
+static bool
+emit_news(struct engine *e, struct peer_link *l, struct engine_event *event)
+{
+	static const enum engine_event_type types[] = {
+	    ENGINE_EVENT_LINK_IDLE, ENGINE_EVENT_LINK_CLOSED, ENGINE_EVENT_LINK_STAYS};
+
+	if (!list_empty(&l->conns)) /* used again meanwhile */
+		l->news &= (uint8_t)~LINK_NEWS_IDLE;
+	for (unsigned i = 0; l->news; i++) {
+		if (!(l->news & 1u << i))
+			continue;
+		event->type = types[i];
+		if (!emit(e, event))
+			return false;
+		l->news &= (uint8_t) ~(1u << i);
+	}
+	return true;
+}
+
+static bool
+emit_links(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	LIST_EACH (node, following, &e->link_news) {
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, telling);
+		struct engine_event event = {.conn = {.link = l->id, .peer_node = l->is.peer_node}};
+
+		weir_assert(l->up);
+		if (l->error) {
+			event.type = ENGINE_EVENT_LINK_ERROR;
+			event.wc_status = l->error_wc;
+			event.qpn = l->error_qpn;
+			event.conn.status = l->error;
+			if (!emit(e, &event))
+				return false;
+			l->error = 0;
+		}
+		event.wc_status = event.conn.status = 0;
+		event.qpn = l->qpn[RING];
+		if (l->heard) {
+			event.type = ENGINE_EVENT_LINK_HEARD;
+			if (!emit(e, &event))
+				return false;
+			l->heard = false;
+		}
+		if (l->silent) {
+			event.type = ENGINE_EVENT_LINK_SILENT;
+			event.conn.status = EHOSTDOWN;
+			if (!emit(e, &event))
+				return false;
+			l->silent = false;
+			event.conn.status = 0;
+		}
+		if (!emit_news(e, l, &event))
+			return false;
+		list_remove(node);
+	}
+	return true;
+}
+
 void
 engine_emit_pending(struct engine *e)
 {
@@ -78,40 +140,10 @@ engine_emit_pending(struct engine *e)
 	}
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
-	if (LIKELY(!e->main_events_due))
+	if (!e->main_events_due)
 		return;
-	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct peer_link *l = &e->links[i];
-		struct engine_event event = {.conn = {.link = i, .peer_node = l->is.peer_node}};
-
-		if (!l->up)
-			continue;
-		if (l->error) {
-			event.type = ENGINE_EVENT_LINK_ERROR;
-			event.wc_status = l->error_wc;
-			event.qpn = l->error_qpn;
-			event.conn.status = l->error;
-			if (!emit(e, &event))
-				return;
-			l->error = 0;
-		}
-		event.wc_status = event.conn.status = 0;
-		if (l->heard) {
-			event.type = ENGINE_EVENT_LINK_HEARD;
-			event.qpn = l->qpn[RING];
-			if (!emit(e, &event))
-				return;
-			l->heard = false;
-		}
-		if (l->silent) {
-			event.type = ENGINE_EVENT_LINK_SILENT;
-			event.qpn = 0;
-			event.conn.status = EHOSTDOWN;
-			if (!emit(e, &event))
-				return;
-			l->silent = false;
-		}
-	}
+	if (!emit_links(e))
+		return;
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];
 		struct engine_event event = {.conn = {.session = i}};

@@ -57,7 +57,7 @@ struct places { /* of the parts of engine_session.work, after its counters */
 };
 
 static struct places
-lay_out(const struct engine_config *config, const struct weir_geometry *g)
+lay_out_session(const struct engine_config *config, const struct weir_geometry *g)
 {
 	uint32_t blocks = block_count(config, g);
 	struct places p = {0};
@@ -75,7 +75,7 @@ lay_out(const struct engine_config *config, const struct weir_geometry *g)
 size_t
 engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g)
 {
-	return lay_out(config, g).bytes;
+	return lay_out_session(config, g).bytes;
 }
 
 struct session *
@@ -93,7 +93,7 @@ int
 session_add(struct engine *e, struct engine_session *shared)
 {
 	const struct weir_geometry *g = &shared->geometry;
-	struct places at = lay_out(&e->config, g);
+	struct places at = lay_out_session(&e->config, g);
 	uint8_t *work = shared->work;
 	struct session *s;
 

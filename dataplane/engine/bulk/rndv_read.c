@@ -18,15 +18,19 @@
 
 /*
  * A message that may go either way is written by the sender, which needs only acknowledgements for
- * that, unless its engine is clearly busier than ours. A message that had to wait for memory here
- * is read in any case: its place is used at once, and not only after CTS has travelled.
+ * that, unless its engine and host are clearly busier than ours. Where receive memory is scarce, or
+ * the message had to wait for it, it is read in any case: its place is used at once, and not only
+ * after CTS has travelled.
  */
 bool
-rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r)
+rndv_read_is_better(const struct engine *e, const struct conn *c, const struct rts *r)
 {
+	const struct weir_blocks *b = &c->session->blocks;
+	struct peer_link *l = c->link;
+
 	if (r->ways != (WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return r->ways == WEIR_RTS_READ;
-	if (r->waited)
+	if (r->waited || b->free < b->count / SCARCE_PART)
 		return true;
 	l->prefers_read = l->peer_load > e->load + (l->prefers_read ? LOAD_WRITE : LOAD_READ);
 	return l->prefers_read;

@@ -369,8 +369,9 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 	struct session *s = c->session;
 	struct rts *r = &c->cold->rts[c->rts_count];
 
-	if (c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX || rts->number < c->rx_messages ||
-	    !rts->ways || rts->ways & ~(WEIR_RTS_WRITE | WEIR_RTS_READ))
+	if (c->peer_shut || c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX ||
+	    rts->number < c->rx_messages || !rts->ways ||
+	    rts->ways & ~(WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return false;
 	for (uint32_t i = 0; i < c->rts_count; i++)
 		if (c->cold->rts[i].number == rts->number)
@@ -443,7 +444,7 @@ place_first(struct engine *e, struct conn *c)
 			continue;
 		if (refuse_if_too_large(e, c, r)) /* channels were added meanwhile */
 			return PLACING_PLACED;
-		fetch = rndv_read_is_better(e, c->link, r);
+		fetch = rndv_read_is_better(e, c, r);
 		/* a place that waits to be filled would be out of the caches by then */
 		if (fetch && !list_empty(&c->link->reading))
 			return PLACING_IN_TURN;

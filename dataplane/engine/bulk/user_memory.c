@@ -17,7 +17,7 @@
 
 /* The region of this number, or NULL. */
 static struct region *
-find(const struct session *s, uint32_t number)
+find_region(const struct session *s, uint32_t number)
 {
 	return number - 1 < s->region_count ? &s->regions[number - 1] : NULL;
 }
@@ -26,7 +26,7 @@ int
 region_add(struct engine *e, const struct engine_region *k)
 {
 	struct session *s = session_find(e, k->session);
-	struct region *r = s ? find(s, k->region) : NULL;
+	struct region *r = s ? find_region(s, k->region) : NULL;
 
 	if (!r || s->remove || s->violated)
 		return -ENOENT;
@@ -59,7 +59,7 @@ int
 region_remove(struct engine *e, const struct engine_region *k)
 {
 	struct session *s = session_find(e, k->session);
-	struct region *r = s ? find(s, k->region) : NULL;
+	struct region *r = s ? find_region(s, k->region) : NULL;
 	struct list_node *node, *following;
 
 	if (!r || !r->base) /* the session has ended meanwhile, and with it all messages */
@@ -88,7 +88,7 @@ region_remove(struct engine *e, const struct engine_region *k)
 uint8_t *
 region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use)
 {
-	const struct region *r = find(s, WEIR_PLACE_REGION(place));
+	const struct region *r = find_region(s, WEIR_PLACE_REGION(place));
 	uint64_t offset = WEIR_PLACE_OFFSET(place);
 
 	if (!r || !r->base || r->leaving || !(r->flags & use) || offset > r->bytes ||

@@ -10,6 +10,7 @@
 #include "conn.h"
 #include "credit.h"
 #include "ctrl_line.h"
+#include "datagram.h"
 #include "events.h"
 #include "link.h"
 #include "base/list.h"
@@ -43,8 +44,8 @@ conn_enter(struct conn *c, enum engine_conn_state to)
 void
 conn_refresh(struct conn *c)
 {
-	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->ctrl_lines & CTRL_ACCEPT) &&
-		  c->link && !c->datagram && !c->session->limited;
+	c->fast = c->state == CONN_OPEN && !c->shut && !c->pend_first &&
+		  !(c->ctrl_lines & CTRL_ACCEPT) && c->link && !c->datagram && !c->session->limited;
 }
 
 struct conn *
@@ -94,23 +95,23 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 }
 
 void
-conn_attach(struct conn *c, struct peer_link *l)
+conn_attach(struct engine *e, struct conn *c, struct peer_link *l)
 {
 	weir_assert(!c->link);
 	c->link = l;
 	queue_of(c->session, l, RING)->link = queue_of(c->session, l, BULK)->link = l;
-	list_append(&l->conns, &c->of_link);
+	link_join(e, l, &c->of_link);
 }
 
 static void
-detach(struct conn *c)
+detach(struct engine *e, struct conn *c)
 {
-	list_remove(&c->of_link);
 	list_remove(&c->ctrl_due);
 	list_remove(&c->cold->reading);
 	if (c->link) {
 		queue_leave(queue_of(c->session, c->link, RING), &c->active);
 		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
+		link_leave(e, c->link, &c->of_link);
 	}
 	c->link = NULL;
 	c->ctrl_lines = 0;
@@ -140,15 +141,51 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 		conn_enter(c, CONN_FINISHING);
 	} else {
 		conn_enter(c, CONN_OPEN);
-		app_event(e, c, c->listener == ENGINE_LISTENER_NONE ? APP_OPENED : APP_ACCEPTED);
+		app_event(e, c,
+			  c->listener == ENGINE_LISTENER_NONE || c->held ? APP_OPENED
+									 : APP_ACCEPTED);
 	}
+	c->held = false;
 	conn_advance(e, c);
+}
+
+void
+conn_set_refusal(struct conn *c, const char *reason)
+{
+	weir_assert(!c->asked_count);
+	weir_text_copy(c->cold->refusal, reason, sizeof(c->cold->refusal));
+	c->reasoned = c->cold->refusal[0];
+}
+
+int
+conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k)
+{
+	if (k->window)
+		c->rx_window_max = k->window < WEIR_WINDOW_LIMIT ? k->window : WEIR_WINDOW_LIMIT;
+	if (!c->held)
+		return 0;
+	if (c->state != CONN_OPENING && c->state != CONN_LOCAL)
+		return -ENOENT; /* the other end has gone */
+	if (k->status) {
+		conn_set_refusal(c, k->reason);
+		conn_user_close(e, c, false);
+	} else if (c->local) {
+		c->held = false;
+		app_event(e, c, APP_OPENED);
+	} else {
+		ctrl_line_due(e, c, CTRL_ACCEPT);
+		if (c->datagram)
+			datagrams_open(e, c, c->peer_vqpn);
+		else
+			conn_opened(e, c, c->peer_vqpn, c->peer_window, c->peer_window);
+	}
+	return 0;
 }
 
 void
 conn_refused(struct engine *e, struct conn *c, uint32_t status)
 {
-	detach(c);
+	detach(e, c);
 	memset(c->service, 0, sizeof(c->service));
 	conn_enter(c, CONN_PEER_GONE);
 	c->sealed = c->refused = true;
@@ -166,14 +203,55 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 void
 conn_try_finish(struct engine *e, struct conn *c)
 {
-	if (c->state != CONN_FINISHING || c->pend_first)
+	if (c->pend_first)
+		return;
+	if (c->state == CONN_OPEN && c->shut && !c->end_sent)
+		ctrl_line_due(e, c, CTRL_END);
+	if (c->state != CONN_FINISHING)
 		return;
 	if (c->abort) {
 		conn_enter(c, CONN_DEAD);
 		ctrl_line_due(e, c, CTRL_RESET);
 	} else {
+		c->ctrl_lines &= ~(unsigned)CTRL_END; /* FIN says it, too */
 		ctrl_line_due(e, c, CTRL_FIN);
 	}
+}
+
+/* Once both programs have shut down their sending, the connection ends as if this one closed it. */
+static void
+finish_if_shut(struct engine *e, struct conn *c)
+{
+	if (c->state == CONN_OPEN && c->shut && c->peer_shut)
+		conn_enter(c, CONN_FINISHING);
+	conn_try_finish(e, c);
+}
+
+void
+conn_user_shut(struct engine *e, struct conn *c)
+{
+	weir_assert(!c->shut && !c->user_closed);
+	c->shut = true;
+	c->wants = false;
+	conn_refresh(c);
+	finish_if_shut(e, c);
+}
+
+bool
+conn_peer_shut(struct engine *e, struct conn *c)
+{
+	/* a connection that takes no more messages fetches none that were announced */
+	if (c->peer_shut || (c->accepts && c->rts_count))
+		return false;
+	c->peer_shut = true;
+	if (c->accepts)
+		credit_withdraw(e, c);
+	c->ctrl_lines &= ~(unsigned)(CTRL_GRANT | CTRL_RECLAIM);
+	posts_forget(c, UINT64_MAX);
+	if (c->state == CONN_OPEN)
+		app_event(e, c, APP_END);
+	finish_if_shut(e, c);
+	return true;
 }
 
 static void
@@ -189,12 +267,15 @@ void
 conn_user_close(struct engine *e, struct conn *c, bool abort)
 {
 	c->user_closed = true;
-	c->abort |= abort;
+	c->abort |= abort && !(c->shut && c->peer_shut); /* else it ends in order */
 	c->wants = false;
 	switch (c->state) {
 	case CONN_OPENING:
 		if (!c->link)
 			conn_refused(e, c, 0);
+		else if (c->held)
+			ctrl_line_due(e, c, CTRL_REJECT);
+		c->held = false;
 		break; /* else the answer decides */
 	case CONN_OPEN:
 		conn_enter(c, CONN_FINISHING);
@@ -276,7 +357,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	c->landed = c->sent;
 	c->bulk_flight = 0;
 	c->sealed = true;
-	detach(c);
+	detach(e, c);
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
@@ -332,7 +413,7 @@ conns_settle(struct engine *e)
 		    c->ctrl_lines)
 			continue;
 		if (c->link)
-			detach(c);
+			detach(e, c);
 		c->ended = true;
 		c->ended_vqpn = c->vqpn;
 		c->vqpn = 0;

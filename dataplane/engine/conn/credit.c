@@ -19,7 +19,7 @@
 /* ---- sending end ---- */
 
 static void
-show(struct conn *c)
+show_granted(struct conn *c)
 {
 	uint64_t unspent = c->rejoined ? c->cold->unspent : 0;
 	/* window handed back since may have been what those messages waited for */
@@ -34,7 +34,7 @@ credit_unspent(struct conn *c, uint32_t cost)
 {
 	c->cold->unspent = cost + (c->rejoined ? c->cold->unspent : 0);
 	c->rejoined = true;
-	show(c);
+	show_granted(c);
 }
 
 void
@@ -46,7 +46,7 @@ credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consu
 	c->returned = consumed;
 	c->peer_window = window;
 	c->stall_told = false;
-	show(c);
+	show_granted(c);
 	e->served = true;
 	credit_answer_want(e, c);
 	conn_advance(e, c);
@@ -61,7 +61,7 @@ credit_hand_back(struct engine *e, struct conn *c)
 {
 	if (!conn_ready(c))
 		c->granted = c->spent;
-	show(c);
+	show_granted(c);
 	ctrl_line_due(e, c, CTRL_RECLAIMED);
 	credit_stalled(e, c);
 }

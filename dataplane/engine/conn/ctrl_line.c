@@ -167,6 +167,10 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;
+	case CTRL_END:
+		put(l, WEIR_WIRE_END, c->peer_vqpn, 0)->value = c->sent;
+		c->end_sent = true;
+		break;
 	case CTRL_FIN:
 		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
 		conn_enter(c, CONN_FINISHED);
@@ -179,6 +183,13 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		c->reset_sent = true;
 		c->ctrl_lines &= CTRL_FIN_ACK;
 		credit_withdraw(e, c);
+		break;
+	case CTRL_REJECT:
+		s = put(l, WEIR_WIRE_REJECT, c->peer_vqpn, 0);
+		s->status = ECONNREFUSED;
+		if (c->reasoned)
+			memcpy(s->reason, c->cold->refusal, sizeof(s->reason));
+		conn_refused(e, c, ECONNREFUSED);
 		break;
 	default:
 		weir_assert(what == CTRL_FIN_ACK);
@@ -197,7 +208,7 @@ ctrl_lines_send(struct engine *e, struct peer_link *l)
 
 		if (r.link == l && l->up && link_room(e, l, 1) == ROOM)
 			put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
-		else if (r.link->up)
+		else if (r.link && r.link->up)
 			e->rejects[e->reject_end++ % REJECTS] = r;
 	}
 	while (room && !list_empty(&l->ctrl_due)) {
@@ -240,6 +251,8 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 	struct engine_event *event;
 
 	memcpy(&w, s->data, sizeof(w));
+	if (!link_lasts(l)) /* its last line has come */
+		return false;
 	if (s->vqpn || !w.vqpn || !memchr(w.service, 0, sizeof(w.service)))
 		return false;
 	if (e->connect_end - e->connect_first == CONNECTS)
@@ -312,16 +325,22 @@ take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 bool
 ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
+	char reason[WEIR_REFUSAL_MAX];
 	struct conn *c;
 
 	if (s->op == WEIR_WIRE_CONNECT)
 		return take_connect(e, l, s);
-	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_FETCHED)
+	if (UNLIKELY(s->op >= WEIR_WIRE_LINK_CLOSE && s->op <= WEIR_WIRE_LINK_STAYS))
+		return !s->vqpn && link_line_receive(e, l, s->op);
+	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_END)
 		return false;
 	c = conn_find(e, s->vqpn);
 	if (!c || c->link != l)
 		return false;
 	if ((c->state == CONN_OPENING) != (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT))
+		return false;
+	/* a peer opens no connection that our program holds */
+	if (c->state == CONN_OPENING && c->listener != ENGINE_LISTENER_NONE)
 		return false;
 	switch (s->op) {
 	case WEIR_WIRE_ACCEPT:
@@ -335,7 +354,14 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		}
 		return true;
 	case WEIR_WIRE_REJECT:
+		memcpy(reason, s->reason, sizeof(reason)); /* the peer may write it again */
+		conn_set_refusal(c, reason);
 		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+		return true;
+	case WEIR_WIRE_END:
+		if ((c->accepts && !c->datagram && s->value != c->rx_messages) ||
+		    !conn_peer_shut(e, c))
+			peer_misbehaved(e, c);
 		return true;
 	case WEIR_WIRE_FIN:
 		if (c->accepts && !c->datagram && s->value != c->rx_messages)

@@ -18,6 +18,10 @@ link_pause(struct engine *e, struct engine_link_command *k)
 
 	if (!l)
 		return -ENOENT;
+	if (!link_lasts(l)) { /* nothing to repair; the event may come after this answer */
+		link_over(e, l);
+		return -ENOLINK;
+	}
 	k->proven = !l->proof && !l->bulk_unproven;
 	l->bulk_broken = true;
 	if (k->resumes == WEIR_RESUME_BOTH) {
@@ -81,6 +85,8 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	l->replay = k->consumed;
 	l->replaying = true;
 	l->proof = PROOF_DUE;
+	if (l->last_wr)
+		l->last_wr = PROOF_DUE;
 	/* our credit may be lost as well: return it again, and wake the peer */
 	l->peer_stalled = true;
 	l->broken = false;
@@ -126,5 +132,5 @@ link_heard(struct engine *e, struct peer_link *l)
 {
 	l->hold = WEIR_RESUME_NOT;
 	l->heard = true;
-	e->main_events_due = true;
+	link_tell(e, l);
 }

@@ -15,8 +15,8 @@
 
 /* Copies lines of the ring into slots unchanged; the head is stored last. */
 static inline void
-copy_slots(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mask, uint64_t pos,
-	   struct head h, uint32_t n)
+copy_to_ring(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mask, uint64_t pos,
+	     struct head h, uint32_t n)
 {
 	struct weir_slot *to = weir_ring_at(r, r->pos);
 	uint64_t b = (uint64_t)h.length << 32 | h.vqpn;
@@ -55,7 +55,7 @@ spill_inline(struct engine *e, struct conn *c, struct head h, const struct peer_
  * they do, for cache lines that the program holds, and the store queue is short.
  */
 static uint32_t
-take_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+deliver_messages(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *ring = l->rx;
 	struct head h = head_load(&ring[pos & l->rx_mask]);
@@ -79,7 +79,7 @@ take_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 		if (h.op != WEIR_OP_INLINE || h.vqpn != vqpn || h.order != (uint16_t)messages ||
 		    h.length > WEIR_INLINE_MAX || n > most - taken)
 			break;
-		copy_slots(&to, ring, mask, pos + taken, h, n);
+		copy_to_ring(&to, ring, mask, pos + taken, h, n);
 		to.pos += n;
 		taken += n;
 		bytes += h.length;
@@ -116,7 +116,7 @@ take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 			if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
 				return (int)n;
 			if (LIKELY(!c->channel->spilling && channel_room(e, c->channel, n))) {
-				copy_slots(&c->channel->rx, l->rx, l->rx_mask, pos, h, n);
+				copy_to_ring(&c->channel->rx, l->rx, l->rx_mask, pos, h, n);
 				c->channel->rx.pos += n;
 				channel_published(e, c->channel);
 			} else {
@@ -150,7 +150,7 @@ take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 		l->peer_stalled = true;
 	l->peer_load = head.load < 1000 ? head.load : 1000;
 	for (pos++; pos < end;) {
-		int n = (int)take_run(e, l, pos, end);
+		int n = (int)deliver_messages(e, l, pos, end);
 
 		if (!n)
 			n = take_line(e, l, pos, end);

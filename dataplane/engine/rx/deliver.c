@@ -94,8 +94,8 @@ deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 	c->rx_messages++;
 	c->by_write += r->state == RTS_ANSWERED;
 	c->by_read += r->state != RTS_ANSWERED;
-	e->rx_messages++;
-	e->rx_bytes += r->length;
+	count(&e->counters.rx_messages, 1);
+	count(&e->counters.rx_bytes, r->length);
 	deliver_slot(e, c, h, r->place);
 	posts_forget(c, c->rx_messages);
 	session_memory_freed(e, s);

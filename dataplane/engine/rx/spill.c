@@ -43,7 +43,7 @@ arena_block(const struct session *s, uint32_t block)
 
 /* Shows the program where its spilled slots are; called after they were stored. */
 static void
-show(struct channel *ch)
+show_spilled(struct channel *ch)
 {
 	uint64_t at = 0;
 
@@ -86,7 +86,7 @@ spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	memcpy(next_place(ch), head, WEIR_SLOT_SIZE);
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(next_place(ch), &ring[(pos + i) & mask], WEIR_SLOT_SIZE);
-	show(ch);
+	show_spilled(ch);
 	c->spilled++;
 	count(&e->counters.spilled, n);
 	channel_update_backlog(e, ch);
@@ -145,12 +145,12 @@ spill_drain(struct engine *e, struct channel *ch)
 			step(ch);
 		}
 		weir_ring_publish(r, n);
-		show(ch);
+		show_spilled(ch);
 		any = true;
 		c = conn_find(e, head.vqpn);
 		if (!c || c->session != s || !c->spilled)
 			continue;
-		if (!--c->spilled && c->events_due & APP_CLOSED)
+		if (!--c->spilled && c->events_due & (APP_END | APP_CLOSED))
 			list_append_once(&c->channel->events, &c->events);
 	}
 	if (any) {

@@ -180,6 +180,8 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 	if (UNLIKELY(l->proof == PROOF_DUE) && !l->replaying) {
 		wr->flags |= NIC_SIGNALED;
 		l->proof = wr->wr_id;
+		if (l->last_wr == PROOF_DUE)
+			l->last_wr = wr->wr_id;
 	}
 	if (wr->flags & NIC_SIGNALED)
 		l->sq_signaled[RING] = l->sq_posted[RING];
@@ -212,14 +214,15 @@ add_write(struct peer_link *l, uint64_t at, uint32_t lines, uint32_t frame_lines
 	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
 	uint64_t line = at & l->mask;
 
-	*wr = (struct nic_send_wr){
-	    .sge = {{(uintptr_t)&l->staging[line], lines * WEIR_SLOT_SIZE, l->is.staging_mr.lkey}},
-	    .sge_count = 1,
-	    .opcode = frame_lines ? NIC_WRITE_IMM : NIC_WRITE,
-	    .imm = WEIR_IMM(WEIR_IMM_FRAME, frame_lines),
-	    .remote_address = l->is.peer_ring_address + line * WEIR_SLOT_SIZE,
-	    .rkey = l->is.peer_ring_rkey,
-	};
+	/* the rest of it counts for other opcodes */
+	wr->sge[0] = (struct nic_sge){(uintptr_t)&l->staging[line], lines * WEIR_SLOT_SIZE,
+				      l->is.staging_mr.lkey};
+	wr->sge_count = 1;
+	wr->opcode = frame_lines ? NIC_WRITE_IMM : NIC_WRITE;
+	wr->flags = 0;
+	wr->imm = WEIR_IMM(WEIR_IMM_FRAME, frame_lines);
+	wr->remote_address = l->is.peer_ring_address + line * WEIR_SLOT_SIZE;
+	wr->rkey = l->is.peer_ring_rkey;
 	finish_wr(l, wr);
 }
 
@@ -343,6 +346,8 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 		l->sq_signaled[RING] = signaled;
 		if (l->proof == wr.wr_id)
 			l->proof = PROOF_DUE;
+		if (l->last_wr == wr.wr_id)
+			l->last_wr = PROOF_DUE;
 		if (n < 0)
 			link_break(e, l, RING, (uint32_t)-n, 0);
 		return;
@@ -352,10 +357,28 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	credit_told(l);
 }
 
+/* The frame that was just added brings the last line: the completion of its last WR is wanted. */
+static COLD void
+prove_last(struct peer_link *l)
+{
+	struct nic_send_wr *wr = &l->frame[l->frame_wrs - 1];
+
+	wr->flags |= NIC_SIGNALED;
+	l->sq_signaled[RING] = l->last_wr = wr->wr_id;
+}
+
+/* Whether segments wait to be written or read. */
+static bool
+bulk_waits(const struct peer_link *l)
+{
+	return !list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read);
+}
+
 void
 link_send(struct engine *e, struct peer_link *l)
 {
 	uint64_t lines, wrs;
+	bool last;
 
 	weir_assert(l->credited <= l->tx_posted && l->tx_posted <= l->tx_pos);
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH) {
@@ -363,16 +386,23 @@ link_send(struct engine *e, struct peer_link *l)
 		return;
 	}
 	if (post_frame(e, l) && replay(e, l)) {
-		ctrl_lines_send(e, l);
-		link_send_queued(e, l);
+		if (!list_empty(&l->ctrl_due) || e->reject_first != e->reject_end)
+			ctrl_lines_send(e, l);
+		if (UNLIKELY(l->lines_due))
+			link_lines_send(e, l);
+		if (!list_empty(&l->active))
+			link_send_queued(e, l);
 		/* no message fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1)
 			open_frame(e, l, 0);
 		if (l->tx_limit) {
 			link_seal(e, l);
+			last = l->last_wr == PROOF_DUE;
 			add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at),
 				  l->by_send);
+			if (UNLIKELY(last))
+				prove_last(l);
 			credit_told(l);
 			post_frame(e, l);
 		}
@@ -386,12 +416,12 @@ link_send(struct engine *e, struct peer_link *l)
 				l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
 		}
 	}
-	bulk_post(e, l);
+	if (bulk_waits(l))
+		bulk_post(e, l);
 	/* nothing is left to send, to acknowledge or to return */
-	if (!l->frame_wrs && !l->replaying && !l->peer_stalled && list_empty(&l->ctrl_due) &&
-	    list_empty(&l->active) && list_empty(&l->writing) && list_empty(&l->reading) &&
-	    list_empty(&l->to_read) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
-	    l->wrs_back == l->wrs_told)
+	if (l->credited == l->tx_posted && l->rx_pos == l->rx_told && l->wrs_back == l->wrs_told &&
+	    !l->frame_wrs && !l->replaying && !l->peer_stalled && !l->lines_due &&
+	    list_empty(&l->ctrl_due) && list_empty(&l->active) && !bulk_waits(l))
 		list_remove(&l->busy);
 }
 
@@ -410,12 +440,12 @@ link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t w
 	l->heard_at = e->now;
 	l->stalled = l->stall_told = false;
 	while (l->run_first != l->run_end) {
-		struct run r = l->runs[l->run_first & l->mask];
+		const struct run *r = &l->runs[l->run_first & l->mask];
 
-		if ((int32_t)((uint32_t)consumed - r.end) < 0)
+		if ((int32_t)((uint32_t)consumed - r->end) < 0)
 			break;
 		l->run_first++;
-		conn_completed(e, r.conn, r.count, r.notify);
+		conn_completed(e, r->conn, r->count, r->notify);
 	}
 	return true;
 }
@@ -430,8 +460,12 @@ link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error
 
 	if (l->broken || *broken)
 		return;
-	e->main_events_due = true;
 	*broken = true;
+	if (l->end >= LINK_AGREED) { /* the peer may have ended it already */
+		link_over(e, l);
+		return;
+	}
+	link_tell(e, l);
 	l->error = error;
 	l->error_wc = wc_status;
 	l->error_qpn = l->qpn[index];
@@ -457,12 +491,15 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l = &e->links[k->link];
 	if (l->up)
 		return -EBUSY;
+	weir_assert(k->class < WEIR_CLASSES);
 	frame_number = l->frame_number;
 	memset(l, 0, sizeof(*l));
 	l->frame_number = frame_number + 1; /* queues remember numbers of its earlier life */
 	l->id = k->link;
 	l->is = *k;
+	e->classes |= k->class != WEIR_CLASS_NORMAL;
 	l->up = true;
+	e->wrs_granted += k->recv_wrs;
 	l->heard_at = e->now;
 	l->staging = k->staging;
 	l->mask = k->staging_lines - 1;
@@ -494,10 +531,13 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 		return -ENOENT;
 	if (l->up) {
 		l->up = false;
+		weir_assert(e->wrs_granted >= l->is.recv_wrs);
+		e->wrs_granted -= l->is.recv_wrs;
 		l->broken = l->bulk_broken = true;
-		l->heard = false;
-		l->error = 0;
+		l->heard = l->silent = false;
+		l->error = l->news = 0;
 		list_remove(&l->busy);
+		list_remove(&l->telling);
 		LIST_EACH (node, following, &l->conns)
 			conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
 					 k->status ? k->status : EHOSTDOWN);
@@ -507,6 +547,12 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 			if (event->conn.link == l->id)
 				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
 		}
+		for (uint32_t i = e->reject_first; i != e->reject_end; i++)
+			if (e->rejects[i % REJECTS].link == l) /* not over the next one */
+				e->rejects[i % REJECTS].link = NULL;
+		l->news = 0;
+		list_remove(&l->telling);
+		list_remove(&l->in_use);
 		weir_assert(list_empty(&l->conns) && list_empty(&l->ctrl_due));
 	}
 	l->failing = e->datagrams.done < l->last_datagram;
@@ -522,10 +568,38 @@ engine_link_user(struct engine *e, uint32_t link, unsigned index)
 	return &l->user[index];
 }
 
-static bool
-needs_keepalive(const struct peer_link *l)
+void
+link_tell(struct engine *e, struct peer_link *l)
 {
-	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !list_empty(&l->conns);
+	list_append_once(&e->link_news, &l->telling);
+	e->main_events_due = true;
+}
+
+void
+link_watch(struct engine *e, struct peer_link *l)
+{
+	if (!list_empty(&l->conns) || l->end == LINK_ASKED)
+		list_append_once(&e->links_in_use, &l->in_use);
+	else
+		list_remove(&l->in_use);
+}
+
+void
+link_join(struct engine *e, struct peer_link *l, struct list_node *of_link)
+{
+	list_append(&l->conns, of_link);
+	link_watch(e, l);
+}
+
+void
+link_leave(struct engine *e, struct peer_link *l, struct list_node *of_link)
+{
+	list_remove(of_link);
+	if (!list_empty(&l->conns))
+		return;
+	link_watch(e, l);
+	l->news |= LINK_NEWS_IDLE;
+	link_tell(e, l);
 }
 
 /*
@@ -537,12 +611,14 @@ void
 links_keepalive(struct engine *e)
 {
 	uint64_t enough = e->config.silence_ns / KEEPALIVE_NS / 2;
+	struct list_node *node, *following;
 
 	e->keepalive_at = e->now + KEEPALIVE_NS;
-	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct peer_link *l = &e->links[i];
+	LIST_EACH (node, following, &e->links_in_use) {
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, in_use);
 
-		if (!needs_keepalive(l) || e->now - l->heard_at < KEEPALIVE_NS)
+		weir_assert(l->up);
+		if (l->broken || l->hold == WEIR_RESUME_BOTH || e->now - l->heard_at < KEEPALIVE_NS)
 			continue;
 		if (l->heard_at >= l->asked_at)
 			l->asked = 0;
@@ -552,17 +628,9 @@ links_keepalive(struct engine *e)
 		l->silent = e->config.silence_ns && l->asked >= enough &&
 			    e->now - l->heard_at >= e->config.silence_ns;
 		l->asked++;
-		e->main_events_due |= l->silent;
+		if (l->silent)
+			link_tell(e, l);
 	}
-}
-
-bool
-links_need_keepalive(const struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.links; i++)
-		if (needs_keepalive(&e->links[i]))
-			return true;
-	return false;
 }
 
 bool
@@ -578,5 +646,6 @@ link_is_pressing(const struct peer_link *l)
 		return true;
 	if (bulk_may_post(l))
 		return true;
-	return !l->stalled && (!list_empty(&l->ctrl_due) || !list_empty(&l->active));
+	return !l->stalled &&
+	       (!list_empty(&l->ctrl_due) || !list_empty(&l->active) || l->lines_due);
 }

@@ -22,6 +22,7 @@
 enum {
 	/* lines of the longest message in a peer's ring */
 	MESSAGE_LINES = 1 + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE,
+	CLASS_TURNS = 4,
 	RATE_CHUNK = 16384, /* bytes of a program's rate that an engine takes at a time, at most */
 };
 
@@ -231,6 +232,34 @@ shares_renew(struct engine *e)
 		append(q);
 		link_busy(e, q->link);
 	}
+}
+
+/* ---- classes ---- */
+
+/*
+ * A turn in which a link sends is a frame and some segments of large messages. Beside a class that
+ * sends, a lower one has one of CLASS_TURNS turns, and one of their square two classes below.
+ */
+void
+class_send(struct engine *e, struct peer_link *l)
+{
+	static const uint8_t rank[WEIR_CLASSES] = {
+	    [WEIR_CLASS_LOW] = 0, [WEIR_CLASS_NORMAL] = 1, [WEIR_CLASS_HIGH] = 2};
+	uint64_t posted = l->sq_posted[RING] + l->sq_posted[BULK], every = 1;
+
+	for (unsigned i = 0; i < WEIR_CLASSES; i++) {
+		uint64_t turns =
+		    rank[i] == rank[l->is.class] + 1 ? CLASS_TURNS : CLASS_TURNS * CLASS_TURNS;
+
+		if (rank[i] > rank[l->is.class] && e->class_turn[i] &&
+		    e->turn - e->class_turn[i] <= 1 && turns > every)
+			every = turns;
+	}
+	if (e->turn % every)
+		return; /* it stays busy */
+	link_send(e, l);
+	if (l->sq_posted[RING] + l->sq_posted[BULK] != posted)
+		e->class_turn[l->is.class] = e->turn;
 }
 
 /* ---- the engine's time ---- */

@@ -16,7 +16,17 @@ roce_ack_later(struct roce_qp *qp, enum response response)
 		qp->rs.response = response;
 	if (response != RESPOND_ACK)
 		qp->ctx->acks_urgent = true;
+	qp->ctx->acks_lazy = false;
 	list_append_once(&qp->ctx->acks, &qp->ack);
+}
+
+void
+roce_ack_lazily(struct roce_qp *qp)
+{
+	bool lazy = list_empty(&qp->ctx->acks) || qp->ctx->acks_lazy;
+
+	roce_ack_later(qp, RESPOND_ACK);
+	qp->ctx->acks_lazy = lazy && ++qp->rs.lazy < ROCE_ACK_LAZY;
 }
 
 /* Sends the answers of one QP. False: some could not leave. */
@@ -70,23 +80,25 @@ ack_qp(struct roce_qp *qp, unsigned *room)
 				   packet_aeth(syndrome, rs->msn), 0, 0, AETH_BYTES, NULL, 0);
 	roce_frame_send(ctx, frame, length, false);
 	rs->response = RESPOND_NONE;
+	rs->lazy = 0;
 	return true;
 }
 
 /*
  * An ACK would delay the program's answer to a request, and one ACK covers several requests that
- * come one by one: ACKs wait until the engine is idle, or for a short time.
+ * come one by one: ACKs wait until the engine is idle, or for a short time. ACKs of short messages
+ * alone wait even if it is idle.
  */
 bool
 roce_ack_due(struct roce_context *ctx, uint64_t now)
 {
 	if (list_empty(&ctx->acks))
 		return false;
-	if (ctx->acks_urgent || !ctx->received)
+	if (ctx->acks_urgent || (!ctx->received && !ctx->acks_lazy))
 		return true;
 	if (ctx->acks_since == 0)
 		ctx->acks_since = now;
-	return now - ctx->acks_since >= ROCE_ACK_WAIT_NS;
+	return now - ctx->acks_since >= (ctx->acks_lazy ? ROCE_ACK_LAZY_NS : ROCE_ACK_WAIT_NS);
 }
 
 void
@@ -107,6 +119,7 @@ roce_ack_all(struct roce_context *ctx)
 	}
 	list_move(&ctx->acks, &waiting);
 	ctx->acks_urgent = !list_empty(&ctx->acks);
+	ctx->acks_lazy = false;
 	ctx->acks_since = 0;
 }
 

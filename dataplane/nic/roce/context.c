@@ -9,11 +9,102 @@
 #include <assert.h>
 #include <errno.h>
 
+#define CQ_LEAST 1024u /* completions of the smallest ring */
+
+/* ---- completions ---- */
+
+static struct cq_ring *
+cq_make(struct roce_context *ctx, uint32_t least)
+{
+	uint32_t size = CQ_LEAST;
+	struct cq_ring *r;
+	size_t bytes;
+
+	while (size < least)
+		size *= 2;
+	bytes = sizeof(*r) + size * sizeof(r->entries[0]);
+	r = roce_memory_get(ctx->dev, ctx->id, bytes);
+	if (r == NULL)
+		return NULL;
+	r->bytes = bytes;
+	r->size = ctx->cq_size = size;
+	return r;
+}
+
+static void
+cq_use(struct roce_context *ctx, struct cq_ring *r)
+{
+	ctx->cq_ring = r;
+	ctx->cq = r->entries;
+	ctx->cq_mask = r->size - 1;
+}
+
+static void
+cq_free(struct roce_context *ctx, struct cq_ring *r)
+{
+	if (r)
+		roce_memory_put(ctx->dev, r, r->bytes);
+}
+
+int
+roce_cq_reserve(struct roce_context *ctx, uint32_t more)
+{
+	struct cq_ring *r;
+
+	if (more > ctx->dev->config.cq_depth - ctx->cq_reserved)
+		return -ENOSPC;
+	roce_cq_reap(ctx);
+	if (ctx->cq_reserved + more > ctx->cq_size) {
+		r = cq_make(ctx, ctx->cq_reserved + more);
+		if (r == NULL)
+			return -ENOMEM;
+		/* partner: the exchange in roce_cq_move(). One that the engine has not taken is
+		 * ours again. */
+		cq_free(ctx, atomic_exchange_explicit(&ctx->cq_next, r, memory_order_acq_rel));
+	}
+	ctx->cq_reserved += more;
+	return 0;
+}
+
+void
+roce_cq_move(struct roce_context *ctx)
+{
+	/* partner: the exchange in roce_cq_reserve() */
+	struct cq_ring *r = atomic_exchange_explicit(&ctx->cq_next, NULL, memory_order_acq_rel);
+	struct cq_ring *old = ctx->cq_ring;
+
+	if (r == NULL)
+		return;
+	weir_assert(r->size >= old->size);
+	for (uint32_t i = ctx->cq_tail; i != ctx->cq_head; i++)
+		r->entries[i & (r->size - 1)] = old->entries[i & (old->size - 1)];
+	cq_use(ctx, r);
+	old->next = atomic_load_explicit(&ctx->cq_left, memory_order_relaxed);
+	/* release; partner: the acquire exchange in roce_cq_reap() */
+	while (!atomic_compare_exchange_weak_explicit(&ctx->cq_left, &old->next, old,
+						      memory_order_release, memory_order_relaxed))
+		;
+}
+
+void
+roce_cq_reap(struct roce_context *ctx)
+{
+	/* partner: the release in roce_cq_move() */
+	struct cq_ring *r = atomic_exchange_explicit(&ctx->cq_left, NULL, memory_order_acquire);
+
+	while (r) {
+		struct cq_ring *next = r->next;
+
+		cq_free(ctx, r);
+		r = next;
+	}
+}
+
 struct roce_context *
 roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire *wire,
 		    void *wire_user)
 {
-	uint32_t size = 1, qps = 1u << dev->index_bits;
+	uint32_t qps = 1u << dev->index_bits;
 	struct roce_context *ctx;
 
 	if (id >= dev->config.contexts || dev->contexts[id] || !wire->alloc || !wire->drop ||
@@ -24,20 +115,17 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	ctx = roce_memory_get(dev, id, sizeof(*ctx));
 	if (ctx == NULL)
 		goto err;
-	while (size < dev->config.cq_depth)
-		size *= 2;
-	ctx->cq_bytes = size * sizeof(ctx->cq[0]);
-	ctx->cq_mask = size - 1;
-	ctx->cq = roce_memory_get(dev, id, ctx->cq_bytes);
+	ctx->dev = dev;
+	ctx->id = id;
+	ctx->cq_ring = cq_make(ctx, 1);
 	/* QPs by index, and behind them their generations */
 	ctx->qps_bytes = qps * sizeof(ctx->qps[0]) + qps;
 	ctx->qps = roce_memory_get(dev, id, ctx->qps_bytes);
-	if (ctx->cq == NULL || ctx->qps == NULL)
+	if (ctx->cq_ring == NULL || ctx->qps == NULL)
 		goto err_free;
+	cq_use(ctx, ctx->cq_ring);
 	ctx->generations = (uint8_t *)(ctx->qps + qps);
 	ctx->head = (struct nic_context_head){.ops = &roce_ops, .dev = roce_nic_device(dev)};
-	ctx->dev = dev;
-	ctx->id = id;
 	ctx->wire = *wire;
 	ctx->wire_user = wire_user;
 	ctx->front = dev->headers.front;
@@ -52,7 +140,7 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	return ctx;
 err_free:
 	roce_memory_put(dev, ctx->qps, ctx->qps_bytes);
-	roce_memory_put(dev, ctx->cq, ctx->cq_bytes);
+	cq_free(ctx, ctx->cq_ring);
 	roce_memory_put(dev, ctx, sizeof(*ctx));
 err:
 	errno = ENOMEM;
@@ -76,7 +164,9 @@ roce_context_destroy(struct roce_context *ctx)
 	if (ctx->spare_count > 0)
 		ctx->wire.drop(ctx->wire_user, ctx->spare, ctx->spare_count);
 	roce_memory_put(dev, ctx->qps, ctx->qps_bytes);
-	roce_memory_put(dev, ctx->cq, ctx->cq_bytes);
+	cq_free(ctx, atomic_exchange_explicit(&ctx->cq_next, NULL, memory_order_acquire));
+	roce_cq_reap(ctx);
+	cq_free(ctx, ctx->cq_ring);
 	roce_memory_put(dev, ctx, sizeof(*ctx));
 }
 

@@ -17,6 +17,15 @@
 #define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire in advance */
 #define ROCE_EVENTS 256u
 
+/* Completions of a context. Grows as queue pairs are made: main makes a larger one, the engine
+ * moves. */
+struct cq_ring {
+	struct cq_ring *next; /* while the engine has left it and main has not freed it */
+	size_t bytes;
+	uint32_t size; /* a power of two */
+	struct cq_entry entries[];
+};
+
 struct roce_context {
 	struct nic_context_head head;
 	struct roce_device *dev;
@@ -33,18 +42,22 @@ struct roce_context {
 	bool received;	     /* frames came in this turn */
 	bool unsent;	     /* the turn ended before everything was sent */
 	bool acks_urgent;    /* not only ACKs wait in `acks` */
+	bool acks_lazy;	     /* only ACKs of short messages */
 	uint64_t acks_since; /* time since when ACKs wait; 0: none */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];
 	uint8_t gathered[ROCE_MTU_MAX]; /* payload gathered from two pieces */
-	struct cq_entry *cq;
+	struct cq_entry *cq;		/* of cq_ring */
 	uint32_t cq_mask, cq_head, cq_tail;
+	struct cq_ring *cq_ring;
 	struct nic_counters counters; /* engine writes with roce_count(), anyone reads relaxed */
 	/* main writes with release, engine reads with acquire (find_qp) */
 	_Atomic(struct roce_qp *) *qps;
 	/* stacks linked by mail_next: main pushes and engine takes all; the other way round */
 	_Alignas(CACHE_LINE) _Atomic(struct roce_qp *) mailbox;
 	_Atomic(struct roce_qp *) dead;
+	_Atomic(struct cq_ring *) cq_next; /* main gives, engine takes */
+	_Atomic(struct cq_ring *) cq_left; /* stack by next: engine gives, main frees */
 	/* event 8 | QPN 24: engine writes at events_head (release), main reads at events_tail
 	 * (release) */
 	_Atomic uint32_t events_head, events_tail;
@@ -52,13 +65,19 @@ struct roce_context {
 	/* main */
 	_Alignas(CACHE_LINE) struct list_node all_qps;
 	struct list_node all_srqs;
-	uint32_t cq_reserved;
-	uint8_t *generations; /* by QP index */
+	uint32_t cq_reserved, cq_size; /* cq_size: entries of the newest cq_ring */
+	uint8_t *generations;	       /* by QP index */
 	uint32_t next_index;
-	size_t cq_bytes, qps_bytes;
+	size_t qps_bytes;
 };
 
 void roce_context_destroy(struct roce_context *ctx);
+/* Makes room for `more` completions: 0, -ENOSPC (cq_depth) or -ENOMEM. Main. */
+int roce_cq_reserve(struct roce_context *ctx, uint32_t more);
+/* Moves to the larger ring that main has made. Engine. */
+void roce_cq_move(struct roce_context *ctx);
+/* Frees rings that the engine has left. Main. */
+void roce_cq_reap(struct roce_context *ctx);
 unsigned roce_context_poll(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now,
 			   bool *busy);
 void roce_context_flush(struct nic_context *ctx, uint64_t now);
@@ -92,7 +111,7 @@ memory_ok(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t access)
 	return true;
 }
 
-/* Can't overflow: cq_depth covers every send queue and SRQ. */
+/* Can't overflow: the ring covers every send queue and SRQ. */
 static inline struct cq_entry *
 cq_push(struct roce_context *ctx, struct roce_qp *qp)
 {

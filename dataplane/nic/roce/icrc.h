@@ -22,6 +22,13 @@ uint32_t roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t
 uint32_t roce_icrc6(const uint8_t *ip, size_t length);
 uint32_t roce_icrc6_copy(uint8_t *ip, size_t headers, const void *payload, size_t length);
 
+/*
+ * Copies the payload of a received packet, a multiple of 4 bytes without a pad, to `to`, and
+ * returns the CRC of the packet. Others may write to `to` meanwhile.
+ */
+uint32_t roce_icrc_place(const uint8_t *ip, size_t headers, size_t length, uint8_t *to);
+uint32_t roce_icrc6_place(const uint8_t *ip, size_t headers, size_t length, uint8_t *to);
+
 /* The CRC of a frame whose pad ends at `end`, counted from offset 0 (packet.h). */
 static inline uint32_t
 frame_icrc(bool six, const uint8_t *frame, uint32_t end)
@@ -36,6 +43,14 @@ frame_icrc_copy(bool six, uint8_t *frame, uint32_t at, const void *payload, uint
 {
 	return six ? roce_icrc6_copy(frame + IP6_AT, at + IP6_BYTES - UDP_AT, payload, n)
 		   : roce_icrc_copy(frame + IP_AT, at - IP_AT, payload, n);
+}
+
+/* The same with n bytes of payload from `at` on, copied to `to`. */
+static inline uint32_t
+frame_icrc_place(bool six, const uint8_t *frame, uint32_t at, uint32_t n, uint8_t *to)
+{
+	return six ? roce_icrc6_place(frame + IP6_AT, at + IP6_BYTES - UDP_AT, n, to)
+		   : roce_icrc_place(frame + IP_AT, at - IP_AT, n, to);
 }
 
 /*

@@ -9,6 +9,8 @@
 #include "read_requester.h"
 #include "ud.h"
 
+#define PLACE_LEAST 256u /* bytes; shorter payloads are copied after the ICRC is checked */
+
 static const uint16_t drop_offsets[] = {
 #define X(name, help) offsetof(struct nic_counters, drop_##name),
     NIC_DROP_REASONS(X)
@@ -55,6 +57,32 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct 
 	}
 }
 
+/* Where the payload goes if that is known before the ICRC is; else NULL. */
+static __attribute__((noinline)) uint8_t *
+find_place(const struct roce_qp *qp, const struct headers *h, const struct packet *p)
+{
+	enum nic_qp_state state;
+
+	if (qp == NULL || qp->ud || !is_address(p->source, qp->peer, h))
+		return NULL;
+	state = qp_state(qp);
+	if (p->kind == PACKET_RESPONSE && state == NIC_QP_RTS)
+		return roce_read_place(qp, p);
+	return qp_orders_may_receive(state) ? roce_responder_place(qp, p) : NULL;
+}
+
+/* The ICRC; the payload is copied meanwhile if its place is known. */
+static inline __attribute__((always_inline)) uint32_t
+packet_icrc(bool six, const uint8_t *frame, struct packet *p, uint8_t *place)
+{
+	const uint8_t *from = p->payload;
+
+	if (place == NULL)
+		return frame_icrc(six, frame, p->icrc_at);
+	p->payload = place;
+	return frame_icrc_place(six, frame, (uint32_t)(from - frame), p->payload_length, place);
+}
+
 static inline __attribute__((always_inline)) int
 input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct headers *h,
       bool handed, uint64_t now)
@@ -63,6 +91,7 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 	struct roce_device *dev = ctx->dev;
 	struct packet p;
 	struct roce_qp *qp;
+	uint8_t *place;
 	uint32_t icrc;
 	enum drop drop = decode(data, length, h, &p);
 
@@ -81,7 +110,8 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 			qp = find_qp(ctx, p.qpn);
 			__builtin_prefetch(qp ? &qp->rs : NULL);
 			memcpy(&icrc, frame + p.icrc_at, sizeof(icrc));
-			if (le32toh(icrc) != frame_icrc(h->six, frame, p.icrc_at))
+			place = p.payload_length >= PLACE_LEAST ? find_place(qp, h, &p) : NULL;
+			if (le32toh(icrc) != packet_icrc(h->six, frame, &p, place))
 				drop = DROP_bad_icrc;
 			else
 				drop = qp ? to_qp(qp, frame, h, &p, now) : DROP_no_qp;

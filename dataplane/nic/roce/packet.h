@@ -19,6 +19,7 @@
 
 enum {
 	ETH_BYTES = 14,
+	TAG_AT = ETH_BYTES, /* of the VLAN tag's second half, from the frame's first byte */
 	VLAN_BYTES = 4,
 	IP_BYTES = 20,
 	IP6_BYTES = 40,

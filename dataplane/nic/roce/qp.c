@@ -70,6 +70,7 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	uint32_t bits = dev->engine_bits + dev->index_bits, most = (1u << (24 - bits)) - 1;
 	uint32_t index, generation, tries = 0;
 	struct roce_qp *qp;
+	int rc;
 
 	if (init->type != NIC_RC && init->type != NIC_UD)
 		return -EINVAL;
@@ -80,11 +81,16 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 		index = ctx->next_index++ % config->max_qp;
 	while (atomic_load_explicit(&ctx->qps[index], memory_order_relaxed) &&
 	       ++tries < config->max_qp);
-	if (tries == config->max_qp || init->send_wrs > config->cq_depth - ctx->cq_reserved)
+	if (tries == config->max_qp)
 		return -ENOSPC;
+	rc = roce_cq_reserve(ctx, init->send_wrs);
+	if (rc)
+		return rc;
 	qp = allocate(ctx, init->send_wrs);
-	if (qp == NULL)
+	if (qp == NULL) {
+		ctx->cq_reserved -= init->send_wrs;
 		return -ENOMEM;
+	}
 	/* the QPN: generation (never 0), index, engine */
 	generation = ctx->generations[index];
 	generation = generation >= most || generation == UINT8_MAX ? 1 : generation + 1;
@@ -103,8 +109,10 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	if (qp->srq)
 		qp->srq->users++;
 	list_append(&ctx->all_qps, &qp->all);
-	ctx->cq_reserved += init->send_wrs;
 	weir_assert(ctx->cq_reserved <= config->cq_depth);
+	/* before the engine hears of the QP, and polls what comes for it */
+	if (atomic_load_explicit(&ctx->cq_next, memory_order_relaxed))
+		order(qp, ORDER_MOVE);
 	/* partner: the acquire load in find_qp() */
 	atomic_store_explicit(&ctx->qps[index], qp, memory_order_release);
 	*out = (struct nic_qp *)qp;
@@ -115,13 +123,13 @@ int
 roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct address *out,
 	       struct neighbour **neighbour)
 {
-	struct address ip;
+	struct address ip, hop;
 
 	if (roce_address(gid, &ip) != (dev->headers.six ? ADDRESS_IP6 : ADDRESS_IP4))
 		return -EINVAL;
-	if (!roce_on_link(dev, ip))
+	if (!roce_next_hop(dev, gid, &hop))
 		return -ENETUNREACH;
-	*neighbour = roce_neighbour_get(&dev->neighbours, ip);
+	*neighbour = roce_neighbour_get(&dev->neighbours, hop);
 	if (*neighbour == NULL)
 		return -ENOSPC;
 	if (address_same(ip, dev->address))
@@ -154,7 +162,7 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	/* Headers of all frames of the QP; lengths, checksum, opcode, PSN and the peer's MAC are
 	 * set per frame. Lengths of an earlier life would be part of the sum. */
 	memset(qp->template, 0, sizeof(qp->template));
-	qp->ip_sum = roce_template_make(dev, ip, attr->traffic_class, qp->template);
+	qp->ip_sum = roce_template_make(dev, ip, attr->traffic_class, attr->priority, qp->template);
 	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
 	put32(t + BTH_AT + 4, qp->peer_qpn);
 	return 0;

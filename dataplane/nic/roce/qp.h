@@ -20,6 +20,7 @@ struct roce_srq;
 #define ORDER_DESTROY 0x2u
 #define ORDER_RESET 0x4u
 #define ORDER_DRAIN 0x8u /* roce_qp.drain was changed */
+#define ORDER_MOVE 0x10u /* the context has a larger ring of completions */
 
 struct roce_qp {
 	struct nic_qp_head head;

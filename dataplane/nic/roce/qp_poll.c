@@ -138,6 +138,8 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	if (qp->rs.kind == PACKET_SEND)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
 	qp->rs.kind = PACKET_NONE;
+	/* the QP may be destroyed before an ACK that waits leaves, and the peer would wait, too */
+	qp->ctx->acks_urgent |= list_linked(&qp->ack);
 	if (qp->rs.response != RESPOND_FATAL) /* else answers before the NAK still leave */
 		roce_read_serve_stop(qp);
 	report(qp, NIC_EVENT_QP_FATAL);
@@ -251,6 +253,8 @@ roce_qp_take_orders(struct roce_context *ctx)
 		/* partner: the fetch-or in order() */
 		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
 
+		if (orders & ORDER_MOVE)
+			roce_cq_move(ctx);
 		if (orders & ORDER_DESTROY) { /* main may free it from then on */
 			end(qp);
 			qp = next;

@@ -207,7 +207,8 @@ scatter(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, co
 		if (!mr_check(&qp->ctx->dev->mrs, sge->lkey, sge->address + offset, part,
 			      NIC_LOCAL_WRITE))
 			return false;
-		memcpy((void *)(uintptr_t)(sge->address + offset), from, part);
+		if ((uintptr_t)from != sge->address + offset) /* else placed already */
+			memcpy((void *)(uintptr_t)(sge->address + offset), from, part);
 		from += part;
 		n -= part;
 		offset += part;
@@ -228,6 +229,25 @@ fits(const struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p
 	if (rest <= qp->mtu)
 		return (p->flags & PACKET_LAST) && p->payload_length == rest;
 	return !(p->flags & PACKET_LAST) && p->payload_length == qp->mtu;
+}
+
+uint8_t *
+roce_read_place(const struct roce_qp *qp, const struct packet *p)
+{
+	const struct requester *rq = &qp->rq;
+	uint32_t psn = roce_read_next_psn(rq), n = p->payload_length, at;
+	const struct read_part *f = oldest(rq);
+	const struct sq_entry *wr = &rq->sq[f->wr & rq->sq_mask];
+
+	if (rq->reads_first == rq->reads_next || p->psn != (psn & PSN_MASK) ||
+	    wr->opcode != NIC_READ || wr->sge_count != 1 || n == 0 || (n & 3) != 0)
+		return NULL;
+	at = f->offset + (psn - f->psn) * qp->mtu;
+	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - (psn - f->psn) * qp->mtu) ||
+	    !mr_check(&qp->ctx->dev->mrs, wr->sge[0].lkey, wr->sge[0].address + at, n,
+		      NIC_LOCAL_WRITE))
+		return NULL;
+	return (uint8_t *)(uintptr_t)(wr->sge[0].address + at);
 }
 
 enum drop

@@ -28,6 +28,8 @@ bool roce_read_waits(const struct roce_qp *qp, const struct sq_entry *wr);
 bool roce_read_again(struct roce_qp *qp);
 /* The next answer's PSN; requester.next if none is missing. No ACK goes beyond it. */
 uint32_t roce_read_next_psn(const struct requester *rq);
+/* Where the payload of the next answer goes; NULL: it is another one, or in several pieces. */
+uint8_t *roce_read_place(const struct roce_qp *qp, const struct packet *p);
 enum drop roce_read_response(struct roce_qp *qp, const struct packet *p, uint64_t now);
 /* A packet after the next answer came before it. */
 enum drop roce_read_lost(struct roce_qp *qp, uint64_t now);

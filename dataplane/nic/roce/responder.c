@@ -44,26 +44,29 @@ not_ready(struct roce_qp *qp)
 	return DROP_no_buffer;
 }
 
-static bool
-take_recv(struct roce_qp *qp, struct nic_recv_wr *wr)
+/* The next receive WR, or NULL; it is valid until others are posted. */
+static const struct nic_recv_wr *
+take_recv(struct roce_qp *qp)
 {
 	struct roce_srq *srq = qp->srq;
 
 	if (srq == NULL || srq->taken == srq->posted)
-		return false;
-	*wr = srq->ring[srq->taken++ & srq->mask];
-	return true;
+		return NULL;
+	return &srq->ring[srq->taken++ & srq->mask];
 }
 
 static enum drop
 take_send(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
+	const struct nic_recv_wr *wr;
 	struct cq_entry *e;
 
 	if (p->flags & PACKET_FIRST) {
-		if (!take_recv(qp, &rs->wr))
+		wr = take_recv(qp);
+		if (wr == NULL)
 			return not_ready(qp);
+		rs->wr = *wr;
 		rs->kind = PACKET_SEND;
 		rs->address = rs->wr.sge.address;
 		rs->left = rs->wr.sge.length;
@@ -101,25 +104,44 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	uint64_t address = first ? p->address : rs->address;
 	uint32_t left = first ? p->dma_length : rs->left, n = p->payload_length;
 	uint32_t rkey = first ? p->rkey : rs->rkey;
-	struct nic_recv_wr wr;
+	const struct nic_recv_wr *wr = NULL;
 
 	if (left > ROCE_MESSAGE_MAX || n > left || (n == left) != last)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	/* the whole message when it begins, and each packet: the region may be gone meanwhile */
 	if (left != 0 && !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE))
 		return refuse(qp, NAK_REMOTE_ACCESS);
-	if ((p->flags & PACKET_IMM) && !take_recv(qp, &wr))
-		return not_ready(qp);
-	if (n != 0)
+	if (p->flags & PACKET_IMM) {
+		wr = take_recv(qp);
+		if (wr == NULL)
+			return not_ready(qp);
+	}
+	if (n != 0 && (uintptr_t)p->payload != address)
 		memcpy((void *)(uintptr_t)address, p->payload, n);
 	rs->received = (first ? 0 : rs->received) + n;
 	rs->kind = PACKET_WRITE;
 	rs->address = address + n;
 	rs->left = left - n;
 	rs->rkey = rkey;
-	if (p->flags & PACKET_IMM)
-		roce_qp_received(qp, &wr, NIC_RECV_IMM, p);
+	if (wr != NULL)
+		roce_qp_received(qp, wr, NIC_RECV_IMM, p);
 	return DROP_NONE;
+}
+
+uint8_t *
+roce_responder_place(const struct roce_qp *qp, const struct packet *p)
+{
+	const struct responder *rs = &qp->rs;
+	bool last = p->flags & PACKET_LAST;
+	uint32_t n = p->payload_length;
+
+	if (p->kind != PACKET_WRITE || (p->flags & (PACKET_FIRST | PACKET_IMM)) ||
+	    rs->kind != PACKET_WRITE || p->psn != rs->expected || (n == rs->left) != last ||
+	    (last ? n > qp->mtu || (n & 3) != 0 : n != qp->mtu || n > rs->left) ||
+	    !(qp->access & NIC_REMOTE_WRITE) ||
+	    !mr_check(&qp->ctx->dev->mrs, rs->rkey, rs->address, rs->left, NIC_REMOTE_WRITE))
+		return NULL;
+	return (uint8_t *)(uintptr_t)rs->address;
 }
 
 /* The expected packet came after a NAK for it. */
@@ -197,7 +219,13 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		rs->kind = PACKET_NONE;
 		rs->msn = (rs->msn + 1) & PSN_MASK;
 	}
-	if (p->ack_request)
+	if (!p->ack_request)
+		return DROP_NONE;
+	/* one packet, which took a receive WR */
+	if (first && last && p->payload_length <= ROCE_ACK_LAZY_BYTES &&
+	    (p->kind == PACKET_SEND || (p->flags & PACKET_IMM)))
+		roce_ack_lazily(qp);
+	else
 		roce_ack_later(qp, RESPOND_ACK);
 	return DROP_NONE;
 }

@@ -57,7 +57,23 @@ config_ok(const struct roce_config *c)
 	       c->window_frames <= 1u << 20 && (c->window_frames & (c->window_frames - 1)) == 0 &&
 	       c->window_bytes <= 1u << 30 && c->neighbours <= 1u << 20 && c->retry <= 7 &&
 	       c->rd_atomic <= ROCE_RD_MAX && c->rnr_retry <= 7 && c->rnr_timer <= 31 &&
-	       c->timeout_ns <= UINT64_C(1000000000000);
+	       c->timeout_ns <= UINT64_C(1000000000000) && c->route_count <= NIC_ROUTES;
+}
+
+/* Gateways are of the port's own kind and network. */
+static bool
+routes_ok(const struct roce_device *dev)
+{
+	for (unsigned i = 0; i < dev->config.route_count; i++) {
+		const struct nic_route *r = &dev->config.routes[i];
+		struct address ip;
+
+		if (roce_address(&r->gateway, &ip) !=
+			(dev->headers.six ? ADDRESS_IP6 : ADDRESS_IP4) ||
+		    !roce_on_link(dev, ip) || r->bits > 128)
+			return false;
+	}
+	return true;
 }
 
 struct roce_device *
@@ -97,6 +113,11 @@ roce_device_create(const struct roce_config *config)
 	    .vlan = c.vlan,
 	    .tag = (uint16_t)(c.pcp << 13 | c.vlan),
 	};
+	if (!routes_ok(dev)) {
+		free(dev);
+		errno = EINVAL;
+		return NULL;
+	}
 	dev->engine_bits = log2_up(c.contexts);
 	dev->index_bits = log2_up(c.max_qp);
 	dev->mrs.limit = c.max_mr;
@@ -143,6 +164,8 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->gid = c->gid;
 	if (c->prefix)
 		attr->prefix = (uint8_t)(c->prefix + (dev->headers.six ? 0 : 96));
+	attr->routes = c->routes;
+	attr->route_count = c->route_count;
 	attr->mtu = c->mtu;
 	attr->max_qp = c->max_qp;
 	attr->max_sge = NIC_SGE_MAX;

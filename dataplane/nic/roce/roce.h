@@ -68,9 +68,12 @@ struct roce_wire {
 struct roce_config {
 	char name[64];
 	struct nic_gid gid; /* own address, IPv4 or IPv6: peers have one of the same kind */
-	uint8_t prefix;	    /* its network; peers outside are refused; 0 = everything is on link */
-	uint16_t vlan;	    /* ID that all frames have, 1 ... 4094; 0: no tag */
-	uint8_t pcp;	    /* priority in that tag, 0 ... 7 */
+	uint8_t prefix;	    /* its network; 0 = everything is on link */
+	/* Ways to peers outside of that network; those to which none leads are refused. */
+	struct nic_route routes[NIC_ROUTES];
+	uint8_t route_count;
+	uint16_t vlan; /* ID that all frames have, 1 ... 4094; 0: no tag */
+	uint8_t pcp;   /* priority in that tag, 0 ... 7 */
 	uint8_t mac[6];
 	uint16_t mtu;	    /* largest path MTU: 256, 512, 1024, 2048, 4096 [1024] */
 	unsigned contexts;  /* engines [1], at most 32 */
@@ -104,6 +107,15 @@ struct roce_config {
 };
 
 extern const struct nic_ops roce_ops;
+
+/*
+ * Chooses how ICRCs are computed: "avx512", "vpclmul", "pclmul" or "isal"; without a call the first
+ * of these that the CPU supports. -EINVAL: no such name, -ENOTSUP: the CPU lacks the instructions.
+ * Main thread, before contexts exist.
+ */
+int roce_icrc_choose(const char *name);
+/* The name of the one that is used. */
+const char *roce_icrc_name(void);
 
 /* NULL and errno. Main thread. */
 struct roce_device *roce_device_create(const struct roce_config *config);

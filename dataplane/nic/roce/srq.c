@@ -15,25 +15,28 @@ roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 	uint32_t size = 1;
 	struct roce_srq *srq;
 	size_t bytes;
+	int rc;
 
 	if (depth == 0 || depth > ctx->dev->config.cq_depth)
 		return -EINVAL;
 	roce_qp_reap(ctx);
-	if (depth > ctx->dev->config.cq_depth - ctx->cq_reserved)
-		return -ENOSPC;
+	rc = roce_cq_reserve(ctx, depth); /* the first QP that uses it makes the engine move */
+	if (rc)
+		return rc;
 	while (size < depth)
 		size *= 2;
 	bytes = sizeof(*srq) + size * sizeof(srq->ring[0]);
 	srq = roce_memory_get(ctx->dev, ctx->id, bytes);
-	if (srq == NULL)
+	if (srq == NULL) {
+		ctx->cq_reserved -= depth;
 		return -ENOMEM;
+	}
 	srq->ctx = ctx;
 	srq->ring = (struct nic_recv_wr *)(srq + 1);
 	srq->mask = size - 1;
 	srq->depth = depth;
 	srq->bytes = bytes;
 	list_append(&ctx->all_srqs, &srq->all);
-	ctx->cq_reserved += depth;
 	*out = (struct nic_srq *)srq;
 	return 0;
 }

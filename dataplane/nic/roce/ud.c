@@ -33,7 +33,7 @@ roce_ah_create(struct nic_device *ndev, const struct nic_ah_attr *attr, struct n
 		return error;
 	}
 	ah->dev = dev;
-	ah->ip_sum = roce_template_make(dev, ip, attr->traffic_class, ah->template);
+	ah->ip_sum = roce_template_make(dev, ip, attr->traffic_class, attr->priority, ah->template);
 	list_append(&dev->all_ahs, &ah->all);
 	*out = (struct nic_ah *)ah;
 	return 0;

@@ -12,9 +12,10 @@
 #include <rte_mbuf.h>
 
 #define ETHDEV_BURST 32u
-#define ETHDEV_TX 512u	  /* frames that wait for flush(), per context */
-#define ETHDEV_HAND 1024u /* frames in a ring between two contexts */
-#define ETHDEV_WARM 512u  /* free frames that a context keeps, last used first */
+#define ETHDEV_TX 512u	       /* frames that wait for flush(), per context */
+#define ETHDEV_HAND 1024u      /* frames in a ring between two contexts */
+#define ETHDEV_LATE_HELD 1024u /* frames that impairments may hold, set while the port runs */
+#define ETHDEV_WARM 512u       /* free frames that a context keeps, last used first */
 /* Where frames begin, so that the payload of a frame without extended headers is on whole lines. */
 #define ETHDEV_SHIFT 10u
 #define ETHDEV_FRAME_AT (RTE_PKTMBUF_HEADROOM + ETHDEV_SHIFT)
@@ -44,7 +45,8 @@ struct ethdev_context {
 	struct ethdev_ring *rx_in[ETHDEV_CONTEXTS_MAX]; /* received by [i], for us; NULL: never */
 	struct ethdev_ring *tx_in[ETHDEV_CONTEXTS_MAX]; /* from [i], to send on our queue */
 	struct ethdev_ring *tx_to; /* into the owner of our transmit queue; NULL: own queue */
-	bool impaired;
+	/* Partner: ethdev_impair(), which sets it once `impair` is complete; it stays true. */
+	_Atomic bool impaired;
 	bool checked; /* the port's */
 	uint64_t now; /* of the turn, for impairments */
 	struct impair impair;
@@ -58,7 +60,7 @@ struct ethdev_context {
 struct ethdev_port {
 	struct ethdev_config config;
 	char name[64];
-	uint16_t id, rx_queues, tx_queues;
+	uint16_t id, rx_queues, tx_queues, rx_depth, tx_depth;
 	struct rte_eth_dev_info info;
 	uint8_t mac[6];
 	uint16_t mtu;	/* path MTU */

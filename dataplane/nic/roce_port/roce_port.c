@@ -179,6 +179,8 @@ configure(struct ethdev_port *port)
 		return rc;
 	port->configured = true;
 	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
+	port->rx_depth = rx;
+	port->tx_depth = tx;
 	for (uint16_t q = 0; q < port->rx_queues && !rc; q++)
 		rc = rte_eth_rx_queue_setup(port->id, q, rx, port->config.numa_socket[q], NULL,
 					    port->pool[q]);
@@ -293,6 +295,36 @@ open_interrupt(struct ethdev_port *port, uint16_t queue)
 	return fd;
 }
 
+/* The context holds back up to `room` frames from now on. 0 or -ENOMEM. */
+static int
+begin_impair(struct ethdev_context *c, uint32_t room)
+{
+	struct impair_frame *held = core_memory_get(c->port, c->id, IMPAIR_HELD * sizeof(*held));
+
+	if (!held)
+		return -ENOMEM;
+	impair_init(&c->impair, &c->port->config.impair, c->id, held, room);
+	atomic_store_explicit(&c->impaired, true, memory_order_release);
+	return 0;
+}
+
+int
+ethdev_impair(struct ethdev_port *port, const struct impair_config *impair)
+{
+	int rc = 0;
+
+	port->config.impair = *impair;
+	for (unsigned i = 0; i < port->config.contexts && !rc; i++) {
+		struct ethdev_context *c = port->context[i];
+
+		if (atomic_load_explicit(&c->impaired, memory_order_relaxed))
+			impair_set(&c->impair, impair);
+		else if (impair_wanted(impair))
+			rc = begin_impair(c, ETHDEV_LATE_HELD);
+	}
+	return rc;
+}
+
 /* Contexts, and rings between them: from each receive queue's owner to all, to each transmit
  * queue's owner. */
 static int
@@ -300,7 +332,6 @@ make_contexts(struct ethdev_port *port)
 {
 	for (unsigned id = 0; id < port->config.contexts; id++) {
 		struct ethdev_context *c = core_memory_get(port, id, sizeof(*c));
-		struct impair_frame *held;
 
 		if (!c)
 			return -ENOMEM;
@@ -312,13 +343,8 @@ make_contexts(struct ethdev_port *port)
 		c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
 		c->rx_fd = -1;
 		c->pool = port->pool[id];
-		if (!impair_wanted(&port->config.impair))
-			continue;
-		held = core_memory_get(port, id, IMPAIR_HELD * sizeof(*held));
-		if (!held)
+		if (impair_wanted(&port->config.impair) && begin_impair(c, IMPAIR_HELD))
 			return -ENOMEM;
-		impair_init(&c->impair, &port->config.impair, id, held);
-		c->impaired = true;
 	}
 	for (unsigned to = 0; to < port->config.contexts; to++)
 		for (unsigned from = 0; from < port->rx_queues; from++)
@@ -343,6 +369,7 @@ make_core(struct ethdev_port *port)
 	struct roce_config core = {
 	    .gid = config->gid,
 	    .prefix = config->prefix,
+	    .route_count = config->route_count,
 	    .vlan = config->vlan,
 	    .pcp = config->pcp,
 	    .mtu = port->mtu,
@@ -350,6 +377,7 @@ make_core(struct ethdev_port *port)
 	    .numa_socket = port->numa_socket,
 	    .max_qp = config->max_qp,
 	    .max_mr = config->max_mr,
+	    .neighbours = config->max_qp > 2048 ? config->max_qp / 2 : 0, /* 2 QPs per peer */
 	    .cq_depth = config->cq_depth,
 	    .tx_frames = config->tx_frames,
 	    .timeout_ns = config->timeout_ns,
@@ -364,6 +392,7 @@ make_core(struct ethdev_port *port)
 	    .user = port,
 	};
 
+	memcpy(core.routes, config->routes, sizeof(core.routes));
 	wire.data_offset -= port->front;
 	memcpy(core.name, port->name, sizeof(core.name));
 	memcpy(core.mac, port->mac, sizeof(core.mac));
@@ -386,6 +415,7 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 {
 	struct ethdev_port *port = calloc(1, sizeof(*port));
 	unsigned queues = config->queues ? config->queues : config->contexts;
+	const char *icrc = getenv("WEIR_ICRC"); /* for tests and measurements */
 	struct rte_ether_addr address;
 	uint32_t room;
 	bool memif;
@@ -397,6 +427,16 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 	port->front =
 	    (uint16_t)roce_front(&(struct roce_config){.gid = config->gid, .vlan = config->vlan});
 	port->link_was_up = true; /* else the first event would say so */
+	rc = icrc ? roce_icrc_choose(icrc) : 0;
+	if (rc == -EINVAL)
+		fail(error, size, rc,
+		     "invalid value '%s' for WEIR_ICRC (expected avx512, vpclmul, pclmul or isal)",
+		     icrc);
+	else if (rc)
+		fail(error, size, rc, "this CPU lacks the instructions of WEIR_ICRC=%s; unset it",
+		     icrc);
+	if (rc)
+		goto err_close;
 	rc = find_port(port, error, size);
 	if (rc)
 		goto err_close;
@@ -486,7 +526,7 @@ ethdev_close(struct ethdev_port *port)
 			if (c->tx_in[j])
 				core_memory_put(port, c->tx_in[j], sizeof(*c->tx_in[j]));
 		}
-		if (c && c->impaired)
+		if (c && c->impair.held)
 			core_memory_put(port, c->impair.held,
 					IMPAIR_HELD * sizeof(*c->impair.held));
 		if (c)
@@ -511,10 +551,27 @@ ethdev_context(const struct ethdev_port *port, unsigned context)
 	return roce_nic_context(port->context[context]->roce);
 }
 
+bool
+ethdev_xstat(const struct ethdev_port *port, unsigned index, char *name, size_t size,
+	     uint64_t *value)
+{
+	struct rte_eth_xstat_name names;
+	int count = rte_eth_xstats_get_names(port->id, NULL, 0);
+	uint64_t id = index;
+
+	if (count < 0 || index >= (unsigned)count ||
+	    rte_eth_xstats_get_names_by_id(port->id, &names, 1, &id) != 1 ||
+	    rte_eth_xstats_get_by_id(port->id, &id, value, 1) != 1)
+		return false;
+	snprintf(name, size, "%s", names.name);
+	return true;
+}
+
 void
 ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
 {
 	const struct rte_mempool *pool = port->pool[0];
+	struct rte_eth_link link;
 
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "%s", port->name);
@@ -524,10 +581,24 @@ ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
 	info->rx_queues = port->rx_queues;
 	info->tx_queues = port->tx_queues;
 	info->numa_socket = port->numa_socket;
-	snprintf(
-	    info->help, sizeof(info->help), "%s%s%s", port->checked ? "checks IP checksums" : "",
-	    port->checked && port->steered ? ", " : "", port->steered ? "steers queue pairs" : "");
+	snprintf(info->help, sizeof(info->help), "%s%sICRC by %s",
+		 port->checked ? "checks IP checksums, " : "",
+		 port->steered ? "steers queue pairs, " : "", roce_icrc_name());
+	info->rx_depth = port->rx_depth;
+	info->tx_depth = port->tx_depth;
 	info->frames = port->frames;
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		bool seen = false;
+
+		for (unsigned j = 0; j < i && !seen; j++)
+			seen = port->pool[j] == port->pool[i];
+		if (!seen)
+			info->frames_free += rte_mempool_avail_count(port->pool[i]);
+	}
+	if (rte_eth_link_get_nowait(port->id, &link) == 0 &&
+	    link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
+		info->speed = link.link_speed;
+	info->impair = port->config.impair;
 	info->pool_bytes =
 	    (size_t)port->frames * (pool->elt_size + pool->header_size + pool->trailer_size);
 	info->table_bytes = port->table_bytes;

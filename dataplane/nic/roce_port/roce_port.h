@@ -19,6 +19,8 @@ struct ethdev_config {
 	const char *port; /* DPDK name or number */
 	struct nic_gid gid;
 	uint8_t prefix;
+	struct nic_route routes[NIC_ROUTES];
+	uint8_t route_count;
 	uint16_t vlan; /* 0 = no tag */
 	uint8_t pcp;
 	uint16_t mtu;	 /* path MTU; 0 = largest that the port carries */
@@ -46,9 +48,14 @@ struct ethdev_info {
 	uint8_t mac[6];
 	uint16_t mtu, rx_queues, tx_queues;
 	int numa_socket; /* -1 unknown */
-	char help[64];	 /* work that the port does for us; may be empty */
+	char help[64];	 /* work that the port does for us, and how ICRCs are computed */
 	uint32_t frames; /* in the pool */
 	size_t pool_bytes, table_bytes;
+	/* as of now */
+	uint16_t rx_depth, tx_depth; /* descriptors of a queue */
+	uint32_t frames_free;	     /* of `frames` */
+	uint32_t speed;		     /* Mbit/s, 0 unknown */
+	struct impair_config impair;
 };
 
 /*
@@ -68,6 +75,16 @@ void ethdev_close(struct ethdev_port *port);
 bool ethdev_wants_restart(const struct ethdev_port *port);
 void ethdev_park(struct ethdev_port *port);
 void ethdev_restart(struct ethdev_port *port);
+
+/*
+ * Changes the impairments of a running port, all but their seed. 0, or -ENOMEM: they hold for some
+ * contexts only. Main lcore.
+ */
+int ethdev_impair(struct ethdev_port *port, const struct impair_config *impair);
+/* Statistic `index` of the port's driver: its name and value. False: there are fewer. Main lcore.
+ */
+bool ethdev_xstat(const struct ethdev_port *port, unsigned index, char *name, size_t size,
+		  uint64_t *value);
 
 struct rte_rcu_qsbr;
 

@@ -75,14 +75,45 @@ queue_frame(struct ethdev_context *c, struct rte_mbuf *m)
 static void
 delay_frame(struct ethdev_context *c, struct rte_mbuf *m, unsigned fate, uint64_t now)
 {
-	uint64_t due = impair_due(&c->impair, fate, now);
+	uint64_t due = impair_due(&c->impair, &fate, m->pkt_len, now);
 
-	if (due == now) {
+	if (fate & IMPAIR_DELAYED)
+		roce_count(&c->counters->impaired_delay, 1);
+	if (fate & IMPAIR_JITTERED)
+		roce_count(&c->counters->impaired_jitter, 1);
+	if (fate & IMPAIR_LIMITED)
+		roce_count(&c->counters->impaired_rate, 1);
+	if (due == now && !(fate & IMPAIR_FULL)) {
 		queue_frame(c, m);
-	} else if (!impair_hold(&c->impair, m, m->pkt_len, due)) {
+	} else if (fate & IMPAIR_FULL || !impair_hold(&c->impair, m, m->pkt_len, due)) {
 		roce_count(&c->counters->drop_tx_full, 1);
 		rte_pktmbuf_free(m);
 	}
+}
+
+/*
+ * A copy with one wrong bit behind the Ethernet header; takes the caller's reference. The original
+ * may be sent again. NULL: no frame is free. ARP has no checksum, so its frames pass unharmed.
+ */
+static struct rte_mbuf *
+corrupt_frame(struct ethdev_context *c, struct rte_mbuf *m)
+{
+	uint32_t first = ethdev_ethernet(c->port), at;
+	const uint8_t *type = (const uint8_t *)frame_bytes(m) + first - 2;
+	struct rte_mbuf *copy;
+
+	weir_assert(rte_pktmbuf_data_len(m) > first);
+	if ((type[0] << 8 | type[1]) == RTE_ETHER_TYPE_ARP)
+		return m;
+	copy = rte_pktmbuf_copy(m, c->pool, 0, UINT32_MAX);
+	rte_pktmbuf_free(m);
+	if (!copy)
+		return NULL;
+	at = first + impair_below(&c->impair, rte_pktmbuf_data_len(copy) - first);
+	*rte_pktmbuf_mtod_offset(copy, uint8_t *, at) ^=
+	    (uint8_t)(1u << impair_below(&c->impair, 8));
+	roce_count(&c->counters->impaired_corrupt, 1);
+	return copy;
 }
 
 static void
@@ -95,6 +126,13 @@ send_impaired(struct ethdev_context *c, struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 		return;
 	}
+	if (fate & IMPAIR_CORRUPT) {
+		m = corrupt_frame(c, m);
+		if (!m) {
+			roce_count(&c->counters->drop_tx_full, 1);
+			return;
+		}
+	}
 	if (fate & IMPAIR_TWICE) {
 		roce_count(&c->counters->impaired_dup, 1);
 		rte_mbuf_refcnt_update(m, 1);
@@ -103,6 +141,13 @@ send_impaired(struct ethdev_context *c, struct rte_mbuf *m)
 	if (fate & IMPAIR_LATE)
 		roce_count(&c->counters->impaired_reorder, 1);
 	delay_frame(c, m, fate, c->now);
+}
+
+/* Partner: the store in ethdev_impair(). */
+static inline bool
+impaired(const struct ethdev_context *c)
+{
+	return atomic_load_explicit(&c->impaired, memory_order_acquire);
 }
 
 static void
@@ -118,7 +163,7 @@ wire_send(void *user, void *frame, uint32_t length, bool keep)
 	}
 	if (keep)
 		rte_mbuf_refcnt_update(m, 1);
-	if (c->impaired)
+	if (impaired(c))
 		send_impaired(c, m);
 	else
 		queue_frame(c, m);
@@ -149,7 +194,7 @@ wire_flush(void *user, uint64_t now)
 	uint32_t done = 0, length;
 	struct rte_mbuf *m;
 
-	if (c->impaired)
+	if (impaired(c))
 		while (c->tx_count < ETHDEV_TX && (m = impair_release(&c->impair, now, &length)))
 			c->tx[c->tx_count++] = m;
 	if (c->tx_queue != ETHDEV_NO_QUEUE) /* frames of contexts without a queue */
@@ -295,7 +340,7 @@ wire_arm(void *user, uint64_t now, int *fd)
 			return now;
 	if (c->early_count)
 		return now;
-	if (c->impaired)
+	if (impaired(c))
 		next = impair_next(&c->impair);
 	if (c->tx_count)
 		next = RTE_MIN(next, now + RETRY_NS);
@@ -322,7 +367,7 @@ ethdev_wire_drain(struct ethdev_context *c)
 	rte_pktmbuf_free_bulk(c->early, c->early_count);
 	c->tx_count = 0;
 	c->early_count = 0;
-	if (c->impaired)
+	if (impaired(c))
 		while ((m = impair_release(&c->impair, UINT64_MAX, &length)))
 			rte_pktmbuf_free(m);
 	rte_pktmbuf_free_bulk(c->warm, c->warm_count);

@@ -222,14 +222,16 @@ access_flags(unsigned access)
 /* Addresses a GID (RoCE, or another InfiniBand subnet) or a LID. */
 static int
 way_to(const struct vnic_device *dev, const struct nic_gid *gid, uint16_t lid, uint8_t class,
-       struct ibv_ah_attr *ah)
+       uint8_t priority, struct ibv_ah_attr *ah)
 {
 	static const struct nic_gid none;
 	bool has_gid = memcmp(gid, &none, sizeof(none)) != 0;
 	/* the upper half of a GID is its subnet's; a LID counts within one subnet only */
 	bool away = has_gid && memcmp(gid->raw, dev->gid.raw, 8) != 0;
 
-	*ah = (struct ibv_ah_attr){.port_num = dev->port, .dlid = dev->ethernet ? 0 : lid};
+	*ah = (struct ibv_ah_attr){.port_num = dev->port,
+				   .dlid = dev->ethernet ? 0 : lid,
+				   .sl = priority ? priority - 1 : 0};
 	if (dev->ethernet ? !has_gid : !lid)
 		return -EINVAL;
 	if (!dev->ethernet && !away)
@@ -263,7 +265,8 @@ to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *t
 		to->qkey = attr->qkey;
 		return IBV_QP_STATE | IBV_QP_QKEY;
 	}
-	rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class, &to->ah_attr);
+	rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class, attr->priority,
+		    &to->ah_attr);
 	if (rc)
 		return rc;
 	to->path_mtu = IBV_MTU_256;
@@ -369,7 +372,7 @@ vnic_ah_create(struct nic_device *ndev, const struct nic_ah_attr *attr, struct n
 {
 	struct vnic_device *dev = (struct vnic_device *)ndev;
 	struct ibv_ah_attr to;
-	int rc = way_to(dev, &attr->gid, attr->lid, attr->traffic_class, &to);
+	int rc = way_to(dev, &attr->gid, attr->lid, attr->traffic_class, attr->priority, &to);
 
 	if (rc)
 		return rc;

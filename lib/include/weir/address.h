@@ -43,7 +43,8 @@ struct weir_address {
  * @text     NUL-terminated text
  * @address  filled on success, unchanged on failure
  *
- * Returns 0, or -EINVAL if the text is not an address.
+ * Returns 0, or -EINVAL if the text is not an address; weir_reason() has the mistake and the
+ * remedy. Names of hosts are not addresses, see weir_connect_to().
  * Any thread; does not block; needs no handle.
  */
 int weir_address_parse(const char *text, struct weir_address *address);

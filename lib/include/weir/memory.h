@@ -91,9 +91,10 @@ int weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie)
 
 /* A message received by weir_recv_placed(). */
 struct weir_placed {
-	void *data;	 /* the buffer passed to weir_recv_into() */
-	size_t length;	 /* bytes of the message */
-	uint64_t cookie; /* the cookie passed to weir_recv_into() */
+	void *data;	   /* the buffer passed to weir_recv_into() */
+	size_t length;	   /* bytes of the message */
+	uint64_t cookie;   /* the cookie passed to weir_recv_into() */
+	uint64_t reserved; /* 0 */
 };
 
 /*

@@ -6,16 +6,22 @@
  *
  * Threads: any thread may send to any node without locks, because each thread has its own lane to
  * each node. Messages from one thread to one node arrive in the order of the calls, and their
- * handlers run one after another. Handlers run in the messenger's own threads.
+ * handlers run one after another. Handlers run in the messenger's own threads, or, if it has none,
+ * in the thread that opened it, inside weir_messenger_progress().
  *
  * Blocking: timeout_ms is in milliseconds. Below 0 the call waits without limit; with 0 it does
  * not wait. Unless said otherwise, a call whose time is over returns -EAGAIN.
  *
  * Errors of every call:
- *   -ENODEV        the data plane is gone, also after weir_reattach(): a messenger ends with its
- *                  data plane. Close it and open a new one
+ *   -ENODEV        the data plane is gone. The messenger continues after weir_reattach(): its
+ *                  handlers stay registered, and the next messages connect again. Messages under
+ *                  way may not have arrived, requests under way end with -ENODEV, earlier drafts
+ *                  and replies are void
  *   -ECONNABORTED  an operator has ended the session
  *   -ENOTCONN      this process is a forked child of the one that attached
+ * Errors of every call that waits:
+ *   -EINTR         a signal handler ran in the calling thread, or weir_wake() was called. Nothing
+ *                  was accepted, as with -EAGAIN
  * Errors of every call that sends:
  *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
  *   -ECONNREFUSED  no messenger of this name is open on the node
@@ -38,6 +44,7 @@ extern "C" {
 #define WEIR_LANES_MAX 256u	     /* sending threads with lanes of their own, per messenger */
 #define WEIR_MESSAGE_PARTS 16u	     /* entries of an iovec, weir_message_sendv() */
 #define WEIR_NO_TIMEOUT (-2)	     /* timeout_ms of a request: no limit */
+#define WEIR_ALL_NODES (-1)	     /* node of weir_messenger_flush() */
 
 /* Makes a message type from type and subtype, 8 bits each. The program may use all values. */
 #define WEIR_TYPE(type, subtype) ((uint16_t)((uint16_t)(type) << 8 | (uint8_t)(subtype)))
@@ -56,11 +63,16 @@ enum weir_link_event {
 /* weir_service_find() with the messenger's name lists the nodes that run such a messenger. */
 #define WEIR_MESSENGER_PUBLIC 0x2u
 
-/* Initialize with WEIR_MESSENGER_OPTIONS, then change single fields. */
+/* Initialize with WEIR_MESSENGER_OPTIONS_INIT, then change single fields. */
 struct weir_messenger_options {
-	const char *service;	  /* name by which messengers find each other, at most 27 bytes */
-	uint32_t flags;		  /* WEIR_MESSENGER_* */
-	uint32_t handler_threads; /* 1 to WEIR_HANDLER_THREADS_MAX */
+	size_t size;	     /* sizeof(struct weir_messenger_options) */
+	const char *service; /* name by which messengers find each other, at most 27 bytes */
+	uint32_t flags;	     /* WEIR_MESSENGER_* */
+	/*
+	 * Threads that run handlers, at most WEIR_HANDLER_THREADS_MAX. 0: the messenger starts no
+	 * thread; the thread that opens it runs handlers inside weir_messenger_progress().
+	 */
+	uint32_t handler_threads;
 	/*
 	 * Handler threads over which lanes are spread; the remaining ones help when a handler takes
 	 * long. At most handler_threads; 0: half the number of CPUs.
@@ -87,22 +99,32 @@ struct weir_messenger_options {
 	 * be NULL.
 	 */
 	void (*link)(uint16_t node, enum weir_link_event event, int status, void *user);
-	void *user; /* passed to link */
+	void *user; /* passed to link and sent */
+	/*
+	 * Called by weir_messenger_progress() when a message that the calling thread sent by
+	 * weir_message_send_notify() has ended. Status 0: all bytes lie in the memory of the
+	 * receiving program; else -errno, and the message may not have arrived. May be NULL.
+	 */
+	void (*sent)(struct weir_messenger *m, uint16_t node, uint64_t cookie, int status,
+		     void *user);
 };
-#define WEIR_MESSENGER_OPTIONS                                                                     \
+#define WEIR_MESSENGER_OPTIONS_INIT                                                                \
 	{                                                                                          \
-		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, 0, NULL, NULL          \
+		sizeof(struct weir_messenger_options), "weir.message", 0, 2, 0, 64, 10000, 0, 50,  \
+		    333, 1u << 30, 0, NULL, NULL, NULL                                             \
 	}
 
 /*
- * Opens a messenger and starts its handler threads.
+ * Opens a messenger and starts its handler threads. Without handler threads the calling thread is
+ * the one that drives the messenger.
  *
  * @w          session handle
  * @options    NULL: defaults
  * @messenger  receives the handle, freed by weir_messenger_close()
  *
  * Returns 0, or
- *   -EINVAL      an option is out of its range; weir_reason() says which
+ *   -EINVAL      an option or the size is out of its range; weir_reason() says which
+ *   -E2BIG       the options have a field that this library does not know
  *   -EADDRINUSE  another program of this node has a messenger of this name
  *   -ENOMEM      no memory
  *   and the errors of weir_listen() and of every call.
@@ -113,9 +135,64 @@ int weir_messenger_open(struct weir *w, const struct weir_messenger_options *opt
 /*
  * Closes all connections in order, as weir_message_disconnect() does, ends the handler threads and
  * frees the messenger. Outstanding requests end with -ECANCELED. Call it before weir_detach(), not
- * from a handler, and while no other thread uses the messenger. NULL is allowed.
+ * from a handler, and while no other thread uses the messenger. Without handler threads the calling
+ * thread runs the handlers of the last messages. Commit or abandon drafts first: closing waits for
+ * them, up to 10 s, and drops those that are left. NULL is allowed.
  */
 void weir_messenger_close(struct weir_messenger *m);
+
+/*
+ * Calls the program for what has ended on the calling thread's lanes: `done` of requests, `sent` of
+ * messages. In the thread that opened a messenger without handler threads it also runs handlers,
+ * calls `link`, and keeps connections alive: call it at least every 100 ms, or when the descriptor
+ * of weir_messenger_fd() is readable.
+ *
+ * @m           messenger
+ * @max         calls of the program after which to return; 0: 64
+ * @timeout_ms  milliseconds to wait for the first one; below 0: no limit; 0: do not wait
+ *
+ * Returns the number of calls, 0 if there were none in time, or
+ *   -EINVAL  called from a handler of this messenger
+ *   and the errors of every call.
+ * Any thread. A thread that shares its lanes may report what others of them sent.
+ */
+int weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms);
+
+/*
+ * Returns a file descriptor for the caller's own epoll loop (EPOLLIN, level-triggered), or a
+ * negative errno: the one of weir_fd() for the calling thread. It is readable when
+ * weir_messenger_progress() on this thread has something to do, after weir_messenger_arm() has
+ * returned 0. The session owns the descriptor; do not close it. Any thread; does not block.
+ */
+int weir_messenger_fd(struct weir_messenger *m);
+
+/*
+ * Prepares the calling thread to sleep on weir_messenger_fd(), for messages and for events of
+ * weir_poll(): a program that uses both needs no weir_arm(). Call it before every sleep.
+ *
+ * Returns 0 if the thread may sleep, or
+ *   -EAGAIN  something is pending: call weir_messenger_progress() and weir_poll(). A thread that
+ *            shares the lanes of others has to poll
+ *   and the errors of every call.
+ * Does not block.
+ */
+int weir_messenger_arm(struct weir_messenger *m);
+
+/*
+ * Waits until all messages and requests that the messenger has accepted so far, from all threads,
+ * are complete: their bytes lie in the memory of the receiving programs.
+ *
+ * @node        id of the receiving node, or WEIR_ALL_NODES
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0, or
+ *   -EAGAIN        not all are complete within the timeout
+ *   -EHOSTUNREACH  a connection was lost, now or since the last flush of the node, before all were
+ *                  complete
+ *   -EINVAL        not a node id
+ *   and the errors of every call. Any thread.
+ */
+int weir_messenger_flush(struct weir_messenger *m, int node, int timeout_ms);
 
 /* Counters since the messenger was opened: X(field, description). */
 #define WEIR_MESSENGER_COUNTERS(X)                                                                 \
@@ -130,13 +207,26 @@ void weir_messenger_close(struct weir_messenger *m);
 	X(lost, "connections ended")                                                               \
 	X(evicted, "connections closed to stay within the limit")
 struct weir_messenger_stats {
+	size_t size; /* sizeof(struct weir_messenger_stats), set by WEIR_MESSENGER_STATS_INIT */
 #define WEIR_MESSENGER_COUNTER(name, help) uint64_t name;
 	WEIR_MESSENGER_COUNTERS(WEIR_MESSENGER_COUNTER)
 #undef WEIR_MESSENGER_COUNTER
 };
+#define WEIR_MESSENGER_COUNTER_INIT(name, help) , 0
+#define WEIR_MESSENGER_STATS_INIT                                                                  \
+	{                                                                                          \
+		sizeof(struct weir_messenger_stats)                                                \
+		    WEIR_MESSENGER_COUNTERS(WEIR_MESSENGER_COUNTER_INIT)                           \
+	}
 
-/* Reads the counters since the messenger was opened. Any thread; does not block. */
-void weir_messenger_stats(const struct weir_messenger *m, struct weir_messenger_stats *stats);
+/*
+ * Reads the counters since the messenger was opened. Counters that the library does not have are 0.
+ *
+ * @stats  initialized with WEIR_MESSENGER_STATS_INIT; receives the counters
+ *
+ * Returns 0, or -EINVAL if the size is invalid. Any thread; does not block.
+ */
+int weir_messenger_stats(const struct weir_messenger *m, struct weir_messenger_stats *stats);
 
 /* ---- Receiving ---- */
 
@@ -145,10 +235,13 @@ void weir_messenger_stats(const struct weir_messenger *m, struct weir_messenger_
  * thread.
  */
 struct weir_reply {
-	uint64_t internal[3];
+	uint64_t internal[4];
 };
 
-/* A received message, as passed to a handler. Valid until the handler returns. */
+/*
+ * A received message, as passed to a handler. Valid until the handler returns. Later releases may
+ * append fields, so a program copies fields, not the structure of another release.
+ */
 struct weir_message {
 	const void *data; /* aligned to 8 bytes */
 	size_t length;	  /* bytes */
@@ -165,19 +258,31 @@ struct weir_message {
 /* The sender's next message may be handled before this one's handler has returned. */
 #define WEIR_HANDLER_UNORDERED 0x2u
 
+/* Initialize with WEIR_HANDLER_INIT, then set `handle`. */
 struct weir_handler {
+	size_t size; /* sizeof(struct weir_handler) */
 	/* Handles one message, in a handler thread. */
 	void (*handle)(struct weir_messenger *m, const struct weir_message *message, void *user);
 	void *user;	/* passed to handle and place */
 	uint32_t flags; /* WEIR_HANDLER_* */
 	/*
-	 * Called with the header when the first fragment of a message above WEIR_MESSAGE_WHOLE
-	 * arrives. Returns memory of header->length bytes, which `handle` later receives as data;
-	 * NULL drops the message. If the message is never completed, `handle` receives the memory
-	 * with WEIR_MESSAGE_BROKEN. May be NULL: the library then allocates, within assembly_max.
+	 * Threshold: `place` is called for messages of at least this many bytes. 0: for messages
+	 * that arrive in fragments, those above WEIR_MESSAGE_WHOLE.
+	 */
+	uint32_t place_from;
+	/*
+	 * Called with the header (data is NULL) when the first bytes of a message from place_from
+	 * on have arrived. Returns memory of header->length bytes, which `handle` later receives as
+	 * data; NULL drops the message. A message in fragments that is never completed is handled
+	 * with WEIR_MESSAGE_BROKEN and this memory. May be NULL: messages up to WEIR_MESSAGE_WHOLE
+	 * are handled where they arrived, others in memory of the library, within assembly_max.
 	 */
 	void *(*place)(struct weir_messenger *m, const struct weir_message *header, void *user);
 };
+#define WEIR_HANDLER_INIT                                                                          \
+	{                                                                                          \
+		sizeof(struct weir_handler), NULL, NULL, 0, 0, NULL                                \
+	}
 
 /*
  * Registers the handler of a message type.
@@ -188,7 +293,8 @@ struct weir_handler {
  *
  * Returns 0, or
  *   -EEXIST  the type has a handler already
- *   -EINVAL  no handle function, or an unknown flag
+ *   -EINVAL  no handle function, or an invalid flag or size
+ *   -E2BIG   the structure has a field that this library does not know
  *   -ENOMEM  no memory
  * Any thread, also from a handler. Does not block.
  */
@@ -225,6 +331,13 @@ int weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout
  */
 int weir_message_respond(struct weir_messenger *m, const struct weir_reply *reply, const void *buf,
 			 size_t length);
+
+/*
+ * weir_message_respond() that gathers the response from n buffers, at most WEIR_MESSAGE_PARTS.
+ * Returns as weir_message_respond(), or -EINVAL if there are too many buffers.
+ */
+int weir_message_respondv(struct weir_messenger *m, const struct weir_reply *reply,
+			  const struct iovec *iov, unsigned n);
 
 /*
  * Fails a request: it ends at its sender with -error.
@@ -271,6 +384,18 @@ int weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type,
 		       const struct iovec *iov, unsigned n, int timeout_ms);
 
 /*
+ * weir_message_sendv() that reports the end of the message: `sent` of the messenger's options is
+ * called once for each message accepted, inside weir_messenger_progress() of this thread. Messages
+ * of one thread to one node end in the order of the calls.
+ *
+ * @cookie  passed to `sent`
+ *
+ * Returns as weir_message_sendv(), or -EINVAL if the messenger has no `sent`.
+ */
+int weir_message_send_notify(struct weir_messenger *m, uint16_t node, uint16_t type,
+			     const struct iovec *iov, unsigned n, uint64_t cookie, int timeout_ms);
+
+/*
  * Sends the same message to several nodes, one after another.
  *
  * @nodes       ids of the receiving nodes
@@ -285,14 +410,14 @@ int weir_message_send_many(struct weir_messenger *m, const uint16_t *nodes, unsi
 			   int *results);
 
 /*
- * A message composed in place. Each thread may hold one at a time; the number of drafts with
- * WEIR_DRAFT_KEEP is not limited.
+ * A message composed in place. Each thread may hold one per receiving node; the number of drafts
+ * with WEIR_DRAFT_KEEP is not limited.
  */
 struct weir_draft {
 	void *data;    /* memory for the payload */
 	size_t room;   /* bytes of data */
 	size_t length; /* with WEIR_DRAFT_KEEP: bytes of the committed message */
-	uint64_t internal[4];
+	uint64_t internal[5];
 };
 #define WEIR_DRAFT_KEEP 0x1u /* keep the memory after the commit, for sending the message again */
 
@@ -313,11 +438,28 @@ struct weir_draft {
  *   -EAGAIN    no room within the timeout
  *   -EMSGSIZE  room is above WEIR_MESSAGE_WHOLE
  *   -EINVAL    unknown flag
+ *   -EBUSY     the calling thread holds a draft for this node, without WEIR_DRAFT_KEEP
  *   -ENOMEM    no memory
  *   and the errors of every call that sends. Any thread.
  */
 int weir_message_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, size_t room,
 			 uint32_t flags, int timeout_ms, struct weir_draft *draft);
+
+/*
+ * weir_message_reserve() for a response: weir_message_commit() sends it and does not wait.
+ *
+ * @reply       reply of the request, or a copy
+ * @room        bytes, at most WEIR_MESSAGE_WHOLE
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @draft       filled on success
+ *
+ * Returns as weir_message_reserve(), or
+ *   -EHOSTUNREACH  the connection to the sender is lost
+ *   -EINVAL        not the reply of a request
+ * Any thread, once per request.
+ */
+int weir_response_reserve(struct weir_messenger *m, const struct weir_reply *reply, size_t room,
+			  int timeout_ms, struct weir_draft *draft);
 
 /*
  * Sends a draft. On success the library owns its memory, except with WEIR_DRAFT_KEEP; on failure
@@ -359,6 +501,7 @@ void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
  *
  * Returns 0, or
  *   -ETIMEDOUT  no response in time
+ *   -EINTR      interrupted; the request is given up, and the node may have handled it
  *   -ECANCELED  cancelled by weir_message_cancel() or weir_messenger_close()
  *   -ENOMSG     the node has no handler for the type
  *   -EMSGSIZE   the response is longer than size; the buffer holds its beginning. Or the request
@@ -380,8 +523,10 @@ int weir_message_request(struct weir_messenger *m, uint16_t node, uint16_t type,
 struct weir_request {
 	int status;    /* once ended: 0 or -errno */
 	uint16_t node; /* id of the node that is asked */
-	size_t length; /* once ended: bytes of the response */
-	uint64_t internal[6];
+	uint16_t reserved;
+	size_t length;	  /* once ended: bytes of the response */
+	const void *data; /* once ended: the response, in the program's buffer or on loan */
+	uint64_t internal[13];
 };
 
 /*
@@ -400,8 +545,95 @@ int weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_
 		       int send_timeout_ms);
 
 /*
+ * The response is received on loan, whatever its length: `data` of the request is where it lies,
+ * until weir_request_release(). Loans count against the window of the lane like messages in a
+ * handler.
+ */
+#define WEIR_REQUEST_LOAN 0x1u
+
+/* Initialize with WEIR_REQUEST_OPTIONS_INIT, then change single fields. */
+struct weir_request_options {
+	size_t size;		 /* sizeof(struct weir_request_options) */
+	const struct iovec *iov; /* buffers of the request; not for weir_request_commit() */
+	unsigned parts;		 /* entries of iov, at most WEIR_MESSAGE_PARTS */
+	uint32_t flags;		 /* WEIR_REQUEST_LOAN or 0 */
+	void *response;		 /* receives the response; not with WEIR_REQUEST_LOAN */
+	size_t response_size;	 /* bytes of response */
+	/*
+	 * Called by weir_messenger_progress() of this thread when the request has ended; until then
+	 * the program keeps r. Such a request is not waited for. May be NULL.
+	 */
+	void (*done)(struct weir_request *r, void *user);
+	void *user; /* passed to done */
+};
+#define WEIR_REQUEST_OPTIONS_INIT                                                                  \
+	{                                                                                          \
+		sizeof(struct weir_request_options), NULL, 0, 0, NULL, 0, NULL, NULL               \
+	}
+
+/*
+ * weir_request_start() with options.
+ *
+ * @r                the request; filled
+ * @options          NULL: an empty request whose response has no bytes
+ * @send_timeout_ms  milliseconds to wait for room; below 0: no limit; 0: do not wait
+ *
+ * Returns as weir_request_start(), or
+ *   -EINVAL  an unknown flag, too many buffers, a response buffer beside WEIR_REQUEST_LOAN, or
+ *            an invalid size
+ *   -E2BIG   the options have a field that this library does not know
+ */
+int weir_request_start_with(struct weir_messenger *m, struct weir_request *r, uint16_t node,
+			    uint16_t type, const struct weir_request_options *options,
+			    int send_timeout_ms);
+
+/*
+ * weir_message_reserve() for a request, which weir_request_commit() sends. Parameters and results
+ * are the same.
+ */
+int weir_request_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, size_t room,
+			 int timeout_ms, struct weir_draft *draft);
+
+/*
+ * Sends a draft of weir_request_reserve(). On failure the caller may commit again or abandon.
+ *
+ * @length   bytes of the request, at most draft->room
+ * @r        the request; filled
+ * @options  NULL: a response without bytes; iov is not used
+ *
+ * Returns as weir_request_start_with(), or -EINVAL if the draft is not of a request, or length
+ * exceeds it.
+ */
+int weir_request_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
+			struct weir_request *r, const struct weir_request_options *options,
+			int send_timeout_ms);
+
+/*
+ * Waits until one of several requests of this thread has ended. Requests that have not ended go on,
+ * also when the time is over.
+ *
+ * @list        requests; entries may be NULL
+ * @n           entries of list
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns the index of the first request of the list that has ended, or
+ *   -EAGAIN  none has ended within the timeout
+ *   -EINVAL  no request in the list, or one that another thread started, or that has `done`
+ *   and the errors of every call.
+ */
+int weir_request_wait_any(struct weir_request *const *list, unsigned n, int timeout_ms);
+
+/*
+ * Releases the response of a request with WEIR_REQUEST_LOAN. Call it once for each such request
+ * whose status is 0, before weir_detach(). Any thread, in any order, also after
+ * weir_messenger_close(). Does not block.
+ */
+void weir_request_release(struct weir_request *r);
+
+/*
  * Waits until a request has ended, and returns its status. When the time is over the request ends
- * with -ETIMEDOUT; a late response is dropped. Only one thread at a time may wait for a request.
+ * with -ETIMEDOUT; a late response is dropped. After -EINTR it continues, and may be waited for
+ * again. Only one thread at a time may wait for a request.
  *
  * @timeout_ms  milliseconds; -1: request_timeout_ms of the messenger; WEIR_NO_TIMEOUT: no limit;
  *              0: do not wait, return -EAGAIN if the request has not ended

@@ -37,9 +37,9 @@ struct weir_node_info {
 	/* Changes with each start of the node's data plane; 0: not known yet. */
 	uint64_t incarnation;
 	uint32_t address_count; /* valid entries of address */
-	uint32_t reserved;
 	/* IPv6 addresses of its NICs in network byte order; IPv4 as ::ffff:a.b.c.d */
 	uint8_t address[WEIR_NODE_ADDRESSES][16];
+	uint32_t reserved[11]; /* 0 */
 };
 
 /* Changes that a WEIR_EVENT_NODE reports; one event carries several if the thread was slow. */

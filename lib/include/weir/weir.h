@@ -9,17 +9,33 @@
  *
  * After fork() every call on the parent's handle returns -ENOTCONN in the child. The child may
  * attach for itself.
+ *
+ * Structures that begin with `size` may grow with a release. The program initializes one with
+ * WEIR_X_INIT and changes single fields; all bytes 0 but `size` also select the defaults, except
+ * for struct weir_messenger_options. A program and a library of different releases work together:
+ * fields that the program does not have keep their defaults. Every call that takes such a
+ * structure returns
+ *   -EINVAL  the size is below that of the field itself or above WEIR_SIZE_MAX: it was not
+ *            initialized
+ *   -E2BIG   a field that this library does not know is not 0: the library is older than the
+ *            program
+ * Structures without a size have reserved fields, which the program leaves 0. docs/abi.md has the
+ * rules.
  */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct weir; /* handle of a session */
+#define WEIR_SIZE_MAX 4096u /* bytes: largest structure that begins with its size */
+
+struct weir;	   /* handle of a session */
+struct weir_waker; /* of a thread; valid until weir_detach() */
 
 /* Flags of struct weir_options. */
 
@@ -33,11 +49,17 @@ struct weir; /* handle of a session */
 #define WEIR_REATTACH 0x2u
 
 struct weir_options {
+	size_t size;	      /* sizeof(struct weir_options), set by WEIR_OPTIONS_INIT */
 	const char *instance; /* name of the data plane; NULL: $WEIR_INSTANCE, else "default" */
 	const char *name;     /* shown to operators, at most 31 bytes; NULL: name of the program */
 	uint64_t arena;	      /* requested shared memory, bytes; 0: the data plane's default */
 	uint32_t flags;	      /* WEIR_POLLING, WEIR_REATTACH */
+	uint32_t reserved;    /* 0 */
 };
+#define WEIR_OPTIONS_INIT                                                                          \
+	{                                                                                          \
+		sizeof(struct weir_options), NULL, NULL, 0, 0, 0                                   \
+	}
 
 /*
  * Attaches the process to the data plane of an instance.
@@ -54,7 +76,9 @@ struct weir_options {
  *   -EMFILE        no session or file descriptor left
  *   -ECONNREFUSED  refused; weir_reason() has the cause
  *   -ECONNABORTED  an operator ended the session during the call
- *   -EINVAL        handle is NULL, or a flag is unknown
+ *   -EINTR         a signal handler ran while the call waited for the data plane
+ *   -EINVAL        handle is NULL, or a flag or size is invalid
+ *   -E2BIG         the options have a field that this library does not know
  * Blocks while the data plane works on this request or on earlier ones, otherwise for at most 5 s.
  * Any thread.
  */
@@ -72,7 +96,8 @@ int weir_attach(const struct weir_options *options, struct weir **handle);
  * @timeout_ms  milliseconds to wait for the data plane; below 0: no limit; 0: try once
  *
  * Returns 0 if the handle is attached, whether by this call, by another thread or because it was
- * never lost. Otherwise returns an error of weir_attach(). Any thread.
+ * never lost. Otherwise returns an error of weir_attach(); -EINTR also if weir_wake() ended the
+ * wait. Any thread.
  */
 int weir_reattach(struct weir *w, int timeout_ms);
 
@@ -105,12 +130,38 @@ int weir_fd(struct weir *w);
  * Prepares the calling thread to sleep on weir_fd(). Call it before every sleep.
  *
  * Returns 0 if the thread may sleep, or
- *   -EAGAIN        events are pending; call weir_poll()
+ *   -EAGAIN        events are pending, or weir_wake() was called; call weir_poll()
  *   -ENODEV        the data plane is gone
  *   -ECONNABORTED  the session was ended
  * Does not block.
  */
 int weir_arm(struct weir *w);
+
+/*
+ * Ends the waits of all threads of the program that use the handle, once each: of a thread that
+ * waits now, this wait, otherwise its next one. The call that waits returns -EINTR and has no
+ * effect. A call that need not wait succeeds, and leaves the wake to the next that does; several
+ * wakes before it count as one. A thread whose first call comes after the wake is woken, too.
+ * weir_fd() becomes readable, or weir_arm() returns -EAGAIN once. Handler threads of messengers are
+ * not woken.
+ *
+ * Any thread, except while one is inside weir_detach(). Does not block. May be called by a signal
+ * handler, whatever it has interrupted.
+ */
+void weir_wake(struct weir *w);
+
+/*
+ * Returns the waker of the calling thread, for weir_wake_thread() by others. It stays the same
+ * after weir_reattach().
+ *
+ * @waker  receives the waker, which the library owns; valid until weir_detach()
+ *
+ * Returns 0, -EINVAL if waker is NULL, or an error of every call (weir/stream.h). Does not block.
+ */
+int weir_thread_waker(struct weir *w, struct weir_waker **waker);
+
+/* weir_wake() for one thread. */
+void weir_wake_thread(struct weir_waker *waker);
 
 #ifdef __cplusplus
 }

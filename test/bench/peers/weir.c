@@ -18,7 +18,8 @@ static struct {
 static int
 open_weir(int rank, int pipe, bool nodes)
 {
-	struct weir_options options = {.instance = rank == 1 && nodes ? "B" : "A",
+	struct weir_options options = {.size = sizeof(options),
+				       .instance = rank == 1 && nodes ? "B" : "A",
 				       .name = "peer-weir"};
 	struct weir_listener *listener;
 	struct weir_address to;

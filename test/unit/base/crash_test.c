@@ -2,6 +2,7 @@
 /* Words of a crash on stderr, and the end of the process. */
 #include "worlds/test.h"
 #include "base/crash.h"
+#include "base/log.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -80,6 +81,26 @@ TEST(test_tells)
 	assert_non_null(strstr(text, "crash: SIGABRT sent by process "));
 	assert_non_null(strstr(text, "crash: engine 7, 0xbeef\n"));
 	assert_non_null(strstr(text, "[0x")); /* where */
+}
+
+/* Programs read the log: each line is an object, those of the stack too. */
+TEST(test_json)
+{
+	char text[16384], *line, *rest = text;
+	unsigned lines = 0, frames = 0;
+
+	log_set_format(LOG_FORMAT_JSON);
+	assert_int_equal(crash(say_state, SIGABRT, text, sizeof(text)), SIGABRT);
+	log_set_format(LOG_FORMAT_TEXT);
+	while ((line = strsep(&rest, "\n")) && *line) {
+		assert_int_equal(strncmp(line, "{\"time\":\"20", 11), 0);
+		assert_non_null(strstr(line, "\"level\":\"error\",\"program\":\""));
+		assert_non_null(strstr(line, "\"msg\":\"crash: "));
+		assert_string_equal(line + strlen(line) - 2, "\"}");
+		frames += strstr(line, "[0x") != NULL;
+		lines++;
+	}
+	assert_true(frames > 1 && lines == frames + 2);
 }
 
 TEST(test_state_is_ruined)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "worlds/test.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <sys/stat.h>
 
 #include "ipc/path_check.h"
@@ -17,11 +19,17 @@ make_parent(void **state)
 	return mkdtemp(parent) ? 0 : -1;
 }
 
-/* It goes with the last that was in it. */
+static int
+remove_dir(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return rmdir(path);
+}
+
+/* Nothing but directories is left. */
 static int
 no_parent(void **state)
 {
-	return access(parent, F_OK) ? 0 : -1;
+	return access(parent, F_OK) ? 0 : nftw(parent, remove_dir, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* A test in a directory of its own, `parent`. */
@@ -95,12 +103,26 @@ TEST_HERE(what_others_keep_there_stays)
 	run_dir_release(&a);
 	assert_int_equal(access(path, F_OK), 0);
 	assert_int_equal(unlink(path), 0);
-	snprintf(path, sizeof(path), "%s/x", parent);
-	assert_int_equal(rmdir(path), 0);
-	assert_int_equal(rmdir(parent), 0);
 }
 
-/* The two daemons of an instance share its directory; whoever goes last removes it. */
+/* A container that has mounted the directory of an instance finds the next start in it. */
+TEST_HERE(the_directory_stays)
+{
+	struct stat before, after;
+	struct run_dir a;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
+	assert_int_equal(stat(path, &before), 0);
+	run_dir_release(&a);
+	assert_int_equal(take(&a, "x", "dataplane"), 0);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	run_dir_release(&a);
+}
+
+/* The two daemons of an instance share its directory. */
 TEST_HERE(two_daemons)
 {
 	struct run_dir a, b;
@@ -198,7 +220,6 @@ TEST_HERE(of_another_user)
 	expect(dir, "belongs to user 12345");
 	assert_int_equal(rmdir(below), 0);
 	expect(dir, NULL);
-	assert_int_equal(rmdir(parent), 0);
 }
 
 TEST_HERE(others_may_write_to_it)
@@ -225,7 +246,6 @@ TEST_HERE(others_may_write_to_it)
 	expect(dir, NULL);
 	assert_int_equal(chmod(parent, 0777), 0);
 	expect(dir, "(mode 0777); chmod go-w it");
-	assert_int_equal(rmdir(parent), 0);
 }
 
 /* A link is followed where nobody else could change it, and what holds here must hold there. */
@@ -251,11 +271,10 @@ TEST_HERE(symbolic_links)
 	/* the directory of an instance is none */
 	assert_int_equal(unlink(link), 0);
 	snprintf(name, sizeof(name), "%s/x", to);
+	assert_int_equal(rmdir(name), 0);
 	assert_int_equal(symlink("/tmp", name), 0);
 	expect(to, "is not a directory");
 	assert_int_equal(unlink(name), 0);
-	assert_int_equal(rmdir(to), 0);
-	assert_int_equal(rmdir(parent), 0);
 }
 
 /* A program trusts any path, and below a directory for all users only root and itself. */

@@ -7,6 +7,7 @@
 
 #include "broker/node.h"
 #include "broker/rows.h"
+#include "ipc/address.h"
 
 #include <arpa/inet.h>
 
@@ -58,7 +59,7 @@ names(struct fake *f, const char *text)
 	struct weir_address a;
 	int rc;
 
-	assert_int_equal(weir_address_parse(text, &a), 0);
+	assert_int_equal(weir_address_read(text, &a, NULL), 0);
 	rc = node_resolve(f->b, &a, &n);
 	if (rc)
 		return rc;
@@ -143,7 +144,7 @@ refused(struct fake *f, const char *text, int32_t code, const char *reason)
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 	struct fake_session s;
 
-	assert_int_equal(weir_address_parse(text, &m.connect.address), 0);
+	assert_int_equal(weir_address_read(text, &m.connect.address, NULL), 0);
 	fake_program(f, &s);
 	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_REFUSED);
 	assert_int_equal(s.reply.refused.code, code);
@@ -177,7 +178,7 @@ TEST_FAKE(test_most_nodes, ((const struct fake_config){.engines = 1, .node = OWN
 	assert_int_equal(names(f, "10.0.255.254:s"), 65534);
 	m.node.id = 65535;
 	assert_int_equal(weir_ctl_check(&m, m.length), -EBADMSG);
-	assert_int_equal(weir_address_parse("node:65535:s", &a), -EINVAL);
+	assert_int_equal(weir_address_read("node:65535:s", &a, NULL), -EINVAL);
 	a.id = 65535;
 	assert_int_equal(node_resolve(f->b, &a, &n), -EHOSTUNREACH);
 }

@@ -53,7 +53,7 @@ come_as(struct fake *f, struct guest *g, uid_t uid)
 
 	*g = (struct guest){0};
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	m.hello.arena = PIECES * MEMFD_HUGE_PAGE;
 	snprintf(m.hello.name, sizeof(m.hello.name), "guest");
 	g->s = broker_session_open(f->b, &m, m.length, getpid(), uid, on_reply, g);

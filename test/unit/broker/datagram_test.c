@@ -6,6 +6,7 @@
 #include "worlds/broker_net.h"
 
 #include "broker/link.h"
+#include "ipc/address.h"
 
 #define MTU (1024u - sizeof(struct weir_datagram_head))
 
@@ -163,7 +164,7 @@ TEST_NET(test_options, open_net_of_two)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 
-	assert_int_equal(weir_address_parse("node:1:echo", &m.connect.address), 0);
+	assert_int_equal(weir_address_read("node:1:echo", &m.connect.address, NULL), 0);
 	m.connect.window = WEIR_CONNECT_WINDOW_MIN - 1;
 	assert_int_equal(fake_ask(n->f[0], &n->s[0], &m), WEIR_MSG_REFUSED);
 	assert_int_equal(n->s[0].reply.refused.code, EINVAL);

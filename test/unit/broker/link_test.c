@@ -7,6 +7,8 @@
 
 #include "broker/link.h"
 #include "broker/node.h"
+#include "broker/quota.h"
+#include "broker/session.h"
 
 TEST_NET(test_bring_up, open_net_of_two)
 {
@@ -51,6 +53,131 @@ TEST(test_engine_pairs)
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	assert_int_equal(n.f[0]->output_count, 0); /* 0 - 0 is there already */
 	net_close(&n);
+}
+
+static uint32_t
+connect_as(struct net *n, uint32_t class, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
+
+	m.connect.flags = flags;
+	m.connect.class = class;
+	m.connect.address.kind = WEIR_ADDRESS_NODE;
+	m.connect.address.id = flags & WEIR_CONNECT_LOOP ? 1 : 2;
+	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "echo");
+	return fake_ask(n->f[0], &n->s[0], &m);
+}
+
+static void
+set(struct net *n, const char *key, const char *value)
+{
+	char why[160];
+
+	assert_true(quota_set(n->f[0]->b, key, value, why, sizeof(why)) >= 0);
+}
+
+/* Each class has a link of its own, whose packets are marked alike at both ends. */
+TEST_NET(test_classes, open_net_of_two)
+{
+	static const uint8_t marks[WEIR_CLASSES] = {0x10, 0x20, 0x68};
+	uint32_t ids = 0;
+
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned k = 0; k < WEIR_CLASSES; k++) {
+			n->f[i]->b->config.engine[0].mark[k].traffic_class = marks[k];
+			n->f[i]->b->config.engine[0].mark[k].priority = (uint8_t)(k + 2);
+		}
+	set(n, "user.*.priority", "high");
+	for (uint32_t class = 0; class < WEIR_CLASSES; class ++) {
+		assert_int_equal(connect_as(n, class, 0), WEIR_MSG_CONNECTING);
+		exchange(n);
+		for (unsigned i = 0; i < 2; i++) {
+			struct broker_link *l = link_find(n->f[i]->b, 0, 2 - i, WEIR_END(0, class));
+
+			assert_non_null(l);
+			assert_int_equal(l->state, LINK_UP);
+			assert_true(l->open);
+			for (unsigned k = 0; k < 2; k++) {
+				struct fake_qp *q = (struct fake_qp *)l->qp[k];
+
+				assert_int_equal(q->traffic_class, marks[class]);
+				assert_int_equal(q->priority, class + 2);
+			}
+			if (!i) {
+				assert_int_equal(n->f[0]->last[ENGINE_CONN_START].conn.link, l->id);
+				ids |= 1u << l->id;
+			}
+		}
+		assert_int_equal(n->f[0]->last[ENGINE_LINK_ADD].link.class, class);
+		assert_int_equal(n->f[0]->last[ENGINE_LINK_ADD].link.peer_engine, 0);
+	}
+	assert_int_equal(__builtin_popcount(ids), WEIR_CLASSES);
+	assert_int_equal(n->f[0]->links, WEIR_CLASSES);
+	/* further connections share them */
+	connect_as(n, WEIR_CLASS_LOW, 0);
+	assert_int_equal(n->f[0]->output_count, 0);
+	assert_int_equal(n->f[0]->last[ENGINE_CONN_OPEN].conn.link,
+			 link_find(n->f[0]->b, 0, 2, WEIR_END(0, WEIR_CLASS_LOW))->id);
+}
+
+TEST_NET(test_class_offers, open_net_of_two)
+{
+	struct weir_ctl_msg m;
+
+	assert_int_equal(connect_as(n, WEIR_CLASS_LOW, 0), WEIR_MSG_CONNECTING);
+	m = take_output(n->f[0], 0);
+	assert_int_equal(m.link.engine, WEIR_END(0, WEIR_CLASS_LOW));
+	assert_int_equal(m.link.peer_engine, WEIR_END(0, WEIR_CLASS_LOW));
+	/* an end of another class, and classes that do not exist */
+	m.link.engine = WEIR_END(0, WEIR_CLASS_NORMAL);
+	hand_over(n, 0, &m);
+	m.link.engine = m.link.peer_engine = WEIR_END(0, WEIR_CLASSES);
+	hand_over(n, 0, &m);
+	m.link.engine = m.link.peer_engine = WEIR_END(0, 7);
+	hand_over(n, 0, &m);
+	assert_int_equal(n->f[1]->b->counters.offers_bad, 3);
+	assert_int_equal(n->f[1]->links, 0);
+	/* control asks for it again */
+	m = (struct weir_ctl_msg){.type = WEIR_CTL_RESYNC,
+				  .length = weir_ctl_length(WEIR_CTL_RESYNC)};
+	m.link_down.node = 2;
+	m.link_down.peer_node = 1;
+	m.link_down.engine = m.link_down.peer_engine = WEIR_END(0, WEIR_CLASS_LOW);
+	fake_told(n->f[0], &m);
+	assert_int_equal(n->f[0]->output_count, 1);
+	exchange(n);
+	assert_int_equal(link_find(n->f[1]->b, 0, 1, WEIR_END(0, WEIR_CLASS_LOW))->state, LINK_UP);
+	assert_null(link_find(n->f[1]->b, 0, 1, 0));
+}
+
+/* Operators decide who may connect with priority high, and which programs have another one. */
+TEST_NET(test_class_rights, open_net_of_two)
+{
+	char key[64], why[160];
+
+	assert_int_equal(connect_as(n, WEIR_CLASSES, 0), WEIR_MSG_REFUSED);
+	assert_int_equal(n->s[0].reply.refused.code, EINVAL);
+	assert_int_equal(connect_as(n, WEIR_CLASS_HIGH, 0), WEIR_MSG_REFUSED);
+	assert_int_equal(n->s[0].reply.refused.code, EACCES);
+	assert_non_null(strstr(n->s[0].reply.refused.reason, ".priority high"));
+	assert_int_equal(n->f[0]->links, 0);
+	set(n, "user.*.priority", "high");
+	assert_int_equal(connect_as(n, WEIR_CLASS_HIGH, 0), WEIR_MSG_CONNECTING);
+	set(n, "user.*.priority", "normal");
+	assert_int_equal(connect_as(n, WEIR_CLASS_HIGH, 0), WEIR_MSG_REFUSED);
+	/* of one program: also what asks for none */
+	snprintf(key, sizeof(key), "program.%s.priority", n->s[0].s->name);
+	set(n, key, "high");
+	assert_int_equal(connect_as(n, WEIR_CLASS_HIGH, 0), WEIR_MSG_CONNECTING);
+	assert_int_equal(connect_as(n, WEIR_CLASS_NORMAL, 0), WEIR_MSG_CONNECTING);
+	assert_null(link_find(n->f[0]->b, 0, 2, 0));
+	snprintf(key, sizeof(key), "session.%u.priority", n->s[0].s->id);
+	set(n, key, "low");
+	assert_int_equal(connect_as(n, WEIR_CLASS_NORMAL, 0), WEIR_MSG_CONNECTING);
+	assert_non_null(link_find(n->f[0]->b, 0, 2, WEIR_END(0, WEIR_CLASS_LOW)));
+	assert_int_equal(quota_set(n->f[0]->b, key, "higher", why, sizeof(why)), -EINVAL);
+	assert_int_equal(quota_set(n->f[0]->b, "user.*.priority", "low", why, sizeof(why)),
+			 -EINVAL);
 }
 
 TEST_NET(test_crossing, open_net_of_two)

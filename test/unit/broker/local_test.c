@@ -124,6 +124,102 @@ TEST_PAIR(test_connect, 4)
 	expect_refused(&p->c, EHOSTUNREACH);
 }
 
+static int
+decide(struct pair *p, struct fake_session *s, uint32_t vqpn, uint32_t flags, uint32_t window)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_DECIDE};
+
+	m.decide.vqpn = vqpn;
+	m.decide.flags = flags;
+	m.decide.window = window;
+	snprintf(m.decide.reason, sizeof(m.decide.reason), "a\tb");
+	assert_int_equal(fake_request(p->f, s, &m), 0);
+	return s->reply.type == WEIR_MSG_REFUSED ? s->reply.refused.code : 0;
+}
+
+/* Decisions count only for connections of the session that it accepted and holds. */
+TEST_PAIR(test_decide, 4)
+{
+	uint32_t held, connecting, plain, opened;
+
+	assert_true(fake_listen_as(p->f, &p->l, "held", WEIR_LISTENS_HOLDING) > 0);
+	fake_connect(p->f, &p->c, 7, "held", 0);
+	connecting = p->c.reply.connecting.vqpn;
+	held = p->c.reply.connecting.peer_vqpn;
+	assert_int_equal(p->f->count[ENGINE_CONN_LOCAL_OPENED], 1); /* the accepting end alone */
+	assert_true(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.held);
+	assert_int_equal(decide(p, &p->c, held, 0, 0), ENOTCONN); /* another program's */
+	assert_int_equal(decide(p, &p->c, connecting, 0, 0), EISCONN);
+	assert_int_equal(decide(p, &p->c, connecting, WEIR_DECIDE_REFUSE, 0), EISCONN);
+	assert_int_equal(decide(p, &p->l, 0, 0, 0), ENOTCONN);
+	assert_int_equal(decide(p, &p->l, UINT32_MAX, 0, 0), ENOTCONN);
+	assert_int_equal(decide(p, &p->l, held, 2, 0), EINVAL);
+	assert_int_equal(decide(p, &p->l, held, 0, WEIR_CONNECT_WINDOW_MIN - 1), EINVAL);
+	assert_int_equal(p->f->count[ENGINE_CONN_DECIDE], 0);
+	assert_int_equal(p->f->count[ENGINE_CONN_LOCAL_OPENED], 1);
+	assert_int_equal(decide(p, &p->l, held, 0, 9000), 0);
+	assert_int_equal(p->f->last[ENGINE_CONN_DECIDE].conn.window, 9000);
+	assert_int_equal(p->f->last[ENGINE_CONN_DECIDE].conn.status, 0);
+	opened = p->f->count[ENGINE_CONN_LOCAL_OPENED];
+	assert_int_equal(opened, 2);
+	assert_int_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.vqpn, connecting);
+	assert_int_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.status, 0);
+	assert_int_equal(decide(p, &p->l, held, WEIR_DECIDE_REFUSE, 0), EISCONN);
+	/* of a listener that holds none */
+	fake_connect(p->f, &p->c, 7, "echo", 0);
+	plain = p->c.reply.connecting.peer_vqpn;
+	assert_int_equal(decide(p, &p->l, plain, WEIR_DECIDE_REFUSE, 0), EISCONN);
+	assert_int_equal(decide(p, &p->l, plain, 0, 9000), 0);
+	/* refused, with a text that steers no terminal */
+	fake_connect(p->f, &p->c, 7, "held", 0);
+	held = p->c.reply.connecting.peer_vqpn;
+	assert_int_equal(decide(p, &p->l, held, WEIR_DECIDE_REFUSE, 0), 0);
+	assert_int_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.status, ECONNREFUSED);
+	assert_string_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.reason, "a?b");
+	assert_string_equal(p->f->last[ENGINE_CONN_DECIDE].conn.reason, "a?b");
+}
+
+/* The engine's answer comes after the program's end. */
+TEST_PAIR(test_decide_meanwhile, 4)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_DECIDE};
+
+	fake_listen_as(p->f, &p->l, "held", WEIR_LISTENS_HOLDING);
+	fake_connect(p->f, &p->c, 7, "held", 0);
+	m.decide.vqpn = p->c.reply.connecting.peer_vqpn;
+	p->f->hold = true;
+	assert_int_equal(fake_request(p->f, &p->l, &m), 0);
+	fake_leave(p->f, &p->l);
+	fake_let_go(p->f);
+	assert_int_equal(p->f->count[ENGINE_CONN_DECIDE], 1);
+	assert_int_equal(fake_connect(p->f, &p->c, 7, "held", 0), WEIR_MSG_REFUSED);
+}
+
+TEST_PAIR(test_who, 4)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_WHO}, r;
+
+	fake_connect(p->f, &p->c, 7, "echo", 0);
+	m.who.vqpn = p->c.reply.connecting.vqpn;
+	assert_int_equal(fake_request(p->f, &p->l, &m), 0); /* another program's */
+	expect_refused(&p->l, ENOTCONN);
+	assert_int_equal(fake_request(p->f, &p->c, &m), 0);
+	r = p->c.reply;
+	assert_int_equal(r.type, WEIR_MSG_PEER);
+	assert_int_equal(r.peer.local, 1);
+	assert_int_equal(r.peer.node, 7);
+	assert_int_equal(r.peer.pid, p->l.s->pid);
+	assert_int_equal(r.peer.uid, p->l.s->uid);
+	assert_string_equal(r.peer.program, p->l.s->name);
+	assert_int_equal(r.peer.age_ms, 0);
+	p->f->now += 1500000000;
+	assert_int_equal(fake_request(p->f, &p->c, &m), 0);
+	assert_int_equal(p->c.reply.peer.age_ms, 1500);
+	m.who.vqpn = 0;
+	assert_int_equal(fake_request(p->f, &p->c, &m), 0);
+	expect_refused(&p->c, ENOTCONN);
+}
+
 TEST_PAIR(test_own_addresses, 0)
 {
 	static const struct {
@@ -235,9 +331,8 @@ TEST_FAKE(test_other_engine, two_engines)
 	assert_int_equal(fake_request(f, &s, &m), 0);
 	assert_int_not_equal(s.reply.connecting.vqpn, 0);
 	assert_int_equal(s.reply.connecting.engine, 1);
-	/* nobody seems to reach it: as the program wishes */
+	/* no port reaches it */
 	f->b->attr[1].gid.raw[12] = 11;
-	fake_connect(f, &s, 9, "echo", 0);
-	assert_int_not_equal(s.reply.connecting.vqpn, 0);
-	assert_int_equal(s.reply.connecting.engine, 0);
+	assert_int_equal(fake_connect(f, &s, 9, "echo", 0), WEIR_MSG_REFUSED);
+	assert_int_equal(s.reply.refused.code, EHOSTUNREACH);
 }

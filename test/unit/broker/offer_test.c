@@ -42,7 +42,8 @@ offer(uint32_t attempt, uint32_t answered)
 	m.link = (struct weir_link_offer){
 	    .node = 2,
 	    .peer_node = 1,
-	    .layout = WEIR_WIRE_VERSION | 0x100,
+	    .layout = WEIR_WIRE_VERSION | WEIR_LITTLE_ENDIAN,
+	    .highest = WEIR_WIRE_VERSION,
 	    .incarnation = 200,
 	    .peer_incarnation = 100,
 	    .attempt = attempt,
@@ -86,8 +87,8 @@ TEST_END(test_bad_fields)
 	take(n, &m);                                                                               \
 	assert_int_equal(n->f->b->counters.offers_bad, ++bad);                                     \
 	assert_int_equal(n->f->live_qps, 0)
-	BAD(layout, (WEIR_WIRE_VERSION + 1) | 0x100);
 	BAD(layout, WEIR_WIRE_VERSION);
+	BAD(layout, WEIR_WIRE_VERSION | 0x200);
 	BAD(incarnation, 0);
 	BAD(attempt, 0);
 	BAD(mtu, 128);
@@ -122,6 +123,37 @@ TEST_END(test_bad_fields)
 	take(n, &m);
 	assert_int_equal(n->f->b->counters.offers_bad, bad);
 	assert_int_equal(the_link(n)->state, LINK_UP);
+}
+
+/* Versions of the wire: lower, higher, overlapping, and of a peer that names one only. */
+TEST_END(test_versions)
+{
+	const uint32_t v = WEIR_WIRE_VERSION;
+	const struct {
+		struct weir_versions theirs;
+		bool taken;
+	} cases[] = {
+	    {{v - 1, v - 1}, false},
+	    {{v + 1, v + 1}, false},
+	    {{v + 1, 0}, false},
+	    {{v - 1, v + 1}, true},
+	};
+	uint64_t bad = 0;
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct weir_ctl_msg m = offer(1, 0);
+
+		m.link.layout = (uint16_t)(cases[i].theirs.lowest | WEIR_LITTLE_ENDIAN);
+		m.link.highest = cases[i].theirs.highest;
+		take(n, &m);
+		bad += !cases[i].taken;
+		assert_int_equal(n->f->b->counters.offers_bad, bad);
+		assert_int_equal(n->f->live_qps != 0, cases[i].taken);
+	}
+	/* ours says what we speak */
+	assert_int_equal(the_link(n)->state, LINK_UP);
+	assert_int_equal(n->f->output[0].link.layout, v | WEIR_LITTLE_ENDIAN);
+	assert_int_equal(n->f->output[0].link.highest, v);
 }
 
 /* We may not send before the peer has joined its QPs to ours: it would drop what comes. */

@@ -168,7 +168,7 @@ TEST_FAKE(test_drain_self, two_engines)
 	open_to(f, &c, 7, WEIR_MSG_REFUSED, ECONNREFUSED);
 	assert_int_equal(c.s->conn_count, 1);
 	hello.hello.magic = WEIR_SESSION_MAGIC;
-	hello.hello.version_min = hello.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	hello.hello.versions = WEIR_SESSION_VERSIONS;
 	assert_null(broker_session_open(f->b, &hello, hello.length, 1, 1, hear, &said));
 	assert_int_equal(said.refused.code, ECONNREFUSED);
 	assert_non_null(strstr(said.refused.reason, "being drained"));

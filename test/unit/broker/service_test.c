@@ -86,12 +86,12 @@ TEST_FAKE(test_told, one_engine)
 	f->output_count = 0;
 	assert_true(fake_listen_as(f, &s, "private", 0) >= 0);
 	assert_int_equal(told(f, names, sizeof(names)), 0);
-	b = fake_listen_as(f, &s, "b", WEIR_LISTEN_KNOWN);
+	b = fake_listen_as(f, &s, "b", WEIR_LISTENS_PUBLIC);
 	assert_int_equal(told(f, names, sizeof(names)), 1);
 	assert_string_equal(names, "b ");
 	/* what follows at once is told together, a little later */
-	assert_true(fake_listen_as(f, &s, "c", WEIR_LISTEN_KNOWN) >= 0);
-	assert_true(fake_listen_as(f, &s, "a", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "c", WEIR_LISTENS_PUBLIC) >= 0);
+	assert_true(fake_listen_as(f, &s, "a", WEIR_LISTENS_PUBLIC) >= 0);
 	unlisten(f, &s, b);
 	assert_int_equal(told(f, names, sizeof(names)), 1);
 	pass(f, INTERVAL_MS);
@@ -120,18 +120,18 @@ TEST_FAKE(test_refused, one_engine)
 	int last = 0;
 
 	fake_program(f, &s);
-	assert_int_equal(fake_listen_as(f, &s, "x", 2), -EINVAL);
+	assert_int_equal(fake_listen_as(f, &s, "x", 4), -EINVAL);
 	for (uint32_t i = 0; i < WEIR_SERVICES_MAX; i++) {
 		snprintf(name, sizeof(name), "s%u", i);
-		last = fake_listen_as(f, &s, name, WEIR_LISTEN_KNOWN);
+		last = fake_listen_as(f, &s, name, WEIR_LISTENS_PUBLIC);
 		assert_true(last >= 0);
 	}
-	assert_int_equal(fake_listen_as(f, &s, "more", WEIR_LISTEN_KNOWN), -ENOSPC);
+	assert_int_equal(fake_listen_as(f, &s, "more", WEIR_LISTENS_PUBLIC), -ENOSPC);
 	assert_non_null(strstr(s.reply.refused.reason, "64"));
 	assert_true(fake_listen_as(f, &s, "more", 0) >= 0);
 	assert_int_equal(fake_listen_as(f, &s, "s3", 0), -EADDRINUSE);
 	unlisten(f, &s, last);
-	assert_true(fake_listen_as(f, &s, "another", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "another", WEIR_LISTENS_PUBLIC) >= 0);
 	snprintf(m.find.service, sizeof(m.find.service), "a/b");
 	assert_int_equal(fake_request(f, &s, &m), 0);
 	assert_int_equal(s.reply.refused.code, EINVAL);
@@ -186,7 +186,7 @@ TEST_FAKE(test_found, one_engine)
 	offers(f, 2, 6, NULL, NULL);
 	assert_int_equal(find(f, &s, "log", 0), 0);
 	/* ours, without a control's word */
-	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTENS_PUBLIC) >= 0);
 	assert_int_equal(find(f, &s, "kv", 0), 2);
 	assert_int_equal(found[0].node, OWN);
 	assert_int_equal(found[0].flags, WEIR_FOUND_LOCAL);
@@ -231,7 +231,7 @@ TEST_FAKE(test_turns, one_engine)
 	assert_int_equal(s.reply.found.node[15].node, 25);
 	assert_int_equal(find(f, &s, "kv", WEIR_FIND_BEST), WEIR_FOUND_MAX);
 	assert_int_equal(s.reply.found.next, 0);
-	ours = fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN);
+	ours = fake_listen_as(f, &s, "kv", WEIR_LISTENS_PUBLIC);
 	for (uint32_t i = 0; i < 4; i++) {
 		find(f, &s, "kv", WEIR_FIND_BEST);
 		assert_int_equal(s.reply.found.node[0].node, OWN);
@@ -246,7 +246,7 @@ TEST_FAKE(test_without_control, ((const struct fake_config){.engines = 1, .node 
 	struct fake_session s;
 
 	fake_program(f, &s);
-	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTENS_PUBLIC) >= 0);
 	assert_int_equal(find(f, &s, "kv", WEIR_FIND_BEST), 1);
 	assert_int_equal(s.reply.found.node[0].node, UINT32_MAX);
 	assert_int_equal(s.reply.found.node[0].flags, WEIR_FOUND_LOCAL);
@@ -269,7 +269,7 @@ TEST_FAKE(test_rows, one_engine)
 	pass(f, 250);
 	offers(f, 11, 1, "kv", "new");
 	pass(f, 250);
-	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &s, "kv", WEIR_LISTENS_PUBLIC) >= 0);
 	assert_true(fake_listen_as(f, &s, "private", 0) >= 0);
 	for (uint32_t i = 0; memset(&row, 0, sizeof(row)), service_row(f->b, i, &row); i++) {
 		if (!*row.name)

@@ -359,7 +359,7 @@ knock(struct fake *f)
 static void
 report(struct fake *f, uint32_t id)
 {
-	struct weir_ctl_msg m = {.hello = {.version = WEIR_CTL_VERSION, .node = 7}};
+	struct weir_ctl_msg m = {.hello = {.versions = WEIR_CTL_VERSIONS, .node = 7}};
 	int fd = dial(f, "control.sock");
 	uint64_t changes;
 	union ctl in;

@@ -88,7 +88,7 @@ TEST_FAKE(test_named_when_ready, with_sockets)
 
 	assert_true(watch >= 0);
 	assert_true(inotify_add_watch(watch, f->dir, IN_CREATE | IN_ATTRIB | IN_MOVED_TO) >= 0);
-	assert_int_equal(unix_listen(&other, 0660, NULL), 0);
+	assert_int_equal(unix_listen(&other, 0660, NULL, NULL), 0);
 	n = read(watch, room, sizeof(room));
 	for (ssize_t at = 0; at < n;) {
 		struct inotify_event e;
@@ -110,33 +110,53 @@ TEST_FAKE(test_named_when_ready, with_sockets)
 
 TEST_FAKE(test_version, with_sockets)
 {
-	int fd = dial(f, "session.sock");
+	const uint32_t v = WEIR_SESSION_VERSION;
+	const struct {
+		struct weir_versions theirs;
+		const char *upgrade; /* NULL: welcome */
+	} cases[] = {
+	    {{v - 1, v - 1}, "upgrade libweir"},
+	    {{v + 1, v + 3}, "upgrade weir-dataplane"},
+	    {{v - 1, v + 1}, NULL},
+	    {{v, v + 1}, NULL},
+	    {{v - 1, v}, NULL},
+	};
 	struct weir_session_msg m = hello(), r;
-	char ours[24];
+	uint32_t refused = 0;
+	int fd;
 
-	snprintf(ours, sizeof(ours), "%u to %u", WEIR_SESSION_VERSION_MIN,
-		 WEIR_SESSION_VERSION_MAX);
-	m.hello.version_min = 7;
-	m.hello.version_max = 9;
-	r = call(f, fd, m, NULL);
-	assert_int_equal(r.type, WEIR_MSG_REFUSED);
-	assert_int_equal(r.refused.code, EPROTO);
-	assert_non_null(strstr(r.refused.reason, "7 to 9"));
-	assert_non_null(strstr(r.refused.reason, ours));
-	assert_non_null(strstr(r.refused.reason, "install"));
-	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
-	close(fd);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int fds[WEIR_SESSION_FDS] = {-1, -1, -1};
+
+		fd = dial(f, "session.sock");
+		m.hello.versions = cases[i].theirs;
+		r = call(f, fd, m, fds);
+		if (!cases[i].upgrade) {
+			assert_int_equal(r.type, WEIR_MSG_WELCOME);
+			assert_int_equal(r.welcome.version, v);
+			close(fds[0]);
+		} else {
+			refused++;
+			assert_int_equal(r.type, WEIR_MSG_REFUSED);
+			assert_int_equal(r.refused.code, EPROTO);
+			assert_non_null(strstr(r.refused.reason, cases[i].upgrade));
+			assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
+		}
+		close(fd);
+		fake_run(f);
+	}
 	/* a later library's greeting may well be longer */
 	fd = dial(f, "session.sock");
+	m.hello.versions = (struct weir_versions){v + 3, v + 5};
 	assert_int_equal(send(fd, &m, sizeof(m), MSG_NOSIGNAL), sizeof(m));
 	assert_true(get(f, fd, &r, sizeof(r), NULL) > 0);
-	assert_non_null(strstr(r.refused.reason, "7 to 9"));
+	assert_non_null(strstr(r.refused.reason, "upgrade weir-dataplane"));
 	close(fd);
 	fd = dial(f, "session.sock");
 	m.hello.magic = 1;
 	assert_int_equal(call(f, fd, m, NULL).type, WEIR_MSG_REFUSED);
 	close(fd);
-	assert_int_equal(f->b->counters.sessions_refused, 3);
+	assert_int_equal(f->b->counters.sessions_refused, refused + 2);
 }
 
 TEST_FAKE(test_too_many, WITH_SOCKETS(.sessions = 2))

@@ -77,7 +77,8 @@ TEST_USERS(test_memory, "*:memory=4864K")
 	assert_true(f->b->used[USER_MEMORY] < 4200 << 10);
 	fake_attach_by(f, &b, BOB, "b");
 	is_refused(&b, EDQUOT, "user 1001 has 41");
-	is_refused(&b, EDQUOT, "KiB of memory, its limit is 4864; ask for less");
+	is_refused(&b, EDQUOT, "KiB of memory, its limit is 4864, 41");
+	is_refused(&b, EDQUOT, " more were asked for; ask for less");
 	assert_int_equal(fake_attach_by(f, &b, EVE, "b"), WEIR_MSG_WELCOME);
 	m.adopt.flags = WEIR_ADOPT_SEND;
 	m.adopt.bytes = 512 << 10;
@@ -85,7 +86,7 @@ TEST_USERS(test_memory, "*:memory=4864K")
 	gone = session_msg(WEIR_MSG_DISOWN);
 	gone.region.region = a.reply.region.region;
 	assert_int_equal(fake_request(f, &a, &m), 0);
-	is_refused(&a, EDQUOT, "its limit is 4864");
+	is_refused(&a, EDQUOT, "its limit is 4864, 512 more were asked for");
 	assert_int_equal(fake_request(f, &a, &gone), 0);
 	assert_int_equal(fake_ask(f, &a, &m), WEIR_MSG_REGION);
 	/* all of it comes back */
@@ -192,28 +193,28 @@ TEST_USERS(test_services, "*:services=2")
 	int first;
 
 	two_and_one(f, &a, &b, &c);
-	first = fake_listen_as(f, &a, "one", WEIR_LISTEN_KNOWN);
+	first = fake_listen_as(f, &a, "one", WEIR_LISTENS_PUBLIC);
 	assert_true(first >= 0);
 	/* a name that is taken costs nothing */
-	assert_int_equal(fake_listen_as(f, &b, "one", WEIR_LISTEN_KNOWN), -EADDRINUSE);
-	assert_true(fake_listen_as(f, &b, "two", WEIR_LISTEN_KNOWN) >= 0);
-	assert_int_equal(fake_listen_as(f, &a, "three", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_int_equal(fake_listen_as(f, &b, "one", WEIR_LISTENS_PUBLIC), -EADDRINUSE);
+	assert_true(fake_listen_as(f, &b, "two", WEIR_LISTENS_PUBLIC) >= 0);
+	assert_int_equal(fake_listen_as(f, &a, "three", WEIR_LISTENS_PUBLIC), -EDQUOT);
 	is_refused(&a, EDQUOT, "user 1001 has 2 public services, its limit is 2; close one");
 	assert_true(fake_listen_as(f, &a, "of the host", 0) == -EINVAL);
 	assert_true(fake_listen_as(f, &a, "of-the-host", 0) >= 0);
-	assert_true(fake_listen_as(f, &c, "three", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &c, "three", WEIR_LISTENS_PUBLIC) >= 0);
 	m.listening.listener = (uint32_t)first;
 	assert_int_equal(fake_request(f, &a, &m), 0);
-	assert_true(fake_listen_as(f, &a, "four", WEIR_LISTEN_KNOWN) >= 0);
-	assert_int_equal(fake_listen_as(f, &a, "five", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_true(fake_listen_as(f, &a, "four", WEIR_LISTENS_PUBLIC) >= 0);
+	assert_int_equal(fake_listen_as(f, &a, "five", WEIR_LISTENS_PUBLIC), -EDQUOT);
 	/* at once, though the program's memory is not free yet */
 	f->hold = true;
 	fake_leave(f, &b);
-	assert_true(fake_listen_as(f, &a, "five", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &a, "five", WEIR_LISTENS_PUBLIC) >= 0);
 	fake_let_go(f);
-	assert_int_equal(fake_listen_as(f, &a, "six", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_int_equal(fake_listen_as(f, &a, "six", WEIR_LISTENS_PUBLIC), -EDQUOT);
 	assert_int_equal(set(f, "user.1001.services", "3"), 1);
-	assert_true(fake_listen_as(f, &a, "six", WEIR_LISTEN_KNOWN) >= 0);
+	assert_true(fake_listen_as(f, &a, "six", WEIR_LISTENS_PUBLIC) >= 0);
 }
 
 TEST_USERS(test_rate_and_set, "1001:rate=100M")
@@ -245,8 +246,18 @@ TEST_USERS(test_rate_and_set, "1001:rate=100M")
 	is_refused(&b, EDQUOT, "user 2000 has 1 sessions");
 	assert_int_equal(set(f, "user.1001.colour", "1"), -ENOENT);
 	assert_non_null(
-	    strstr(reason, "invalid value '1' for user.1001.colour (expected sessions=N"));
+	    strstr(reason, "invalid value '1' for user.1001.colour (expected sessions, "));
+	assert_non_null(strstr(reason, "rate or priority)"));
+	assert_true(strlen(reason) < sizeof(((struct weir_ctl_msg *)0)->error.reason));
 	assert_int_equal(set(f, "user.1001.memory", "0"), -EINVAL);
+	assert_non_null(
+	    strstr(reason, "user.1001.memory (expected bytes with K, M or G, or none)"));
+	assert_int_equal(set(f, "user.1001.priority", "low"), -EINVAL);
+	assert_non_null(strstr(reason, "user.1001.priority (expected normal or high)"));
+	assert_int_equal(set(f, "user.1001.sessions", "0"), -EINVAL);
+	assert_non_null(strstr(reason, "(expected a number from 1, or none)"));
+	assert_int_equal(set(f, "user.1001.rate", "fast"), -EINVAL);
+	assert_non_null(strstr(reason, "or none)"));
 	assert_int_equal(set(f, "user.bob.memory", "1M"), -EINVAL);
 	assert_int_equal(set(f, "user..memory", "1M"), -EINVAL);
 	assert_int_equal(set(f, "user.memory", "1M"), -EINVAL);

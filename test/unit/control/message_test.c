@@ -33,7 +33,7 @@ hello(void)
 {
 	struct control_msg m = {.type = CONTROL_HELLO};
 
-	m.hello.version = CONTROL_VERSION;
+	m.hello.versions = CONTROL_VERSIONS;
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "spring");
 	m.hello.record = (struct swim_record){
 	    .id = 65534, .status = SWIM_ALIVE, .run = UINT64_MAX, .version = SWIM_VERSION_MAX};
@@ -96,6 +96,8 @@ offer(void)
 	    .peer_born = 0xffffffff,
 	    .consumed = 0xfedcba9876543210,
 	    .received = 0x0123456789abcdef,
+	    .highest = 0xfffffffe,
+	    .refused = 28,
 	};
 	return m;
 }
@@ -420,11 +422,15 @@ test_other_version(void **state)
 {
 	struct control_msg m = hello(), out;
 
-	// It may be anything behind its version, but the version is readable.
-	m.hello.version = CONTROL_VERSION + 1;
+	// It may be anything behind its versions, but these are readable.
+	m.hello.versions = (struct weir_versions){CONTROL_VERSION + 1, CONTROL_VERSION + 3};
 	m.hello.record.status = SWIM_UNKNOWN;
 	assert_int_equal(recode(&m, &out), 0);
-	assert_int_equal(out.hello.version, CONTROL_VERSION + 1);
+	assert_int_equal(out.hello.versions.lowest, CONTROL_VERSION + 1);
+	assert_int_equal(out.hello.versions.highest, CONTROL_VERSION + 3);
+	// With a common one it is of that.
+	m.hello.versions.lowest = CONTROL_VERSION - 1;
+	assert_int_equal(recode(&m, &out), -EBADMSG);
 }
 
 static void

@@ -30,7 +30,8 @@ test_all(void **state)
 	struct weir_row_port port = {
 	    .name = "net\"0\\", .link_up = 1, .drop_count = 1, .drops = {{"bad_icrc", 5}}};
 	struct weir_row_session session = {.session = 3, .name = "a\"b\\c\nd\xff=1", .tx_bytes = 9};
-	struct weir_ctl_node node = {.id = 2, .self = 1, .state = WEIR_NODE_SUSPECT};
+	struct weir_row_node node = {.is = {.id = 2, .self = 1, .state = WEIR_NODE_SUSPECT}};
+	const struct metrics_certificate certificates[2] = {{"node", 12.5}, {"ca", -1}};
 	struct weir_row_counter counter[2] = {{"engine.tx_messages", "told above", 7},
 					      {"broker.links-up", "links \\ up", 4}};
 	struct metrics_rows rows[METRICS_KINDS] = {{2, (uint8_t *)engine},
@@ -38,7 +39,7 @@ test_all(void **state)
 						   {1, (uint8_t *)&session},
 						   {1, (uint8_t *)&node},
 						   {2, (uint8_t *)counter}};
-	char *text = metrics_text(rows, "here");
+	char *text = metrics_text(rows, "here", certificates, 2);
 
 	assert_non_null(text);
 	has(text, "weir_up 1");
@@ -52,6 +53,8 @@ test_all(void **state)
 	has(text, "weir_node_state{node=\"2\",state=\"suspect\"} 1");
 	has(text, "weir_node_state{node=\"2\",state=\"up\"} 0");
 	assert_non_null(strstr(text, "weir_info{cluster=\"here\",node=\"2\",version="));
+	has(text, "weir_certificate_days_left{certificate=\"node\"} 12.50");
+	has(text, "weir_certificate_days_left{certificate=\"ca\"} -1.00");
 	has(text, "weir_broker_links_up_total 4");
 	has(text, "# HELP weir_broker_links_up_total links \\\\ up");
 	assert_null(strstr(text, "told above"));
@@ -62,7 +65,7 @@ test_all(void **state)
 static void
 test_dead(void **state)
 {
-	char *text = metrics_text(NULL, "here");
+	char *text = metrics_text(NULL, "here", NULL, 0);
 
 	has(text, "weir_up 0");
 	assert_null(strstr(text, "engine"));
@@ -82,7 +85,7 @@ test_many(void **state)
 		snprintf(session[i].name, sizeof(session[i].name), "program-of-many-%u", i);
 	}
 	rows[2] = (struct metrics_rows){4096, (uint8_t *)session};
-	text = metrics_text(rows, "here");
+	text = metrics_text(rows, "here", NULL, 0);
 	snprintf(last, sizeof(last),
 		 "weir_session_weight{session=\"%u\",name=\"program-of-many-%u\"} 0", 4095, 4095);
 	has(text, last);

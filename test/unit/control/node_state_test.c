@@ -365,6 +365,13 @@ test_offer_until_answered(void **state)
 	assert_int_equal(offers_put(&o, &a, now), 0);
 	assert_int_equal(o.count, 1);
 	assert_int_equal(sends(&o, 100000), 1);
+	// So does a refusal; an offer of the same attempt after it does not count as answered.
+	a.refused = 28;
+	assert_int_equal(offers_put(&o, &a, now), 0);
+	assert_int_equal(sends(&o, 100000), 1);
+	a.refused = 0;
+	assert_int_equal(offers_put(&o, &a, now), 0);
+	assert_int_equal(sends(&o, 1000), 2);
 	// A new attempt starts it all again.
 	a.attempt = 2;
 	assert_int_equal(offers_put(&o, &a, now), 0);

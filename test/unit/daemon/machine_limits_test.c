@@ -43,6 +43,23 @@ TEST(test_fits)
 	assert_true(limits_fit(&o, GIB, 0, 1 << 20, text, sizeof(text)));
 }
 
+/* Links: by memory, at least 1,024, unless an option says how many. */
+TEST(test_links)
+{
+	derive(GIB, 1 << 20, NULL, NULL);
+	assert_int_equal(o.links, 1024);
+	derive(64 * GIB, 1 << 20, NULL, NULL);
+	assert_int_equal(o.links, 2048);
+	derive(32 * GIB, 1 << 20, NULL, NULL);
+	assert_in_range(o.links, 1025, 2047);
+	derive(64 * GIB, 1 << 20, "--peer-ring", "512K"); /* each costs more */
+	assert_in_range(o.links, 1024, 2047);
+	derive(4096 * GIB, 1 << 20, NULL, NULL);
+	assert_int_equal(o.links, 2048);
+	derive(64 * GIB, 1 << 20, "--links", "16");
+	assert_int_equal(o.links, 16);
+}
+
 TEST(test_warned)
 {
 	derive(GIB, 1 << 20, "--memory", "1G");

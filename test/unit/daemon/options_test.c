@@ -125,21 +125,134 @@ TEST(nic)
 	assert_int_equal(n->gid.raw[11], 0xff);
 	assert_int_equal(n->vlan, 0);
 	assert_int_equal(n->mtu, 0);
-	assert_int_equal(n->seed, 1);
+	assert_int_equal(n->impair.seed, 1);
 	assert_int_equal(parse("--nic",
 			       "roce:0,ip=192.168.7.9/16,mtu=4096,loss=0.5,dup=1,reorder=2.5,"
 			       "delay=20,seed=99,timeout=1000,retry=3,rnr=7,rd_atomic=16,queues=2"),
 			 0);
 	assert_string_equal(n->port, "0");
 	assert_int_equal(n->mtu, 4096);
-	assert_true(n->loss == 0.5 && n->dup == 1 && n->reorder == 2.5);
-	assert_int_equal(n->delay_us, 20);
-	assert_int_equal(n->seed, 99);
+	assert_true(n->impair.loss == 0.5 && n->impair.dup == 1 && n->impair.reorder == 2.5);
+	assert_int_equal(n->impair.delay_us, 20);
+	assert_int_equal(n->impair.seed, 99);
 	assert_int_equal(n->timeout_ns, 1000000);
 	assert_int_equal(n->retry, 3);
 	assert_int_equal(n->rnr, 7);
 	assert_int_equal(n->rd_atomic, 16);
 	assert_int_equal(n->queues, 2);
+}
+
+TEST(routes)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24,gw=10.0.0.254,"
+					"route=10.5.0.0/16@10.0.0.253"),
+			 0);
+	assert_int_equal(n->route_count, 2);
+	assert_int_equal(n->routes[0].bits, 96);
+	assert_int_equal(n->routes[1].bits, 96 + 16);
+	assert_memory_equal(n->routes[0].gateway.raw, nic_gid_ipv4(0x0a0000fe).raw, 16);
+	assert_memory_equal(n->routes[1].network.raw, nic_gid_ipv4(0x0a050000).raw, 16);
+	assert_memory_equal(n->routes[1].gateway.raw, nic_gid_ipv4(0x0a0000fd).raw, 16);
+	assert_int_equal(parse("--nic", "roce:0,route=fd01::/32@fd00::9,ip=fd00::1/64,gw=fd00::8"),
+			 0);
+	assert_int_equal(n->routes[0].bits, 32);
+	assert_int_equal(n->routes[1].bits, 0);
+	refused("--nic", "roce:0,ip=10.0.0.1/24,gw=10.0.1.254",
+		"gateway 10.0.1.254 is not in the network of ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,gw=fd00::8", "gateway fd00::8 is not in");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,gw=here", "the address of a gateway");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,route=10.5.0.0/16", "NET/LEN@GATEWAY");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,route=10.5.0.0/33@10.0.0.2", "NET/LEN@GATEWAY");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,route=fd01::/16@10.0.0.2", "NET/LEN@GATEWAY");
+	refused("--nic", "verbs:mlx5_0,gw=10.0.0.2", "unknown key 'gw'");
+}
+
+/* The impairments, each of which may change while the port runs; no other key may. */
+TEST(impairments)
+{
+	static const struct {
+		const char *key, *value;
+	} all[] = {{"corrupt", "0.5"}, {"delay", "7"},	 {"dup", "1"},	  {"jitter", "9"},
+		   {"loss", "2"},      {"rate", "12.5"}, {"reorder", "3"}};
+	struct nic_spec n;
+	const char *key, *help;
+	char value[32];
+
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24,jitter=5,corrupt=1,rate=100"), 0);
+	n = o.nic[0];
+	assert_true(n.impair.corrupt == 1 && n.impair.rate == 100);
+	assert_int_equal(n.impair.jitter_us, 5);
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		assert_int_equal(options_set_impairment(&n, "port.0.x", all[i].key, all[i].value,
+							error, sizeof(error)),
+				 0);
+		assert_true(options_impairment(&n, i, &key, &help, value, sizeof(value)));
+		assert_string_equal(key, all[i].key);
+		assert_string_equal(value, all[i].value);
+		assert_true(*help);
+	}
+	assert_false(options_impairment(&n, 7, &key, &help, value, sizeof(value)));
+	assert_int_equal(
+	    options_set_impairment(&n, "port.0.loss", "loss", "101", error, sizeof(error)),
+	    -EINVAL);
+	assert_non_null(strstr(error, "invalid value '101' for port.0.loss (expected percent"));
+	assert_int_equal(
+	    options_set_impairment(&n, "port.0.mtu", "mtu", "1024", error, sizeof(error)), -EINVAL);
+	assert_non_null(strstr(error, "port.0.mtu can't be set while the port runs; see"));
+	assert_true(n.impair.loss == 2);
+	refused("--nic", "verbs:mlx5_0,rate=1", "unknown key 'rate'");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,rate=x", "Mbit/s");
+}
+
+static const struct weir_row_fact *
+config(const char *name, unsigned skip)
+{
+	static struct weir_row_fact r;
+
+	for (unsigned i = 0; memset(&r, 0, sizeof(r)), options_row(&o, i, &r); i++)
+		if (!strcmp(r.name, name) && !skip--)
+			return &r;
+	return NULL;
+}
+
+static void
+is(const char *name, const char *value, const char *from)
+{
+	const struct weir_row_fact *r = config(name, 0);
+
+	assert_non_null(r);
+	assert_string_equal(r->value, value);
+	assert_string_equal(r->from, from);
+}
+
+/* The configuration in effect, as a user would type it, and what of it is not the default. */
+TEST(shown)
+{
+	char *argv[] = {"--nic",       "roce:a,ip=10.0.0.1/24",
+			"--nic",       "verbs:b",
+			"--window",    "1536K",
+			"--instance",  "x",
+			"--idle",      "poll",
+			"--recv-wrs",  "256",
+			"--threshold", "0.25"};
+
+	assert_int_equal(options_parse(&o, 14, argv, error, sizeof(error)), 0);
+	assert_string_equal(config("nic", 0)->value, "roce:a,ip=10.0.0.1/24");
+	assert_string_equal(config("nic", 1)->value, "verbs:b");
+	assert_null(config("nic", 2));
+	is("window", "1536K", "set");
+	is("instance", "x", "set");
+	is("run-dir", "/run/weir", "default");
+	is("idle", "poll", "set");
+	is("recv-wrs", "256", "set");
+	is("threshold", "0.25", "set");
+	is("arena", "64M", "default");
+	is("program-rate", "none", "default");
+	is("log-format", "text", "default");
+	assert_null(config("help", 0));
+	assert_null(config("allow", 0));
 }
 
 TEST(six_and_vlan)
@@ -165,6 +278,39 @@ TEST(six_and_vlan)
 	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp=8", "from 0 to 7");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,pcp=3", "add vlan=ID");
 	refused("--nic", "verbs:rxe0,vlan=5", "unknown key");
+}
+
+static void
+marked(unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(n->dscp[WEIR_CLASS_NORMAL], a);
+	assert_int_equal(n->dscp[WEIR_CLASS_LOW], b);
+	assert_int_equal(n->dscp[WEIR_CLASS_HIGH], c);
+	assert_int_equal(n->level[WEIR_CLASS_NORMAL], d);
+	assert_int_equal(n->level[WEIR_CLASS_LOW], e);
+	assert_int_equal(n->level[WEIR_CLASS_HIGH], f);
+}
+
+TEST(priorities)
+{
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24"), 0);
+	marked(0, 8, 26, 0, 0, 0);
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp=3,pcp_high=6,dscp=10"),
+			 0);
+	marked(10, 8, 26, 3, 3, 6);
+	assert_int_equal(
+	    parse("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp_low=0,pcp=3,dscp_low=1,dscp_high=63"),
+	    0);
+	marked(0, 1, 63, 3, 0, 3);
+	assert_int_equal(parse("--nic", "verbs:rxe0,sl=2,sl_high=15,dscp_low=0"), 0);
+	marked(0, 0, 26, 2, 2, 15);
+	refused("--nic", "roce:0,ip=10.0.0.1/24,pcp_high=3", "add vlan=ID");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,dscp=64", "from 0 to 63");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,sl=1", "unknown key");
+	refused("--nic", "verbs:rxe0,pcp_low=1", "unknown key");
+	refused("--nic", "verbs:rxe0,sl=16", "from 0 to 15");
 }
 
 TEST(verbs_nic)
@@ -243,14 +389,4 @@ TEST(knowing)
 	assert_false(options_know("--no-huge"));
 	assert_false(options_know("instance"));
 	assert_false(options_know("-l"));
-}
-
-TEST(together)
-{
-	char *argv[] = {(char *)"--links", (char *)"4096", (char *)"--recv-wrs", (char *)"4096"};
-
-	assert_int_not_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
-	assert_non_null(strstr(error, "; lower one"));
-	argv[3] = (char *)"2048";
-	assert_int_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
 }

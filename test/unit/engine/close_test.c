@@ -88,6 +88,150 @@ test_close_while_peer_sends(void **state)
 	pconn_ends(p.b, 100);
 }
 
+/*
+ * Half a close: the peer receives all, then the end, and its own messages still arrive. When it has
+ * shut, too, both have ended in order, and the grants of both are returned.
+ */
+static void
+test_shut(void **state)
+{
+	struct pair p = PAIR(2, .delay_ns = 2000);
+
+	for (unsigned round = 0; round < 5; round++) {
+		pair_send(&p, p.a, 300, 40);
+		pair_send(&p, p.b, 300, 40);
+		pconn_sends(p.a, 100000, 0, 3);
+		pconn_pushes(p.a, 1, 700, 20); /* beyond the window, through another channel */
+		pconn_shut(p.a);
+		assert_receives(p.b, 3000, p.a->sent);
+		assert_true(p.b->peer_shut);
+		assert_false(p.a->done || p.b->done);
+		assert_int_equal(pconn_completed(p.a), p.a->sent);
+		assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].promised, 0);
+		pair_send(&p, p.b, 300, 40);
+		pconn_sends(p.b, 100000, 0, 3);
+		pconn_shut(p.b);
+		assert_receives(p.a, 3000, p.b->sent);
+		assert_closed(p.a, 0);
+		assert_closed(p.b, 0);
+		assert_int_equal(pconn_completed(p.b), p.b->sent);
+		assert_false(p.a->freed || p.b->freed);
+		pair_close(&p, 20);
+		world_connect(p.pa, p.pb, &p.a, &p.b);
+	}
+}
+
+static void
+test_both_shut_at_once(void **state)
+{
+	for (unsigned when = 0; when < 12; when++) {
+		struct pair p = PAIR(2, .delay_ns = 3000);
+
+		pair_send(&p, p.a, 48, 3);
+		pair_send(&p, p.b, 48, 3);
+		world_run(p.w, 200);
+		pconn_shut(p.a);
+		world_run(p.w, when);
+		pconn_sends(p.b, 20000, 0, when % 3);
+		pconn_shut(p.b);
+		world_run(p.w, 500);
+		assert_complete(p.a, p.b);
+		assert_complete(p.b, p.a);
+		assert_closed(p.a, 0);
+		assert_closed(p.b, 0);
+		pair_close(&p, 20);
+		assert_int_equal(p.w->node[0].link_errors + p.w->node[1].link_errors, 0);
+	}
+}
+
+/* It closes after it has shut, at any time, whatever the peer does: ends in order. */
+static void
+test_close_after_shut(void **state)
+{
+	for (unsigned when = 0; when < 30; when++) {
+		struct pair p = PAIR(2, .delay_ns = 1000 * (when % 5));
+
+		pair_send(&p, p.a, 200, 20);
+		pconn_send(p.a, 100000, 0);
+		pconn_shut(p.a);
+		world_run(p.w, when * 3);
+		pconn_pushes(p.b, 0, 500, 20);
+		if (when % 3 == 0)
+			pconn_shut(p.b);
+		pconn_close(p.a);
+		world_run(p.w, 1000);
+		assert_complete(p.a, p.b);
+		assert_true(p.a->freed);
+		assert_closed(p.b, 0);
+		pconn_ends(p.b, 100);
+		assert_int_equal(p.w->node[0].link_errors + p.w->node[1].link_errors, 0);
+	}
+}
+
+/* The end comes after the messages that wait for the window, and for room in the program's ring. */
+static void
+test_shut_behind_a_stall(void **state)
+{
+	struct pair p = PAIR(2, .ring_slots = 16);
+
+	p.pb->stopped = true;
+	pconn_pushes(p.a, 0, 300, 3);
+	for (unsigned i = 0; i < 100; i++) {
+		pconn_push(p.a, 1, 40, 0);
+		world_run(p.w, 3);
+	}
+	pconn_shut(p.a);
+	world_run(p.w, 500);
+	assert_false(p.b->peer_shut);
+	p.pb->stopped = false;
+	STEP_MOST(p.w, 5000, !p.b->peer_shut);
+	assert_true(p.b->peer_shut);
+	assert_complete(p.a, p.b);
+	pconn_shut(p.b);
+	world_run(p.w, 300);
+	assert_closed(p.a, 0);
+	pair_close(&p, 50);
+}
+
+/* A program dies after it has shut: the peer has received the end, and learns of the death. */
+static void
+test_dies_after_shut(void **state)
+{
+	for (unsigned when = 0; when < 60; when++) {
+		struct pair p = PAIR(2, .delay_ns = 2000);
+		bool both = when % 2;
+
+		pair_send(&p, p.a, 100, 10);
+		pconn_shut(p.a);
+		if (both)
+			pconn_shut(p.b);
+		world_run(p.w, when);
+		program_ends(p.pa, 2000);
+		assert_int_equal(p.b->received, 10);
+		assert_true(p.b->peer_shut);
+		/* had it heard of the other's end? */
+		if (!both || p.b->close_status || when > 40)
+			assert_closed(p.b, both && when > 40 ? 0 : ECONNRESET);
+		pconn_ends(p.b, 100);
+	}
+}
+
+static void
+test_link_fails_after_shut(void **state)
+{
+	struct pair p = PAIR(2, .delay_ns = 2000);
+
+	pair_send(&p, p.a, 100, 10);
+	pconn_shut(p.a);
+	world_run(p.w, 200);
+	world_links_fail(p.w, EHOSTDOWN);
+	world_run(p.w, 100);
+	assert_true(p.b->peer_shut);
+	assert_closed(p.a, EHOSTDOWN);
+	assert_closed(p.b, EHOSTDOWN);
+	pair_close(&p, 50);
+}
+
 static void
 test_refused(void **state)
 {
@@ -258,7 +402,7 @@ test_dies_under_bulk(void **state)
 static void
 test_link_fails(void **state)
 {
-	struct pair p = PAIR(2, .delay_ns = 2000);
+	struct pair p = PAIR(2, .delay_ns = 2000, .recv_wrs = 256);
 	struct pconn *c;
 	uint64_t completed;
 	uint32_t receives;
@@ -443,9 +587,11 @@ test_snapshot(void **state)
 }
 
 ENGINE_TESTS(TEST(test_close_after_data), TEST(test_both_close_at_once), TEST(test_evict),
-	     TEST(test_close_while_peer_sends), TEST(test_refused), TEST(test_main_is_slow),
-	     TEST(test_sender_dies), TEST(test_receiver_dies), TEST(test_count_behind_a_queue),
-	     TEST(test_close_under_bulk), TEST(test_dies_behind_a_stall),
-	     TEST(test_dies_under_bulk), TEST(test_link_fails), TEST(test_dies_without_a_peer),
-	     TEST(test_local), TEST(test_start_later), TEST(test_news_for_a_slow_program),
-	     TEST(test_snapshot))
+	     TEST(test_close_while_peer_sends), TEST(test_shut), TEST(test_both_shut_at_once),
+	     TEST(test_close_after_shut), TEST(test_shut_behind_a_stall),
+	     TEST(test_dies_after_shut), TEST(test_link_fails_after_shut), TEST(test_refused),
+	     TEST(test_main_is_slow), TEST(test_sender_dies), TEST(test_receiver_dies),
+	     TEST(test_count_behind_a_queue), TEST(test_close_under_bulk),
+	     TEST(test_dies_behind_a_stall), TEST(test_dies_under_bulk), TEST(test_link_fails),
+	     TEST(test_dies_without_a_peer), TEST(test_local), TEST(test_start_later),
+	     TEST(test_news_for_a_slow_program), TEST(test_snapshot))

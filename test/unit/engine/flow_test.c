@@ -37,6 +37,34 @@ test_ring_wraps(void **state)
 	assert_true(node_counters(p.w, 0)->ring_stalls > 0);
 }
 
+/* Receive WRs in the SRQ while messages come one by one: the fewest after a turn. */
+static uint32_t
+fewest_receives(uint32_t granted)
+{
+	struct pair p = PAIR(1, .recv_wrs = granted);
+	uint32_t fewest = UINT32_MAX;
+
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(pconn_send(p.a, 64, 0));
+		for (unsigned k = 0; k < 20; k++) {
+			world_step(p.w);
+			if (p.w->node[1].nic->recv_wrs < fewest)
+				fewest = p.w->node[1].nic->recv_wrs;
+		}
+	}
+	assert_in_range(p.b->received, 100, UINT32_MAX);
+	return fewest;
+}
+
+/* The SRQ (256) is refilled in batches, but always has those that peers were granted. */
+static void
+test_receives_posted(void **state)
+{
+	assert_in_range(fewest_receives(64), 256 - 15, 256 - 8);
+	assert_in_range(fewest_receives(250), 250, 255);
+	assert_int_equal(fewest_receives(256), 256);
+}
+
 /* A queue of the NIC that takes one WR at a time. */
 static void
 test_slow_queue(void **state)
@@ -526,12 +554,106 @@ test_no_extra_frames(void **state)
 	assert_true(p.w->net.writes - credits <= 2); /* wraps */
 }
 
+/* n messages, each alone in its frame. */
+static void
+one_way(struct pair *p, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		assert_true(pconn_send(p->a, 64, 0));
+		world_run(p->w, 5);
+	}
+}
+
+/* One frame takes all that programs have committed since the last turn, however many they are. */
+static void
+test_frame_takes_all(void **state)
+{
+	enum { N = PROGRAMS, EACH = 4 };
+	struct world *w = WORLD(.delay_ns = 0);
+	struct pconn *a[N], *b[N];
+	uint64_t before;
+
+	for (unsigned i = 0; i < N; i++)
+		world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a[i], &b[i]);
+	for (unsigned i = 0; i < N; i++) /* the channels are hot: all are looked at in a turn */
+		pconn_stream(a[i], b[i], 64, 0, 20);
+	world_run(w, 100);
+
+	before = w->net.write_imms;
+	pconn_sends(a[0], 64, 0, EACH);
+	world_run(w, 20);
+	assert_int_equal(w->net.write_imms - before, 1);
+
+	before = w->net.write_imms;
+	for (unsigned i = 0; i < N; i++)
+		pconn_sends(a[i], 64, 0, EACH);
+	world_run(w, 20);
+	assert_int_equal(w->net.write_imms - before, 1);
+	assert_int_equal(b[N - 1]->received, 20 + EACH);
+
+	before = w->net.write_imms;
+	for (unsigned i = 0; i < N; i++) {
+		pconn_sends(a[i], 64, 0, 1);
+		world_run(w, 20);
+	}
+	assert_int_equal(w->net.write_imms - before, N);
+}
+
+/* One WR in ENGINE_SEND_WRS / 4 asks for a completion. */
+static void
+test_seldom_signaled(void **state)
+{
+	struct pair p = PAIR(1, .delay_ns = 0);
+	const unsigned n = 40 * ENGINE_SEND_WRS / 4;
+	uint64_t posted, signaled;
+
+	one_way(&p, 100);
+	posted = p.w->net.write_imms + p.w->net.writes;
+	signaled = p.w->net.signaled;
+	one_way(&p, n);
+	posted = p.w->net.write_imms + p.w->net.writes - posted;
+	signaled = p.w->net.signaled - signaled;
+	assert_in_range(posted, n, 2 * n);
+	assert_in_range(signaled, 40, posted / (ENGINE_SEND_WRS / 4) + 2);
+	assert_int_equal(p.w->net.overruns, 0);
+}
+
+/* All programs share the engine's SRQ: more of them need no more receive buffers. */
+static void
+test_receives_are_shared(void **state)
+{
+	enum { N = PROGRAMS };
+	struct world *w = WORLD(.recv_wrs = 64);
+	const struct nic_context *nic = w->node[1].nic;
+	struct pconn *a[N], *b[N];
+	uint32_t before;
+
+	world_run(w, 10);
+	before = nic->recv_wrs;
+	for (unsigned i = 0; i < N; i++)
+		world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a[i], &b[i]);
+	world_run(w, 100);
+	assert_in_range(nic->recv_wrs, before - 16, before);
+	for (unsigned round = 0; round < 100; round++) {
+		for (unsigned i = 0; i < N; i++)
+			assert_true(pconn_send(a[i], 60, WEIR_SLOT_SEND));
+		world_run(w, 20);
+		assert_in_range(nic->recv_wrs, before - 16, before);
+	}
+	for (unsigned i = 0; i < N; i++)
+		assert_int_equal(b[i]->received, 100);
+	assert_true(w->net.sends >= 100);
+	assert_int_equal(w->net.no_recv, 0);
+}
+
 ENGINE_TESTS(TEST(test_each_size), TEST(test_ring_wraps), TEST(test_slow_queue),
-	     TEST(test_returns_at_threshold), TEST(test_burst_on_a_new_connection),
-	     TEST(test_window_grows_and_stalls), TEST(test_window_grows_at_any_size),
-	     TEST(test_window_grows_behind_stalls), TEST(test_beyond_the_window),
-	     TEST(test_slow_program), TEST(test_mixed_order), TEST(test_bulk_waits_for_memory),
-	     TEST(test_largest_bulk), TEST(test_channels_leave_memory), TEST(test_reclaim),
-	     TEST(test_reclaim_at_once), TEST(test_grant_waits_for_memory),
-	     TEST(test_reclaim_meets_grant), TEST(test_full_ring_is_told),
-	     TEST(test_turns_are_equal), TEST(test_fairness), TEST(test_no_extra_frames))
+	     TEST(test_receives_posted), TEST(test_returns_at_threshold),
+	     TEST(test_burst_on_a_new_connection), TEST(test_window_grows_and_stalls),
+	     TEST(test_window_grows_at_any_size), TEST(test_window_grows_behind_stalls),
+	     TEST(test_beyond_the_window), TEST(test_slow_program), TEST(test_mixed_order),
+	     TEST(test_bulk_waits_for_memory), TEST(test_largest_bulk),
+	     TEST(test_channels_leave_memory), TEST(test_reclaim), TEST(test_reclaim_at_once),
+	     TEST(test_grant_waits_for_memory), TEST(test_reclaim_meets_grant),
+	     TEST(test_full_ring_is_told), TEST(test_turns_are_equal), TEST(test_fairness),
+	     TEST(test_no_extra_frames), TEST(test_frame_takes_all), TEST(test_seldom_signaled),
+	     TEST(test_receives_are_shared))

@@ -146,6 +146,37 @@ test_after_close(void **state)
 	assert_true(node_counters(p.w, 0)->stray > 0);
 }
 
+/* The end of messages: twice, before a message, after a close, for another's or a local connection.
+ */
+static void
+test_bad_end(void **state)
+{
+	for (unsigned kind = 0; kind < 5; kind++) {
+		struct pair p = pair_with_honest();
+		struct weir_slot s = {.op = WEIR_OP_END, .vqpn = p.x->vqpn};
+
+		if (kind == 3)
+			pconn_close(p.a);
+		if (kind == 4)
+			program_slot(p.pa, 0, &s);
+		else
+			pconn_shut(p.a);
+		if (kind == 0)
+			pconn_shut(p.a);
+		else if (kind == 1)
+			pconn_push(p.a, 0, 10, 0);
+		else if (kind == 2)
+			pconn_push(p.a, 0, 5000, 0);
+		world_run(p.w, 200);
+		assert_true(p.pa->violated);
+		assert_int_equal(atomic_load(&p.pa->view.violation), EPROTO);
+		honest_traffic(&p);
+		program_ends(p.pa, 200);
+		assert_true(p.b->done);
+		honest_traffic(&p);
+	}
+}
+
 static void
 test_lying_tail(void **state)
 {
@@ -303,5 +334,6 @@ test_random_slots(void **state)
 }
 
 ENGINE_TESTS(TEST(test_bad_messages), TEST(test_bad_control), TEST(test_after_close),
-	     TEST(test_lying_tail), TEST(test_scribbles_in_spills), TEST(test_quota),
-	     TEST(test_quota_is_exact), TEST(test_order_across_channels), TEST(test_random_slots))
+	     TEST(test_bad_end), TEST(test_lying_tail), TEST(test_scribbles_in_spills),
+	     TEST(test_quota), TEST(test_quota_is_exact), TEST(test_order_across_channels),
+	     TEST(test_random_slots))

@@ -233,8 +233,9 @@ test_bad_flow(void **state)
 		const uint32_t b = p.b->vqpn;
 		const struct {
 			struct weir_slot line;
-			uint32_t n;   /* lines, 0: one */
-			bool counted; /* each has the next number */
+			uint32_t n;	       /* lines, 0: one */
+			bool counted;	       /* each has the next number */
+			struct weir_slot then; /* the second line, if it is another */
 		} rows[] = {
 		    /* a slot more than was granted */
 		    {{.op = WEIR_OP_INLINE, .vqpn = b, .length = 8}, 9, true},
@@ -250,6 +251,17 @@ test_bad_flow(void **state)
 		    {{.op = WEIR_WIRE_CTS, .vqpn = b, .length = 8}},
 		    {{.op = WEIR_WIRE_BULK, .vqpn = b, .length = 8}},
 		    {{.op = WEIR_WIRE_FIN, .vqpn = b, .length = 8, .value = 3}},
+		    /* END: of other messages than came, twice, before a message, before its RTS */
+		    {{.op = WEIR_WIRE_END, .vqpn = b, .length = 8, .value = 3}},
+		    {{.op = WEIR_WIRE_END, .vqpn = b, .length = 8}, 2},
+		    {{.op = WEIR_WIRE_END, .vqpn = b},
+		     2,
+		     .then = {.op = WEIR_OP_INLINE, .vqpn = b, .length = 8}},
+		    {{.op = WEIR_WIRE_END, .vqpn = b},
+		     2,
+		     .then = rts_line(p.b, 0, 10000, WEIR_RTS_WRITE)},
+		    {rts_line(p.b, 0, 10000, WEIR_RTS_WRITE), 2,
+		     .then = {.op = WEIR_WIRE_END, .vqpn = b}},
 		    {rts_line(p.b, 0, 10000, 0)},
 		    {rts_line(p.b, 0, 10000, 4)},
 		    /* fetched what wasn't announced */
@@ -265,6 +277,8 @@ test_bad_flow(void **state)
 				s[i] = rts_line(p.b, i, 10000, WEIR_RTS_WRITE);
 			else if (rows[kind].counted)
 				s[i].order = (uint16_t)i;
+			if (i && rows[kind].then.op)
+				s[i] = rows[kind].then;
 		}
 		p.b->no_read = true;
 		inject(&p, s, n);
@@ -364,7 +378,7 @@ test_random_lines(void **state)
 		for (uint32_t i = 0; i < n; i++) {
 			for (unsigned k = 0; k < 16; k++)
 				((uint32_t *)(void *)&s[i])[k] = next_random(&r);
-			s[i].op = next_random(&r) % 4 ? (uint8_t)(64 + next_random(&r) % 14)
+			s[i].op = next_random(&r) % 4 ? (uint8_t)(64 + next_random(&r) % 15)
 						      : (uint8_t)(next_random(&r) % 4);
 			s[i].vqpn = next_random(&r) % 8 ? p.b->vqpn : next_random(&r);
 			s[i].length = next_random(&r) % 3 ? next_random(&r) % 2000 : s[i].length;
@@ -385,6 +399,39 @@ test_random_lines(void **state)
 	assert_true(p.pa->removed && p.pb->removed);
 }
 
-ENGINE_TESTS(TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
+/* A peer can neither open nor end a connection that our program holds, nor send on it. */
+static void
+test_held(void **state)
+{
+	for (unsigned kind = 0; kind < 4; kind++) {
+		struct pair p = pair_with_honest();
+		struct weir_slot lines[] = {{.op = WEIR_WIRE_ACCEPT, .length = 512, .extra = 5},
+					    {.op = WEIR_WIRE_REJECT, .status = ECONNREFUSED},
+					    {.op = WEIR_WIRE_FIN},
+					    {.op = WEIR_OP_INLINE, .length = 8}};
+		struct pconn *c, *held = NULL;
+
+		p.w->node[1].listener = p.pb->id;
+		p.w->node[1].holds = true;
+		c = pconn_connect(p.pa);
+		world_run(p.w, 50);
+		assert_false(c->opened);
+		for (unsigned i = 0; i < CONNS; i++)
+			if (p.pb->conn[i].held)
+				held = &p.pb->conn[i];
+		assert_non_null(held);
+		assert_true(held->opened && !held->freed);
+		lines[kind].vqpn = held->vqpn;
+		p.w->node[1].holds = false;
+		inject(&p, &lines[kind], 1);
+		assert_link_error(&p); /* and all its connections end */
+		assert_int_equal(c->open_status, EHOSTDOWN);
+		assert_int_equal(held->open_status, EHOSTDOWN);
+		assert_true(held->freed);
+		world_end(state);
+	}
+}
+
+ENGINE_TESTS(TEST(test_held), TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
 	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
 	     TEST(test_others_connections), TEST(test_random_lines))

@@ -251,6 +251,30 @@ test_memory(void **state)
 	assert_int_equal(record(&p, 0).by_read + record(&p, 0).by_write, 6);
 }
 
+/* While little receive memory is free the receiver reads, though nothing had to wait for it. */
+static void
+test_scarce_memory(void **state)
+{
+	struct pair p = PAIR(1, .recv_blocks = 64);
+	struct session *s = &p.w->node[1].engine->sessions[p.pb->id];
+	uint64_t written = 1;
+
+	set_loads(&p, 0, 1000);
+	p.b->keep_blocks = true;
+	for (; s->blocks.free >= 64 / SCARCE_PART; written++) {
+		one(&p, 8193, 0);
+		assert_ways(&p, 0, 0, written);
+	}
+	assert_true(s->blocks.free >= bulk_blocks(8193));
+	one(&p, 8193, 0);
+	assert_ways(&p, 0, 1, written - 1);
+	p.b->keep_blocks = false;
+	program_release_held(p.pb);
+	world_run(p.w, 100);
+	one(&p, 8193, 0);
+	assert_ways(&p, 0, 1, written);
+}
+
 /* Memory is taken for what is being read, not for all that was announced. */
 static void
 test_places_in_turn(void **state)
@@ -389,5 +413,5 @@ test_count_of_reset(void **state)
 
 ENGINE_TESTS(TEST(test_told), TEST(test_sends), TEST(test_sends_at_once), TEST(test_read_is_early),
 	     TEST(test_size), TEST(test_window_grows), TEST(test_places_in_turn), TEST(test_load),
-	     TEST(test_memory), TEST(test_done), TEST(test_owner_dies), TEST(test_reader_dies),
-	     TEST(test_reader_closes), TEST(test_count_of_reset))
+	     TEST(test_memory), TEST(test_scarce_memory), TEST(test_done), TEST(test_owner_dies),
+	     TEST(test_reader_dies), TEST(test_reader_closes), TEST(test_count_of_reset))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "worlds/test.h"
-#include "weir/address.h"
+#include "client/reason.h"
+#include "ipc/address.h"
 
 static const char *const good[] = {
     "node:0:a",
@@ -110,6 +111,76 @@ TEST(test_refused)
 		assert_memory_equal(&a, &before, sizeof(a));
 	}
 	assert_int_equal(weir_address_parse(NULL, &a), -EINVAL);
+	assert_int_equal(weir_address_parse("node:1:a", NULL), -EINVAL);
+}
+
+/* weir_reason() has the mistake and the remedy. */
+TEST(test_mistakes)
+{
+	static const struct {
+		const char *text, *mistake;
+	} known[] = {
+	    {NULL, "no text"},
+	    {"", "empty"},
+	    {"node", "service is missing"},
+	    {"10.0.0.1", "service is missing"},
+	    {"node:7", "append :SERVICE"},
+	    {"[fe80::1]echo", "append :SERVICE"},
+	    {"node:x:a", "number from 0 to 65534"},
+	    {"node:65535:a", "number from 0 to 65534"},
+	    {"lid:0:a", "number from 1 to 49151"},
+	    {"gid:fe80::1:a", "gid:[GID]:SERVICE"},
+	    {"[fe80::g]:a", "[fd00::2]:SERVICE"},
+	    {"fe80::1:a", "needs brackets"},
+	    {"10.0.0.256:a", "four numbers from 0 to 255"},
+	    {"host.example:a", "weir_connect_to()"},
+	    {"node:7:a b", "1 to 31 letters"},
+	    {"node:7:abcdefghijklmnopqrstuvwxyz012345", "1 to 31 letters"},
+	    {"service:", "1 to 31 letters"},
+	};
+	struct weir_address a;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		assert_int_equal(weir_address_parse(known[i].text, &a), -EINVAL);
+		if (!strstr(weir_reason(), known[i].mistake) || !strchr(weir_reason(), ';'))
+			fail_msg("'%s': %s", known[i].text, weir_reason());
+		if (known[i].text && !strstr(weir_reason(), known[i].text))
+			fail_msg("'%s' is not named: %s", known[i].text, weir_reason());
+	}
+	assert_int_equal(weir_address_parse("node:\n:a", &a), -EINVAL);
+	assert_null(strchr(weir_reason(), '\n'));
+}
+
+TEST(test_hosts)
+{
+	static const char *const hosts[] = {"localhost:a", "host.example:echo",
+					    "a-b.c_d.e:s", "10.0.0.1.example:s",
+					    "x:0",	   "host.example.:echo"};
+	static const char *const others[] = {
+	    "",	      ":a",	  "host",    "host:",	 "host:a b",	 "host:a:b", "10.0.0.1:a",
+	    "1.2:a",  "node:a",	  "lid:a",   "gid:a",	 "service:a",	 "-host:a",  ".host:a",
+	    "a..b:a", "[host]:a", "ho st:a", "host\n:a", "h\xc3\xb6st:a"};
+	char host[WEIR_HOST_MAX], service[WEIR_SERVICE_MAX], text[300];
+
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(*hosts); i++) {
+		if (!weir_address_host(hosts[i], host, service))
+			fail_msg("'%s' was refused", hosts[i]);
+		snprintf(text, sizeof(text), "%s:%s", host, service);
+		assert_string_equal(text, hosts[i]);
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (weir_address_host(others[i], host, service))
+			fail_msg("'%s' was taken", others[i]);
+	/* 253 bytes in labels of at most 63 */
+	memset(text, 'a', sizeof(text));
+	text[63] = text[127] = text[191] = '.';
+	memcpy(text + 253, ":s", 3);
+	assert_true(weir_address_host(text, host, service));
+	memcpy(text + 253, "a:s", 4);
+	assert_false(weir_address_host(text, host, service));
+	text[127] = 'a';
+	memcpy(text + 200, ":s", 3);
+	assert_false(weir_address_host(text, host, service));
 }
 
 TEST(test_format_refuses)

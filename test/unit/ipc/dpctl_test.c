@@ -4,10 +4,10 @@
 #include "ipc/dpctl.h"
 
 static const uint32_t types[] = {
-    WEIR_CTL_HELLO,	WEIR_CTL_LINK,	  WEIR_CTL_NODE,	 WEIR_CTL_SYNCED,
-    WEIR_CTL_LINK_DOWN, WEIR_CTL_RESYNC,  WEIR_CTL_QUERY,	 WEIR_CTL_ROWS,
-    WEIR_CTL_ERROR,	WEIR_CTL_CAPTURE, WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED,
-    WEIR_CTL_SET,	WEIR_CTL_DONE,	  WEIR_CTL_EVICT,	 WEIR_CTL_SERVICES,
+    WEIR_CTL_HELLO,	   WEIR_CTL_LINK,     WEIR_CTL_NODE, WEIR_CTL_SYNCED, WEIR_CTL_LINK_DOWN,
+    WEIR_CTL_RESYNC,	   WEIR_CTL_QUERY,    WEIR_CTL_ROWS, WEIR_CTL_ERROR,  WEIR_CTL_CAPTURE,
+    WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED, WEIR_CTL_SET,  WEIR_CTL_DONE,   WEIR_CTL_EVICT,
+    WEIR_CTL_SERVICES,	   WEIR_CTL_FACT,
 };
 
 /* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
@@ -29,7 +29,7 @@ valid(uint32_t type)
 	struct weir_ctl_msg *m = packet(type, weir_ctl_length(type));
 
 	if (type == WEIR_CTL_HELLO) {
-		m->hello.version = WEIR_CTL_VERSION;
+		m->hello.versions = WEIR_CTL_VERSIONS;
 		m->hello.role = WEIR_ROLE_QUERY;
 	} else if (type == WEIR_CTL_QUERY) {
 		m->query.rows = WEIR_ROWS_QPS;
@@ -38,6 +38,8 @@ valid(uint32_t type)
 		m->rows.record_bytes = weir_ctl_record_bytes(WEIR_ROWS_PORTS);
 	} else if (type == WEIR_CTL_ERROR) {
 		m->error.code = EINVAL;
+	} else if (type == WEIR_CTL_FACT) {
+		m->fact.name[0] = 'x';
 	} else if (type == WEIR_CTL_EVICT) {
 		m->evict.what = WEIR_EVICT_SESSION;
 	}
@@ -91,13 +93,17 @@ TEST(test_hello)
 {
 	struct weir_ctl_msg *m = valid(WEIR_CTL_HELLO);
 
-	m->hello.version = WEIR_CTL_VERSION + 1;
+	m->hello.versions.lowest = m->hello.versions.highest = WEIR_CTL_VERSION + 1;
 	assert_int_equal(weir_ctl_check(m, m->length), -EPROTO);
+	m->hello.versions.lowest = m->hello.versions.highest = WEIR_CTL_VERSION - 1;
+	assert_int_equal(weir_ctl_check(m, m->length), -EPROTO);
+	m->hello.versions.highest = WEIR_CTL_VERSION + 1;
+	assert_int_equal(weir_ctl_check(m, m->length), 0);
 	free(m);
 
 	// A later version may be longer or shorter: that is a version, not nonsense.
 	m = packet(WEIR_CTL_HELLO, 16);
-	m->hello.version = 9;
+	m->hello.versions = (struct weir_versions){9, 9};
 	assert_int_equal(weir_ctl_check(m, 16), -EPROTO);
 	free(m);
 }
@@ -164,6 +170,24 @@ TEST(test_highest)
 	m->captured.code = ENOSPC;
 	assert_int_equal(weir_ctl_check(m, m->length), 0);
 	m->captured.code = -ENOSPC;
+	expect_bad(m);
+}
+
+/* A line of the status has a name, and texts that end. */
+TEST(test_fact)
+{
+	struct weir_ctl_msg *m = valid(WEIR_CTL_FACT);
+
+	m->fact.name[0] = '\0';
+	expect_bad(m);
+	m = valid(WEIR_CTL_FACT);
+	memset(m->fact.value, 'v', sizeof(m->fact.value));
+	expect_bad(m);
+	m = valid(WEIR_CTL_FACT);
+	memset(m->fact.name, 'n', sizeof(m->fact.name));
+	expect_bad(m);
+	m = valid(WEIR_CTL_FACT);
+	memset(m->fact.from, 'f', sizeof(m->fact.from));
 	expect_bad(m);
 }
 

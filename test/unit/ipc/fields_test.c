@@ -229,7 +229,6 @@ TEST(test_members)
 	    {WEIR_ROWS_NODES, sizeof(struct weir_ctl_node) - 4, 4},	       /* padding */
 	    {WEIR_ROWS_QPS, offsetof(struct weir_row_qp, frames_sent) - 4, 4}, /* padding */
 	    OTHER(WEIR_ROWS_CONNECTIONS, weir_row_connection, state),
-	    OTHER(WEIR_ROWS_CONNECTIONS, weir_row_connection, reserved),
 	    OTHER(WEIR_ROWS_PORTS, weir_row_port, drop_count),
 	    OTHER(WEIR_ROWS_SERVICES, weir_row_service, reserved),
 #undef OTHER
@@ -341,7 +340,7 @@ TEST(test_metrics)
 		rows[i] = (struct metrics_rows){1, malloc(k->bytes)};
 		memcpy(rows[i].records, make_row(k), k->bytes);
 	}
-	text = metrics_text(rows, "here");
+	text = metrics_text(rows, "here", NULL, 0);
 	for (uint32_t i = 0; i < METRICS_KINDS; i++) {
 		const struct weir_kind *k = weir_kind(metrics_kind[i]);
 
@@ -370,6 +369,24 @@ TEST(test_metrics)
 	free(text);
 	for (uint32_t i = 0; i < METRICS_KINDS; i++)
 		free(rows[i].records);
+}
+
+/* BUSY is that of the last second: a long life says little of now. */
+TEST(test_busy)
+{
+	struct weir_row_engine row = {.busy_cycles = 300,
+				      .idle_cycles = 100,
+				      .busy_cycles_per_s = 20,
+				      .idle_cycles_per_s = 60};
+	const struct weir_kind *k = weir_kind(WEIR_ROWS_ENGINES);
+	const struct weir_field *f = weir_field_named(k, "busy_percent", strlen("busy_percent"));
+	struct weir_value v;
+
+	weir_field_value(f, &row, &v);
+	assert_true(v.type == VALUE_REAL && v.real == 25);
+	row = (struct weir_row_engine){.busy_cycles = 300};
+	weir_field_value(f, &row, &v);
+	assert_true(v.real == 0);
 }
 
 static void
@@ -492,7 +509,7 @@ TEST(test_counters)
 			metrics[i] = (struct metrics_rows){served.count, served.records};
 		else if (metrics_kind[i] == WEIR_ROWS_ENGINES)
 			metrics[i] = (struct metrics_rows){1, (uint8_t *)&engine};
-	text = metrics_text(metrics, "here");
+	text = metrics_text(metrics, "here", NULL, 0);
 	for (uint32_t i = 0; i < COUNTERS; i++) {
 		json_t *o = json_array_get(array, i);
 

@@ -420,8 +420,9 @@ pair_send(struct end *e, uint32_t length)
 		m[i] = (uint8_t)(e->sent * 3 + i);
 	weir_ring_put_inline(e->tx, m, length);
 	s = weir_ring_at(e->tx, e->tx->pos);
-	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)e->rx->pos, e->sent++, length);
-	weir_ring_publish_paired(e->tx, s, n);
+	weir_slot_whose(s, e->sent++, length);
+	weir_ring_publish_paired(e->tx, s, n,
+				 weir_slot_what(WEIR_OP_INLINE, 0, (uint16_t)e->rx->pos));
 	return true;
 }
 

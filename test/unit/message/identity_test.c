@@ -42,6 +42,30 @@ test_hello(void **state)
 	}
 }
 
+/* One that sends no more, and would take no part in requests: what it sent is handled, it ends. */
+static void
+test_shut(void **state)
+{
+	struct weir_conn *c;
+	struct both p;
+
+	open_both(&p, NULL, NULL);
+	ask(&p.b, A);
+	await(stats_of(&p.b).created == 1);
+	for (unsigned i = 0; i < 3; i++) {
+		c = raw_connect(p.a.w, B, p.a.m->incarnation, 1);
+		must(weir_send(c, &(uint64_t){KIND_MESSAGE | (uint64_t)TYPE_MUTE << 16}, 8,
+			       PATIENT));
+		must(weir_shutdown(c));
+		raw_end(c);
+		await(p.b.notes == i + 1);
+	}
+	ask(&p.a, B);
+	ask(&p.b, A);
+	assert_int_equal(stats_of(&p.b).lost, 0);
+	close_both(&p);
+}
+
 /* One that says good-bye, also with the number of A's messenger, which is no secret. */
 static void
 test_bye(void **unused)
@@ -92,7 +116,7 @@ send_one(void *arg)
 static void
 test_further_name(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_conn *c, *stolen;
 	struct weir_listener *l;
 	pthread_t t[4];
@@ -208,9 +232,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_hello),	 cmocka_unit_test(test_bye),
-	    cmocka_unit_test(test_further_name), cmocka_unit_test(test_successor),
-	    cmocka_unit_test(test_many),	 cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_hello),     cmocka_unit_test(test_bye),
+	    cmocka_unit_test(test_shut),      cmocka_unit_test(test_further_name),
+	    cmocka_unit_test(test_successor), cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_malformed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ large(struct weir_messenger *m, const struct weir_message *message, void *user)
 static void
 test_large(void **state)
 {
-	struct weir_handler h = {.handle = large, .place = place};
+	struct weir_handler h = {.size = sizeof(h), .handle = large, .place = place};
 	size_t most = 5u << 20, n;
 	uint8_t *buf = malloc(most), *in = malloc(most);
 	struct iovec iov[4];
@@ -92,7 +92,7 @@ broken(struct weir_messenger *m, const struct weir_message *message, void *user)
 static void
 test_broken(void **state)
 {
-	struct weir_handler h = {.handle = broken, .place = place};
+	struct weir_handler h = {.size = sizeof(h), .handle = broken, .place = place};
 	uint8_t *buf = calloc(1, 3u << 20);
 	struct plane_options little = message_plane;
 	struct both p;
@@ -118,7 +118,7 @@ test_drafts(void **state)
 {
 	static const size_t lengths[] = {8, 60, 100, 900, 1000, 9000};
 	uint16_t nodes[3] = {B, PLANE_NODE(2), B};
-	struct weir_draft d;
+	struct weir_draft d, more;
 	uint32_t buf[4];
 	int results[3];
 	struct both p;
@@ -130,6 +130,9 @@ test_drafts(void **state)
 		must(weir_message_commit(p.a.m, &d, lengths[i], PATIENT));
 	}
 	must(weir_message_reserve(p.a.m, B, TYPE_NOTE, 5000, 0, PATIENT, &d));
+	assert_int_equal(weir_message_reserve(p.a.m, B, TYPE_NOTE, 10, 0, PATIENT, &more), -EBUSY);
+	assert_int_equal(weir_message_commit(p.a.m, &d, 5001, PATIENT), -EINVAL);
+	d.room = 6000; /* the library knows better */
 	assert_int_equal(weir_message_commit(p.a.m, &d, 5001, PATIENT), -EINVAL);
 	assert_int_equal(weir_message_resend(p.a.m, &d, B, PATIENT), -EINVAL);
 	weir_message_abandon(p.a.m, &d);
@@ -139,6 +142,8 @@ test_drafts(void **state)
 	must(weir_message_commit(p.a.m, &d, 3000, PATIENT));
 	must(weir_message_resend(p.a.m, &d, B, PATIENT));
 	must(weir_message_resend(p.a.m, &d, A, PATIENT)); /* to itself */
+	d.length = 5001;
+	assert_int_equal(weir_message_resend(p.a.m, &d, B, PATIENT), -EINVAL);
 	weir_message_abandon(p.a.m, &d);
 	await(p.b.notes == 8 && p.a.notes == 1);
 	fill(buf, 1, 0, 16);

@@ -23,51 +23,112 @@ test_death(void **state)
 }
 
 /*
- * A messenger ends with its data plane, and says what is to be done; the nodes that it was
- * connected with are told to be lost. After that another one does what it did.
+ * The data plane goes and comes back: requests under way end, connected nodes are reported as lost,
+ * and the messengers go on with their handlers.
  */
 static void
 test_data_plane(void **state)
 {
 	struct plane_options plane = message_plane;
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_draft d;
 	struct weir_request r;
 	uint64_t in = 0;
 	struct both p;
-	int rc;
 
 	plane.watched = true;
-	open_both(&p, &plane, NULL);
+	o.receivers = 2; /* names of both come back */
+	open_both(&p, &plane, &o);
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	must(weir_message_reserve(p.a.m, B, TYPE_NOTE, 5000, 0, PATIENT, &d));
 	await(kept_count == 1);
 	plane_kill(p.f);
 	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -ENODEV);
-	assert_non_null(strstr(weir_reason(), "open another one"));
-	await(p.a.lost == 1 && p.b.lost == 1);
-	assert_int_equal(p.a.status, -ENODEV);
+	assert_non_null(strstr(weir_reason(), "weir_reattach()"));
+	await(p.b.lost == 1);
+	assert_int_equal(p.b.status, -ENODEV);
+	assert_int_equal(weir_message_send(p.a.m, B, TYPE_NOTE, "x", 1, PATIENT), -ENODEV);
+	assert_non_null(strstr(weir_reason(), "weir_reattach()"));
 	plane_come_back(p.f);
 	must(weir_reattach(p.a.w, PATIENT));
 	must(weir_reattach(p.b.w, PATIENT));
-	rc = weir_message_send(p.a.m, B, TYPE_NOTE, "x", 1, PATIENT);
-	assert_int_equal(rc, -ENODEV);
-	assert_non_null(strstr(weir_reason(), "open another one"));
-	weir_messenger_close(p.b.m);
-	weir_messenger_close(p.a.m);
-	open_side(&p.a, &o);
-	open_side(&p.b, &o);
-	/* the fourth session is another node to the replacement */
-	must(weir_message_request(p.a.m, PLANE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
-				  PATIENT));
+	/* the fourth session is another node to the replacement; b's handlers are there */
+	await(weir_message_request(p.a.m, PLANE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
+				   PATIENT) != -ECONNREFUSED);
 	assert_memory_equal(&in, "again", 6);
-	/* and one that is closed at once says so, too */
-	p.a.status = 0;
+	await(p.a.lost == 1 && p.a.created == 2 && p.b.created == 2);
+	assert_int_equal(p.a.status, -ENODEV);
+	/* what was reserved before leads nowhere, and what was to be answered */
+	assert_int_equal(weir_message_commit(p.a.m, &d, 10, PATIENT), -ENODEV);
+	weir_message_abandon(p.a.m, &d);
+	assert_int_equal(weir_message_respond(p.b.m, &kept[0], "x", 1), -EHOSTUNREACH);
+	/* a restart later, and a close without a data plane */
+	plane_kill(p.f);
+	await(p.a.lost == 2 && p.b.lost == 2);
+	plane_come_back(p.f);
+	must(weir_reattach(p.b.w, PATIENT));
+	must(weir_reattach(p.a.w, PATIENT));
+	await(weir_message_request(p.b.m, PLANE_NODE(5), TYPE_ECHO, "twice", 6, &in, 8, NULL,
+				   PATIENT) != -ECONNREFUSED);
+	assert_memory_equal(&in, "twice", 6);
 	plane_kill(p.f);
 	await(weir_state(weir_now(p.a.w)) != WEIR_UP);
 	weir_messenger_close(p.a.m);
 	p.a.m = NULL;
-	assert_int_equal(p.a.lost, 2);
+	assert_int_equal(p.a.lost, 3);
 	assert_int_equal(p.a.status, -ENODEV);
+	close_both(&p);
+}
+
+/* Both messengers, which have no handler threads, have a turn. */
+static void
+turn(struct both *p)
+{
+	weir_messenger_progress(p->a.m, 0, 0);
+	weir_messenger_progress(p->b.m, 0, 1);
+}
+
+/* The same without handler threads: the program's next turns go on with the new one. */
+static void
+test_driven(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct plane_options plane = message_plane;
+	uint64_t in = 0;
+	struct weir_request r;
+	struct both p;
+	int rc = 0;
+
+	plane.watched = true;
+	o.handler_threads = 0;
+	open_both(&p, &plane, &o);
+	must(weir_request_start(p.a.m, &r, B, TYPE_ECHO, "once", 5, &in, 8, PATIENT));
+	while (weir_request_wait(&r, 0) == -EAGAIN)
+		turn(&p);
+	plane_kill(p.f);
+	for (int i = 0; i < 20000 && (rc != -ENODEV || !p.b.lost); i++) {
+		rc = weir_messenger_progress(p.b.m, 0, 1);
+		weir_messenger_progress(p.a.m, 0, 0);
+	}
+	assert_int_equal(rc, -ENODEV);
+	assert_int_equal(p.b.lost, 1);
+	plane_come_back(p.f);
+	must(weir_reattach(p.a.w, PATIENT));
+	must(weir_reattach(p.b.w, PATIENT));
+	/* b listens again when it has its turn */
+	for (int i = 0; i < 20000; i++) {
+		rc = weir_request_start(p.a.m, &r, PLANE_NODE(3), TYPE_ECHO, "again", 6, &in, 8,
+					PATIENT);
+		if (rc != -ECONNREFUSED)
+			break;
+		turn(&p);
+	}
+	must(rc);
+	while (weir_request_wait(&r, 0) == -EAGAIN)
+		turn(&p);
+	must(r.status);
+	assert_memory_equal(&in, "again", 6);
 	close_both(&p);
 }
 
@@ -82,7 +143,7 @@ ask(const struct side *s, uint16_t node)
 static void
 test_least_recent(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct side side[4] = {0};
 	uint32_t buf[2] = {0, 0};
 	struct plane *f = plane_create(&message_plane);
@@ -123,7 +184,7 @@ test_least_recent(void **state)
 static void
 test_restart(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	uint32_t buf[2] = {0, 0};
 	struct both p;
 
@@ -158,7 +219,7 @@ send_until_heard(void *arg)
 static void
 test_early(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct plane_options slow = message_plane;
 	struct both p;
 	pthread_t t;
@@ -182,7 +243,7 @@ test_early(void **state)
 static void
 test_clients(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_messenger *one, *two;
 	uint64_t in, out = 5;
 	struct weir_request r;
@@ -220,6 +281,22 @@ disconnect(void *arg)
 	return (void *)(intptr_t)weir_message_disconnect(((struct both *)arg)->a.m, B);
 }
 
+/* A draft that is neither sent nor abandoned: its connection ends with the messenger. */
+static void
+test_draft_left(void **state)
+{
+	struct weir_draft d;
+	struct both p;
+
+	open_both(&p, NULL, NULL);
+	must(weir_message_reserve(p.a.m, B, TYPE_NOTE, 5000, 0, PATIENT, &d));
+	await(p.b.created == 1);
+	weir_messenger_close(p.a.m);
+	p.a.m = NULL;
+	await(p.b.lost == 1);
+	close_both(&p);
+}
+
 static void
 test_graceful(void **state)
 {
@@ -250,10 +327,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_death),      cmocka_unit_test(test_least_recent),
-	    cmocka_unit_test(test_restart),    cmocka_unit_test(test_early),
-	    cmocka_unit_test(test_clients),    cmocka_unit_test(test_graceful),
-	    cmocka_unit_test(test_data_plane),
+	    cmocka_unit_test(test_death),    cmocka_unit_test(test_least_recent),
+	    cmocka_unit_test(test_restart),  cmocka_unit_test(test_early),
+	    cmocka_unit_test(test_clients),  cmocka_unit_test(test_draft_left),
+	    cmocka_unit_test(test_graceful), cmocka_unit_test(test_data_plane),
+	    cmocka_unit_test(test_driven),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,14 +62,15 @@ static struct ground placed, other;
 static void
 register_all(struct side *s)
 {
-	struct weir_handler h = {ground_handle, &placed, 0, ground_place};
+	struct weir_handler h = {
+	    .size = sizeof(h), .handle = ground_handle, .user = &placed, .place = ground_place};
 
 	memset(&placed, 0, sizeof(placed));
 	memset(&other, 0, sizeof(other));
 	must(weir_message_register(s->m, TYPE_PLACED, &h));
 	h.user = &other;
 	must(weir_message_register(s->m, TYPE_OTHER, &h));
-	h = (struct weir_handler){.handle = ours_handle, .user = s};
+	h = (struct weir_handler){.size = sizeof(h), .handle = ours_handle, .user = s};
 	must(weir_message_register(s->m, TYPE_OURS, &h));
 }
 
@@ -198,7 +199,7 @@ test_begun_again(void **state)
 static void
 test_unregistered(void **state)
 {
-	struct weir_handler h = {.handle = ours_handle};
+	struct weir_handler h = {.size = sizeof(h), .handle = ours_handle};
 	struct weir_conn *c;
 	uint8_t *data;
 	struct both p;
@@ -238,7 +239,7 @@ test_response(void **state)
 	    {.kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .status = 7},
 	    {.kind = KIND_MESSAGE},
 	};
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_listener *l;
 	struct weir_messenger *m;
 	uint8_t *in = malloc(TOTAL);
@@ -280,6 +281,55 @@ test_response(void **state)
 	weir_messenger_close(m);
 	close_both(&p);
 	free(in);
+}
+
+/*
+ * A responder guesses the id of a request on loan and sends the first fragment before the request:
+ * the next fragment has no place to go to.
+ */
+static void
+test_response_before_request(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_request_options lent = WEIR_REQUEST_OPTIONS_INIT;
+	struct message_header h, asked[2];
+	struct weir_request first, r;
+	struct weir_listener *l;
+	struct weir_messenger *m;
+	struct weir_conn *c;
+	struct both p;
+	uint8_t in;
+	size_t n;
+	int rc;
+
+	open_both(&p, NULL, NULL);
+	o.flags = WEIR_MESSENGER_CLIENT;
+	o.service = "raw";
+	must(weir_messenger_open(p.a.w, &o, &m));
+	must(weir_listen(p.b.w, "raw", 0, &l));
+	must(weir_request_start(m, &first, B, TYPE_ECHO, "x", 1, &in, 1, PATIENT));
+	must(weir_accept(l, PATIENT, &c));
+	do
+		must(weir_recv(c, asked, sizeof(asked), &n, PATIENT));
+	while (asked->kind != KIND_REQUEST);
+	/* the slot's next request has the next generation */
+	h = (struct message_header){
+	    .kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .id = asked->id + (1ull << 32)};
+	must(raw_piece(c, &h, TOTAL, 0, MIB));
+	weir_request_cancel(&first);
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(weir_messenger_progress(m, 0, 0), 0);
+		nap(1);
+	}
+	lent.flags = WEIR_REQUEST_LOAN;
+	must(weir_request_start_with(m, &r, B, TYPE_ECHO, &lent, PATIENT));
+	must(raw_piece(c, &h, TOTAL, MIB, MIB));
+	rc = weir_request_wait(&r, PATIENT);
+	assert_true(rc == -EPROTO || rc == -EHOSTUNREACH);
+	raw_end(c);
+	weir_listener_close(l);
+	weir_messenger_close(m);
+	close_both(&p);
 }
 
 static uint64_t
@@ -328,7 +378,7 @@ static void
 test_announced(void **state)
 {
 	enum { N = 6, SENT = 8192 };
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_conn *c[N];
 	uint64_t before;
 	struct both p;
@@ -361,7 +411,7 @@ test_bound(void **state)
 						     .flags = KIND_REQUEST,
 						     .type = TYPE_OURS,
 						     .id = 9};
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_conn *one, *two, *third;
 	struct message_header answer = {0};
 	struct weir *w;
@@ -451,7 +501,7 @@ is_late(struct lane *lane)
 static void
 test_stalled(void **state)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_conn *one, *two, *third;
 	struct weir *w;
 	struct both p;
@@ -501,7 +551,7 @@ test_ended(void **state)
 {
 	struct message_header h = {
 	    .kind = KIND_HELLO, .type = MESSAGE_VERSION, .status = 1, .id = 1};
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_conn *one, *two, *asks;
 	struct weir_listener *l;
 	struct weir *w;
@@ -536,9 +586,9 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_other_header), cmocka_unit_test(test_small),
 	    cmocka_unit_test(test_begun_again),	 cmocka_unit_test(test_unregistered),
-	    cmocka_unit_test(test_response),	 cmocka_unit_test(test_announced),
-	    cmocka_unit_test(test_bound),	 cmocka_unit_test(test_stalled),
-	    cmocka_unit_test(test_ended),
+	    cmocka_unit_test(test_response),	 cmocka_unit_test(test_response_before_request),
+	    cmocka_unit_test(test_announced),	 cmocka_unit_test(test_bound),
+	    cmocka_unit_test(test_stalled),	 cmocka_unit_test(test_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,8 +86,8 @@ many(const struct weir_messenger_options *o, const struct plane_options *f, unsi
 static void
 test_threads(void **state)
 {
-	struct weir_messenger_options shared = WEIR_MESSENGER_OPTIONS,
-				      more = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options shared = WEIR_MESSENGER_OPTIONS_INIT,
+				      more = WEIR_MESSENGER_OPTIONS_INIT;
 	struct plane_options few = message_plane;
 
 	many(NULL, NULL, 6);
@@ -183,8 +183,9 @@ send_exclusive(void *arg)
 static void
 test_exclusive(void **state)
 {
-	struct weir_handler h = {.handle = exclusive, .flags = WEIR_HANDLER_EXCLUSIVE};
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_handler h = {
+	    .size = sizeof(h), .handle = exclusive, .flags = WEIR_HANDLER_EXCLUSIVE};
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct job jobs[4];
 	struct both p;
 	pthread_t t[4];
@@ -224,7 +225,7 @@ test_unordered(void **state)
 static void
 test_unregister(void **state)
 {
-	struct weir_handler h = {.handle = mute};
+	struct weir_handler h = {.size = sizeof(h), .handle = mute};
 	struct job job;
 	struct both p;
 	pthread_t t;

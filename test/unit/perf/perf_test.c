@@ -49,6 +49,9 @@ test_histogram_percentiles(void **state)
 	assert_int_equal(histogram_percentile(&a, 0.999), 100);
 	assert_int_equal(histogram_percentile(&a, 0), 1);
 	assert_true(histogram_mean(&a) == 50.5);
+	assert_true(histogram_deviation(&b) == 0);
+	/* of 1 ... n: sqrt((n * n - 1) / 12) */
+	assert_true(histogram_deviation(&a) > 28.866 && histogram_deviation(&a) < 28.867);
 	histogram_record(&b, 1000000);
 	histogram_add(&b, &a);
 	assert_int_equal(b.count, 101);

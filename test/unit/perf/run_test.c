@@ -35,6 +35,8 @@ struct weir_conn {
 static struct weir_conn ends[2 * PAIRS_MAX]; /* driver's and server's, in turn */
 static unsigned pairs = 1;
 static unsigned calls;
+static const int *lives; /* how each life of the server begins, as an errno; then 0 */
+static unsigned listens, reattaches;
 static uint64_t data_seen;
 static enum { HONEST, LOSES, CHANGES, DOUBLES, ENDS } wire;
 
@@ -135,6 +137,29 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 }
 
 int
+weir_send_many(struct weir_conn *c, const struct iovec *messages, unsigned n, int timeout_ms)
+{
+	unsigned i;
+	int rc = 0;
+
+	for (i = 0; i < n && !rc; i += !rc)
+		rc = weir_send(c, messages[i].iov_base, messages[i].iov_len, timeout_ms);
+	return i ? (int)i : rc;
+}
+
+int
+weir_recv_many(struct weir_conn *c, struct iovec *messages, unsigned n, int timeout_ms)
+{
+	unsigned i;
+	int rc = 0;
+
+	for (i = 0; i < n && !rc; i += !rc)
+		rc = weir_recv(c, messages[i].iov_base, messages[i].iov_len, &messages[i].iov_len,
+			       timeout_ms);
+	return i ? (int)i : rc;
+}
+
+int
 weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 {
 	struct message *m = &c->queue[c->tail % DEPTH];
@@ -190,7 +215,16 @@ int
 weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
 		 struct weir_listener **listener)
 {
-	return -ENOTSUP;
+	listens++;
+	return *lives ? -*lives++ : -ENOTSUP;
+}
+
+int
+weir_reattach(struct weir *w, int timeout_ms)
+{
+	assert_int_equal(timeout_ms, -1);
+	reattaches++;
+	return *lives ? 0 : -ENOENT;
 }
 
 int
@@ -367,6 +401,7 @@ test_every_test_and_size(void **state)
 		o.copy = variant & 2;
 		o.window = variant & 4 ? 8 : 0;
 		o.verify = variant & 8;
+		o.batch = 1 + variant * 2;
 		if (variant & 16)
 			o.count = 0;
 		for (uint32_t test = 0; test < PERF_MIX; test++) {
@@ -402,6 +437,7 @@ test_several_connections(void **state)
 		o.both = variant & 2;
 		o.window = variant & 4 ? 8 : 0;
 		o.random = variant & 8;
+		o.batch = 1 + variant % PERF_BATCH_MAX;
 		o.verify = variant & 16;
 		o.rate = variant & 32 ? 1e5 : 0;
 		o.duration_s = 0.01;
@@ -524,6 +560,74 @@ test_stops(void **state)
 	atomic_store(&perf_stop, false);
 }
 
+/* A server survives its data plane as often as it is lost, and no other error. */
+static void
+test_server_lives(void **state)
+{
+	static const int lost_twice[] = {ENODEV, ENODEV, EADDRINUSE, 0}, other[] = {EACCES, 0},
+			 for_good[] = {ENODEV, 0};
+	static struct perf_options o = {.instance = "A", .service = "perf", .region = 4096};
+	struct weir *weir = (struct weir *)&o;
+
+	lives = lost_twice;
+	listens = reattaches = 0;
+	assert_int_equal(perf_serve(weir, &o), -EADDRINUSE);
+	assert_int_equal(listens, 3);
+	assert_int_equal(reattaches, 2);
+	lives = other;
+	assert_int_equal(perf_serve(weir, &o), -EACCES);
+	assert_int_equal(listens, 4);
+	lives = for_good; /* no data plane returns that may be attached to */
+	assert_int_equal(perf_serve(weir, &o), -ENOENT);
+	assert_int_equal(reattaches, 3);
+}
+
+static char *
+printed(const struct perf_info *info, const struct perf_result *r, unsigned n)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	perf_report_begin(info, to);
+	for (unsigned i = 0; i < n; i++)
+		perf_report(info, &r[i], to);
+	perf_report_end(info, to);
+	fclose(to);
+	return text;
+}
+
+/* The last line compares frames with the payload that they carried, and names its direction. */
+static void
+test_report_ports(void **state)
+{
+	static struct perf_options o = {.instance = "A", .address = "node:2"};
+	static struct perf_result r[2];
+	struct perf_info info = {.options = &o, .path = "remote", .node = 1, .peer = 2};
+	char *text;
+
+	r[0] = r[1] = (struct perf_result){.test = PERF_BW,
+					   .size = 1000,
+					   .payload = 5000,
+					   .bytes_per_s = 2.5e9,
+					   .ports_known = true,
+					   .pid = 7,
+					   .ports = {.tx_frames = 5, .tx_bytes = 5300}};
+	r[1].ports_known = false; /* what it sent is in no frame that was counted */
+	text = printed(&info, r, 2);
+	assert_non_null(strstr(text, "\n5000 bytes of payload left in 5 frames of 5300 bytes, "));
+	assert_non_null(strstr(text, " Gb/s "));
+	assert_non_null(strstr(text, "   2500.0    20.00 "));
+	free(text);
+	r[0].test = PERF_READ;
+	r[0].ports =
+	    (struct perf_ports){.tx_frames = 2, .tx_bytes = 100, .rx_frames = 6, .rx_bytes = 5400};
+	text = printed(&info, r, 1);
+	assert_non_null(strstr(text, "\n5000 bytes of payload came in 6 frames of 5400 bytes, "));
+	assert_null(strstr(text, "left in"));
+	free(text);
+}
+
 int
 main(void)
 {
@@ -535,6 +639,8 @@ main(void)
 	    cmocka_unit_test(test_mix),
 	    cmocka_unit_test(test_faults),
 	    cmocka_unit_test(test_stops),
+	    cmocka_unit_test(test_server_lives),
+	    cmocka_unit_test(test_report_ports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

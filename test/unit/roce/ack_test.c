@@ -118,14 +118,96 @@ acks_gathered(void **state)
 	pair_destroy(p);
 }
 
+/* Short messages that take receive WRs, a turn apart; the turns until an ACK of the last one left.
+ */
+static unsigned
+turns_until_ack(struct pair *p, enum nic_opcode opcode, uint32_t length, unsigned messages)
+{
+	uint64_t before = net_counters(&p->net->node[1]).acks_sent;
+	unsigned turns = 0;
+
+	net_post_recvs(p->b, &p->mr[1], messages, 1024);
+	for (unsigned i = 0; i < messages; i++) {
+		struct nic_send_wr wr = pair_wr(p, 0, opcode, i, length);
+
+		assert_int_equal(post(p, wr), 1);
+		for (unsigned k = 0; k < 2; k++) /* one for the frame to arrive, one at rest */
+			net_turn(p->net);
+		if (i + 1 < messages)
+			assert_int_equal(net_counters(&p->net->node[1]).acks_sent, before);
+	}
+	for (; net_counters(&p->net->node[1]).acks_sent == before; turns++) {
+		net_turn(p->net);
+		assert_in_range(turns, 0, 1000);
+	}
+	net_run(p->net, 100000);
+	assert_int_equal(net_counters(&p->net->node[1]).acks_sent, before + 1);
+	assert_int_equal(p->a->wcs, messages);
+	p->a->wcs = p->b->wcs = 0;
+	return turns;
+}
+
+/* A message that the program will answer is acknowledged late, with others; the rest at once. */
+static void
+acks_of_short_messages(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	const unsigned wait = ROCE_ACK_LAZY_NS / 100;
+
+	warm_up(p);
+	p->net->step = 100;
+	assert_in_range(turns_until_ack(p, NIC_SEND, 64, 1), wait - 3, wait + 3);
+	assert_in_range(turns_until_ack(p, NIC_WRITE_IMM, ROCE_ACK_LAZY_BYTES, 1), wait - 3,
+			wait + 3);
+	/* the wait begins with the first one */
+	assert_in_range(turns_until_ack(p, NIC_SEND_IMM, 0, 3), wait - 8, wait - 2);
+	assert_in_range(turns_until_ack(p, NIC_SEND, 64, ROCE_ACK_LAZY), 0, 2);
+	assert_in_range(turns_until_ack(p, NIC_WRITE, 64, 1), 0, 2);
+	assert_in_range(turns_until_ack(p, NIC_SEND, ROCE_ACK_LAZY_BYTES + 1, 1), 0, 2);
+	/* a WRITE behind it ends the wait of both */
+	net_post_recvs(p->b, &p->mr[1], 1, 1024);
+	assert_int_equal(post(p, pair_wr(p, 0, NIC_SEND, 1, 64)), 1);
+	for (unsigned i = 0; i < 3; i++)
+		net_turn(p->net);
+	assert_int_equal(p->a->wcs, 0);
+	assert_int_equal(post(p, write_wr(p, 2, 64)), 1);
+	for (unsigned i = 0; i < 4; i++)
+		net_turn(p->net);
+	assert_int_equal(p->a->wcs, 2);
+	p->a->wcs = p->b->wcs = 0;
+	assert_in_range(turns_until_ack(p, NIC_SEND, 64, 1), wait - 3, wait + 3);
+	pair_destroy(p);
+}
+
+/* An ACK that waits does not die with its QP: the message has arrived. */
+static void
+ack_before_the_end(void **state)
+{
+	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
+	struct pair *p = pair_create(NULL);
+
+	warm_up(p);
+	p->net->step = 100;
+	net_post_recvs(p->b, &p->mr[1], 1, 1024);
+	assert_int_equal(post(p, pair_wr(p, 0, NIC_SEND, 1, 64)), 1);
+	for (unsigned i = 0; i < 100 && p->b->wcs == 0; i++)
+		net_turn(p->net);
+	assert_int_equal(p->b->wcs, 1);
+	assert_int_equal(p->a->wcs, 0);
+	assert_int_equal(roce_ops.qp_modify(p->qb, &attr), 0);
+	for (unsigned i = 0; i < 4; i++)
+		net_turn(p->net);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	pair_destroy(p);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(window_moves),
-	    cmocka_unit_test(sleep_times),
-	    cmocka_unit_test(ack_after_answer),
-	    cmocka_unit_test(acks_gathered),
+	    cmocka_unit_test(window_moves),	      cmocka_unit_test(sleep_times),
+	    cmocka_unit_test(ack_after_answer),	      cmocka_unit_test(acks_gathered),
+	    cmocka_unit_test(acks_of_short_messages), cmocka_unit_test(ack_before_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,85 @@ arp_answers(void **state)
 	net_destroy(n);
 }
 
+static uint32_t asked_for;	       /* by the last ARP request */
+static uint8_t sent_to[6], sent_ip[4]; /* the last IPv4 frame */
+
+static bool
+see_frames(struct net *n, const uint8_t *f, uint32_t length)
+{
+	if (get16(f + 12) == ETH_TYPE_ARP && get16(f + 20) == 1)
+		asked_for = get32(f + 38);
+	if (get16(f + 12) == ETH_TYPE_IP) {
+		memcpy(sent_to, f, sizeof(sent_to));
+		memcpy(sent_ip, f + 14 + 16, sizeof(sent_ip));
+	}
+	return true;
+}
+
+/* A peer in another network: which gateway is asked for its MAC, and gets the frames. */
+static void
+routed_to(struct net *n, uint32_t peer, unsigned gateway)
+{
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
+	struct nic_send_wr wr = {.opcode = NIC_SEND};
+	struct nic_qp *qp = net_qp(&n->node[0].port[0]);
+	uint8_t f[60], mac[6];
+
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+	attr = (struct nic_qp_attr){
+	    .state = NIC_QP_RTR, .remote_gid = net_gid(peer), .remote_qpn = 5, .remote_psn = 5};
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+	assert_int_equal(net_rts(qp, 5), 0);
+	asked_for = 0;
+	memset(sent_to, 0, sizeof(sent_to));
+	assert_int_equal(nic_post_send(qp, &wr, 1), 1);
+	net_run(n, SECOND / 100);
+	net_mac(gateway, mac);
+	if (!neighbour_known(((struct roce_qp *)qp)->neighbour)) {
+		assert_int_equal(asked_for, net_ip(gateway));
+		make_arp(f, 2, gateway, net_ip(gateway), net_ip(0));
+		net_inject(n, 0, f, 60);
+		net_run(n, SECOND / 100);
+	}
+	assert_memory_equal(sent_to, mac, 6);
+	assert_int_equal(get32(sent_ip), peer);
+	roce_ops.qp_destroy(qp);
+}
+
+/* Frames to other networks go to the gateway of the longest prefix, whatever the order of routes.
+ */
+static void
+gateways(void **state)
+{
+	struct roce_config config = {
+	    .route_count = 3,
+	    .routes = {{nic_gid_ipv4(0), nic_gid_ipv4(net_ip(1)), 96},
+		       {nic_gid_ipv4(0x0a050600), nic_gid_ipv4(net_ip(3)), 96 + 24},
+		       {nic_gid_ipv4(0x0a050000), nic_gid_ipv4(net_ip(2)), 96 + 16}}};
+	struct net *n = net_create(4, 1, &config, 1);
+
+	n->tap = see_frames;
+	routed_to(n, 0x0a050609, 3);
+	routed_to(n, 0x0a050709, 2);
+	routed_to(n, 0xc0a80001, 1);
+	routed_to(n, net_ip(3), 3); /* on link: itself */
+	net_destroy(n);
+}
+
+/* A gateway in another network could not be asked for its MAC. */
+static void
+gateway_elsewhere(void **state)
+{
+	struct roce_config config = {.gid = nic_gid_ipv4(net_ip(0)),
+				     .prefix = 24,
+				     .mac = {2},
+				     .route_count = 1,
+				     .routes = {{nic_gid_ipv4(0), nic_gid_ipv4(0x0a090001), 96}}};
+
+	assert_null(roce_device_create(&config));
+	assert_int_equal(errno, EINVAL);
+}
+
 /* Only peers are learnt, and only single addresses. */
 static void
 arp_learns(void **state)
@@ -139,10 +218,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(no_arp_answer),
-	    cmocka_unit_test(arp_answers),
-	    cmocka_unit_test(arp_learns),
-	    cmocka_unit_test(neighbours_reused),
+	    cmocka_unit_test(no_arp_answer), cmocka_unit_test(arp_answers),
+	    cmocka_unit_test(gateways),	     cmocka_unit_test(gateway_elsewhere),
+	    cmocka_unit_test(arp_learns),    cmocka_unit_test(neighbours_reused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

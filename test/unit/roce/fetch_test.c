@@ -475,17 +475,72 @@ against_threads(void **state)
 	pair_destroy(p);
 }
 
+/* One in eight packets arrives with a wrong byte, headers too, before it is sent again. */
+static bool
+damage(struct net *n, const uint8_t *frame, uint32_t length)
+{
+	uint8_t copy[ROCE_FRAME_MAX(4096) + 64];
+	unsigned *seed = n->tap_user, dice;
+	uint32_t at;
+
+	dice = (*seed = *seed * 1103515245u + 12345u) >> 16;
+	if (get16(frame + 12) != ETH_TYPE_IP || dice % 8 != 0)
+		return true;
+	memcpy(copy, frame, length);
+	/* low bits of a PSN or QPN: a packet that seems to be another one */
+	dice /= 8;
+	at = dice % 3 == 0 ? BTH_AT + 11u : dice % 3 == 1 ? BTH_AT + 7u : EXT_AT + dice % 99;
+	copy[at % length] ^= (uint8_t)(1u << dice / 4 % 7);
+	net_inject(n, get32(frame + IP_AT + 16) - net_ip(0), copy, length);
+	return false;
+}
+
+/* Payloads are copied while their ICRC is computed: a damaged packet leaves nothing behind. */
+static void
+damaged(void **state)
+{
+	enum { BYTES = 150000, AT = 4096 };
+
+	for (unsigned seed = 1; seed <= 6; seed++) {
+		struct roce_config config = {.mtu = (uint16_t)(256 << seed % 5)};
+		struct pair *p = create(&config, seed, 0xffffe0 + seed, 4);
+		unsigned dice = seed, other = seed % 2;
+
+		p->net->tap = damage;
+		p->net->tap_user = &dice;
+		fill(p, other, seed);
+		post_one(p, make_wr(p, other ? NIC_READ : NIC_WRITE, 1, AT, AT, BYTES));
+		run_until(p, 1);
+		expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+		net_run(p->net, 100000000);
+		assert_memory_equal(p->memory[0] + AT, p->memory[1] + AT, BYTES);
+		for (uint32_t i = 0; i < PAIR_BYTES; i++)
+			if (i < AT || i >= AT + BYTES)
+				assert_int_equal(p->memory[!other][i], 0);
+		assert_in_range(net_counters(&p->net->node[!other]).drop_bad_icrc, 5, 1u << 20);
+		pair_destroy(p);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(reads),	    cmocka_unit_test(reads_on_bad_wire),
-	    cmocka_unit_test(mixed),	    cmocka_unit_test(compare_fails),
-	    cmocka_unit_test(limit_kept),   cmocka_unit_test(fences),
-	    cmocka_unit_test(waits_asleep), cmocka_unit_test(refused),
-	    cmocka_unit_test(rights),	    cmocka_unit_test(gone_midway),
-	    cmocka_unit_test(no_answer),    cmocka_unit_test(scarce),
-	    cmocka_unit_test(invalidates),  cmocka_unit_test(against_threads),
+	    cmocka_unit_test(damaged),
+	    cmocka_unit_test(reads),
+	    cmocka_unit_test(reads_on_bad_wire),
+	    cmocka_unit_test(mixed),
+	    cmocka_unit_test(compare_fails),
+	    cmocka_unit_test(limit_kept),
+	    cmocka_unit_test(fences),
+	    cmocka_unit_test(waits_asleep),
+	    cmocka_unit_test(refused),
+	    cmocka_unit_test(rights),
+	    cmocka_unit_test(gone_midway),
+	    cmocka_unit_test(no_answer),
+	    cmocka_unit_test(scarce),
+	    cmocka_unit_test(invalidates),
+	    cmocka_unit_test(against_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,12 +8,48 @@
 #include <cmocka.h>
 
 #include "nic/roce/icrc.h"
+#include "nic/roce/device.h"
 #include "nic/roce/packet.h"
+#include "nic/roce/template.h"
 
 struct real_frame {
 	uint8_t *data; /* of exactly `length` bytes */
 	uint32_t length;
 };
+
+/* Frames to one address have its traffic class, and its priority instead of the device's. */
+static void
+test_template_marks(void **state)
+{
+	for (unsigned six = 0; six < 2; six++)
+		for (unsigned vlan = 0; vlan < 2; vlan++)
+			for (uint8_t priority = 0; priority <= 8; priority++) {
+				struct roce_config c = {.vlan = vlan ? 77 : 0, .pcp = 3};
+				uint8_t t[ROCE_TEMPLATE] = {0}, *f = t + ROCE_TEMPLATE_AT;
+				struct roce_device *dev;
+				unsigned front, tos;
+
+				c.gid = nic_gid_ipv4(0x0a000001);
+				if (six)
+					c.gid.raw[0] = 0xfd;
+				dev = roce_device_create(&c);
+				assert_non_null(dev);
+				front = roce_front(&c);
+				roce_template_make(dev, (struct address){0, 0x0a000002}, 0x68,
+						   priority, t);
+				tos = six ? (get32(f + IP6_AT) >> 20) & 0xff : f[IP_AT + 1];
+				assert_int_equal(tos, 0x68 | 2);
+				if (vlan) {
+					assert_int_equal(get16(f - front + 12), ETH_TYPE_VLAN);
+					assert_int_equal(get16(f - front + 14),
+							 (priority ? priority - 1 : 3) << 13 | 77);
+				} else {
+					assert_int_equal(get16(f - front + 12),
+							 six ? ETH_TYPE_IP6 : ETH_TYPE_IP);
+				}
+				roce_device_destroy(dev);
+			}
+}
 
 static struct real_frame frames[1000];
 static unsigned frame_count;
@@ -286,10 +322,15 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(real_frames),	cmocka_unit_test(flipped_bits),
-	    cmocka_unit_test(truncated),	cmocka_unit_test(truncated_with_lengths),
-	    cmocka_unit_test(corrupted_fields), cmocka_unit_test(pad_and_payload),
-	    cmocka_unit_test(fields_read),	cmocka_unit_test(noise),
+	    cmocka_unit_test(test_template_marks),
+	    cmocka_unit_test(real_frames),
+	    cmocka_unit_test(flipped_bits),
+	    cmocka_unit_test(truncated),
+	    cmocka_unit_test(truncated_with_lengths),
+	    cmocka_unit_test(corrupted_fields),
+	    cmocka_unit_test(pad_and_payload),
+	    cmocka_unit_test(fields_read),
+	    cmocka_unit_test(noise),
 	};
 
 	return cmocka_run_group_tests(tests, read_frames, free_frames);

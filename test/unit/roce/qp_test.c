@@ -367,6 +367,48 @@ budgets(void **state)
 	net_destroy(n);
 }
 
+/* The ring of completions grows with the queue pairs; what it holds moves in its order. */
+static void
+completions_move(void **state)
+{
+	struct roce_config config = {.cq_depth = 65536, .max_qp = 64, .max_wr = 512};
+	struct net *n = net_create(1, 1, &config, 1);
+	struct roce_context *ctx = n->node[0].port[0].ctx;
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 512};
+	uint32_t size = ctx->cq_mask + 1, held = size - 3, polled = 0;
+	struct nic_qp *qp[20];
+	struct nic_wc wc[16];
+	bool busy;
+
+	assert_true(size <= 2048);
+	assert_int_equal(roce_ops.qp_create(roce_nic_context(ctx), &init, &qp[0]), 0);
+	ctx->cq_head = ctx->cq_tail = size / 2 - 1; /* they wrap */
+	for (uint32_t i = 0; i < held; i++) {
+		struct cq_entry *e = cq_push(ctx, (struct roce_qp *)qp[0]);
+
+		e->qp = (struct roce_qp *)qp[0];
+		e->srq = NULL;
+		e->sq_freed = 0;
+		e->wc.wr_id = i;
+	}
+	for (uint32_t i = 1; i < 20; i++) /* more than one ring before the engine moves */
+		assert_int_equal(roce_ops.qp_create(roce_nic_context(ctx), &init, &qp[i]), 0);
+	assert_int_equal(ctx->cq_mask + 1, size);
+	while (polled < held) {
+		unsigned got = roce_ops.poll(roce_nic_context(ctx), wc, 16, 1000, &busy);
+
+		assert_true(got);
+		for (unsigned i = 0; i < got; i++)
+			assert_int_equal(wc[i].wr_id, polled++);
+	}
+	assert_true(ctx->cq_mask + 1 >= ctx->cq_reserved);
+	assert_int_equal(ctx->cq_size, ctx->cq_mask + 1);
+	for (uint32_t i = 0; i < 20; i++)
+		roce_ops.qp_destroy(qp[i]);
+	net_turn(n);
+	net_destroy(n);
+}
+
 /* A port for few queue pairs: what it is given by default fits its completion queue. */
 static void
 small_port(void **state)
@@ -436,6 +478,7 @@ main(void)
 	    cmocka_unit_test(not_ready_limit),
 	    cmocka_unit_test(destroyed_under_load),
 	    cmocka_unit_test(numbers_differ),
+	    cmocka_unit_test(completions_move),
 	    cmocka_unit_test(budgets),
 	    cmocka_unit_test(small_port),
 	    cmocka_unit_test(regions),

@@ -52,6 +52,7 @@ static struct pair
 open_pair(uint32_t on, uint32_t total_ms, const struct weir_options *options)
 {
 	struct weir_connect_options o = {
+	    .size = sizeof(o),
 	    .reconnect = {.on = on, .first_ms = 5, .max_ms = 20, .total_ms = total_ms}};
 	struct pair p = {.f = plane_create(&watched)};
 	struct weir_address to;
@@ -245,7 +246,7 @@ restart(void *arg)
 	return NULL;
 }
 
-static const struct weir_options self_made = {.flags = WEIR_REATTACH};
+static const struct weir_options self_made = {.size = sizeof(self_made), .flags = WEIR_REATTACH};
 
 static void
 check_and_close(struct pair *p)
@@ -370,6 +371,7 @@ static void *
 client(void *arg)
 {
 	static const struct weir_connect_options o = {
+	    .size = sizeof(o),
 	    .reconnect = {.on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS, .first_ms = 1, .max_ms = 5}};
 	struct crowd *k = arg;
 	struct weir_conn *c = NULL;

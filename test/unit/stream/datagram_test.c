@@ -17,7 +17,7 @@ static void
 test_too_long(void **state)
 {
 	static const char *const ways[] = {PLANE_LOCAL, PLANE_REMOTE};
-	static const struct weir_connect_options ud = {.flags = WEIR_UD};
+	static const struct weir_connect_options ud = {.size = sizeof(ud), .flags = WEIR_UD};
 	static uint8_t m[WEIR_STREAM_MESSAGE_MAX + 1];
 
 	for (int way = 0; way < 2; way++) {
@@ -76,7 +76,7 @@ test_options(void **state)
 {
 	static const uint32_t operations[] = {WEIR_RING, WEIR_READ, WEIR_WRITE};
 	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
-	struct weir_connect_options o = {.flags = 0x80000000};
+	struct weir_connect_options o = {.size = sizeof(o), .flags = 0x80000000};
 	struct weir_address address;
 	struct weir_conn *c;
 

@@ -138,6 +138,52 @@ test_hostile_peer(void **state)
 	}
 }
 
+/*
+ * Another message, or a fragment of one, follows the first fragment, while weir_recv() has lent its
+ * buffer, or after it (`later`).
+ */
+static void
+among_fragments(uint8_t op, bool later, bool many)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_segment_geometry g;
+	uint8_t *base = plane_segment(p.f, &g), *m = make_message(1, g.area_bytes);
+	struct weir_slot *s = (struct weir_slot *)(void *)(base + weir_segment_ring_at(&g, 0)),
+			 forged;
+	struct iovec in = {m, g.area_bytes};
+	size_t n;
+
+	assert_int_equal(weir_send(p.c, m, g.area_bytes, 0), 0);
+	assert_int_equal(s[1].op, WEIR_OP_PLACE);
+	s[1].op = op;
+	s[1].length = op == WEIR_OP_INLINE ? 200 : 5000;
+	s[1].place[1] = op == WEIR_OP_BUNDLE ? 1 : 0;
+	s[1].place[2] = 5000;
+	if (later) {
+		forged = s[1];
+		s[1].seq = 0; /* not there yet */
+		assert_int_equal(weir_recv(p.d, m, g.area_bytes, &n, 0), -EAGAIN);
+		s[1] = forged;
+	}
+	if (many)
+		assert_int_equal(weir_recv_many(p.d, &in, 1, 0), -EPROTO);
+	else
+		assert_int_equal(weir_recv(p.d, m, g.area_bytes, &n, 0), -EPROTO);
+	assert_int_equal(weir_recv(p.d, m, g.area_bytes, &n, 0), -EPROTO);
+	free(m);
+	pair_close(&p);
+}
+
+static void
+test_among_fragments(void **state)
+{
+	static const uint8_t ops[] = {WEIR_OP_INLINE, WEIR_OP_PLACE, WEIR_OP_BUNDLE};
+
+	for (unsigned i = 0; i < 3; i++)
+		for (int k = 0; k < 4; k++)
+			among_fragments(ops[i], k & 1, k & 2);
+}
+
 /* Random bytes in all that the peer may write, while both ends work: no crash, no endless loop. */
 static void
 test_scribble_at_random(void **state)
@@ -172,6 +218,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_hostile_peer),
+	    cmocka_unit_test(test_among_fragments),
 	    cmocka_unit_test(test_scribble_at_random),
 	};
 

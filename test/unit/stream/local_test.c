@@ -332,6 +332,56 @@ test_close_with_a_rest(void **state)
 	pair_close(&p);
 }
 
+/* A receive that ends before its message is whole has no part in the buffer any more. */
+static void
+test_buffer_taken_back(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	uint8_t *m = make_message(5, 1 << 20), *in = malloc(1 << 20);
+	struct weir_event e;
+	int rc = -EAGAIN;
+	size_t n = 0;
+
+	assert_int_equal(weir_send(p.c, m, 1 << 20, 0), 0);
+	for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+		memset(in, 0xee, 1 << 20);
+		rc = weir_recv(p.d, in, 1 << 20, &n, i % 2);
+		weir_poll(p.a, &e, 1);
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n, 1 << 20);
+	check_message(in, 5, n);
+	assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, 0), -EAGAIN);
+	free(m);
+	free(in);
+	pair_close(&p);
+}
+
+/* The sender dies in the middle of a message: the receive ends, and nothing is written later. */
+static void
+test_peer_dies_in_a_message(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	uint8_t *m = make_message(5, 1 << 20), *in = malloc(1 << 20);
+	size_t n = 0;
+
+	assert_int_equal(weir_send(p.c, m, 1 << 20, 0), 0);
+	assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, 0), -EAGAIN);
+	plane_die(p.f, p.a);
+	plane_turn(p.f);
+	memset(in, 0xee, 1 << 20);
+	assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, -1), -ECONNRESET);
+	for (int i = 0; i < 1 << 20; i++)
+		assert_int_equal(in[i], 0xee);
+	free(m);
+	free(in);
+	weir_close(p.d);
+	weir_lost(p.a); /* it doesn't wait for anything any more */
+	weir_detach(p.a);
+	weir_detach(p.b);
+	plane_destroy(p.f);
+}
+
 static void
 test_peer_dies(void **state)
 {
@@ -487,6 +537,7 @@ test_reservation_is_kept(void **state)
 {
 	static const size_t others[] = {1000, 8000, 15000, 31000};
 	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, PLANE_LOCAL), *d2 = pair_accept(&p);
 	uint8_t in[40000];
 	size_t n;
 
@@ -497,8 +548,8 @@ test_reservation_is_kept(void **state)
 
 		assert_int_equal(weir_send_reserve(p.c, length, 0, &buf), 0);
 		memcpy(buf, m, length);
-		/* a second one lies elsewhere */
-		assert_int_equal(weir_send_reserve(p.c, length, 0, &second), 0);
+		/* one of another connection lies elsewhere */
+		assert_int_equal(weir_send_reserve(c2, length, 0, &second), 0);
 		memcpy(second, m, length);
 		for (uint32_t i = 0; i < round * 5; i++) {
 			size_t other = others[i % 4];
@@ -520,11 +571,13 @@ test_reservation_is_kept(void **state)
 			assert_memory_equal(in, m, n);
 			assert_int_equal(weir_send_commit(p.c, buf, 10, 0, 0), -EINVAL);
 		}
-		assert_int_equal(weir_send_commit(p.c, second, length, 0, 0), 0);
-		assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+		assert_int_equal(weir_send_commit(c2, second, length, 0, 0), 0);
+		assert_int_equal(weir_recv(d2, in, sizeof(in), &n, 0), 0);
 		check_message(in, round, length);
 		free(m);
 	}
+	weir_close(c2);
+	weir_close(d2);
 	pair_close(&p);
 }
 
@@ -613,7 +666,9 @@ main(void)
 	    cmocka_unit_test(test_large_events),
 	    cmocka_unit_test(test_close),
 	    cmocka_unit_test(test_close_with_a_rest),
+	    cmocka_unit_test(test_buffer_taken_back),
 	    cmocka_unit_test(test_peer_dies),
+	    cmocka_unit_test(test_peer_dies_in_a_message),
 	    cmocka_unit_test(test_late_accept),
 	    cmocka_unit_test(test_loans),
 	    cmocka_unit_test(test_zero_copy),

@@ -78,6 +78,35 @@ test_changes(void **state)
 	plane_destroy(f);
 }
 
+/* Another address, one more, and one less. */
+static void
+test_address(void **state)
+{
+	struct plane *f = plane_create(&alone);
+	struct weir *w = plane_attach(f);
+	struct weir_node_info is = {
+	    .id = 3, .state = WEIR_NODE_UP, .incarnation = 1, .address_count = 1};
+
+	assert_int_equal(weir_nodes_watch(w, 1), 0);
+	plane_node(f, &is);
+	expect(w, 3, WEIR_CHANGE_ADDED | WEIR_CHANGE_UP, WEIR_NODE_UP);
+	is.address[0][15] = 9;
+	plane_node(f, &is);
+	expect(w, 3, WEIR_CHANGE_ADDRESS, WEIR_NODE_UP);
+	plane_node(f, &is);
+	expect_none(w);
+	is.address_count = 2;
+	is.incarnation = 2;
+	plane_node(f, &is);
+	expect(w, 3, WEIR_CHANGE_ADDRESS | WEIR_CHANGE_RESTART, WEIR_NODE_UP);
+	is.address_count = 1;
+	plane_node(f, &is);
+	expect(w, 3, WEIR_CHANGE_ADDRESS, WEIR_NODE_UP);
+	expect_none(w);
+	weir_detach(w);
+	plane_destroy(f);
+}
+
 /* A program that takes no events is told the difference at last, once per node. */
 static void
 test_slow(void **state)
@@ -231,9 +260,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_changes), cmocka_unit_test(test_slow),
-	    cmocka_unit_test(test_list),    cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_asleep),  cmocka_unit_test(test_watcher_ends),
+	    cmocka_unit_test(test_changes),	 cmocka_unit_test(test_address),
+	    cmocka_unit_test(test_slow),	 cmocka_unit_test(test_list),
+	    cmocka_unit_test(test_quiet),	 cmocka_unit_test(test_asleep),
+	    cmocka_unit_test(test_watcher_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

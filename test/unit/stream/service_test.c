@@ -19,7 +19,8 @@ by_name(const char *service)
 static void
 test_listen(void **state)
 {
-	struct weir_listen_options public = {.flags = WEIR_LISTEN_PUBLIC, .backlog = 3};
+	struct weir_listen_options public = {
+	    .size = sizeof(public), .flags = WEIR_LISTEN_PUBLIC, .backlog = 3};
 	struct plane *f = plane_create(NULL);
 	struct weir *w = plane_attach(f);
 	struct weir_listener *l, *m, *n;
@@ -33,7 +34,7 @@ test_listen(void **state)
 	weir_listener_close(l);
 	weir_listener_close(m);
 	weir_listener_close(n);
-	public.flags = 2;
+	public.flags = 4;
 	assert_int_equal(weir_listen_with(w, "d", &public, &l), -EINVAL);
 	weir_detach(w);
 	plane_destroy(f);
@@ -145,7 +146,8 @@ static void
 test_reattached(void **state)
 {
 	static const struct weir_found found[] = {{.node = 4}};
-	const struct weir_listen_options public = {.flags = WEIR_LISTEN_PUBLIC};
+	const struct weir_listen_options public = {.size = sizeof(public),
+						   .flags = WEIR_LISTEN_PUBLIC};
 	const struct plane_options watched = {.watched = true};
 	struct plane *f = plane_create(&watched);
 	struct weir *w = plane_attach(f);

@@ -599,6 +599,121 @@ test_tail_is_pushed(void **state)
 	pair_close(&p);
 }
 
+/* ---- shutdown while others wait ---- */
+
+static void *
+send_blocked(void *arg)
+{
+	struct job *j = arg;
+	uint8_t *m = make_message(1, j->length);
+
+	while (!(j->rc = weir_send(j->c, m, j->length, -1)))
+		;
+	free(m);
+	return NULL;
+}
+
+static void *
+receive_until_end(void *arg)
+{
+	struct job *j = arg;
+	uint8_t in[64];
+	size_t n;
+
+	while (!(j->rc = weir_recv(j->c, in, sizeof(in), &n, -1)))
+		;
+	return NULL;
+}
+
+/* Threads that sleep in a send, or in a receive, learn of it. */
+static void
+test_shutdown_wakes(void **state)
+{
+	static const char *const ways[] = {PLANE_LOCAL, PLANE_REMOTE};
+
+	for (unsigned way = 0; way < 2; way++) {
+		struct pair p = pair_open(ways[way], NULL, false);
+		struct job tx = {.c = p.c, .length = 20000}, rx = {.c = p.c};
+		uint8_t *in = malloc(tx.length);
+		pthread_t t[2];
+		size_t n;
+
+		plane_run(p.f);
+		t[0] = start(send_blocked, &tx);
+		t[1] = start(receive_until_end, &rx);
+		nap(200); /* they sleep */
+		assert_int_equal(weir_shutdown(p.c), 0);
+		pthread_join(t[0], NULL);
+		assert_int_equal(tx.rc, -EPIPE);
+		assert_int_equal(weir_shutdown(p.d), 0);
+		while (!weir_recv(p.d, in, tx.length, &n, PATIENT))
+			check_message(in, 1, n);
+		pthread_join(t[1], NULL);
+		assert_int_equal(rx.rc, -ESHUTDOWN);
+		plane_stop(p.f);
+		free(in);
+		pair_close(&p);
+	}
+}
+
+/* ---- large messages of several threads ---- */
+
+/* Messages whose length says what they are, some of which the sender leaves to the library. */
+static void *
+send_large(void *arg)
+{
+	struct job *j = arg;
+
+	for (uint32_t i = 0; i < j->rounds; i++) {
+		uint8_t *m = make_message(j->from + i, j->length + i);
+		int rc;
+
+		do
+			rc = weir_send(j->c, m, j->length + i, j->timeout);
+		while (rc == -EAGAIN);
+		if (rc)
+			fatal("send", rc);
+		memset(m, 0xee, j->length + i);
+		free(m);
+	}
+	return NULL;
+}
+
+/* One goes on where the other's message has just ended: neither takes the other's rest for its own.
+ */
+static void
+test_large_senders(void **state)
+{
+	/* a watcher: it pushes what threads that have ended left to the library */
+	static const struct plane_options o = {.watched = true};
+	struct pair p = pair_open(PLANE_LOCAL, &o, false);
+	struct job j[3] = {{.c = p.c, .from = 1000, .length = 300000, .rounds = 100, .timeout = 1},
+			   {.c = p.c, .from = 2000, .length = 400000, .rounds = 100, .timeout = 1},
+			   {.c = p.c, .from = 3000, .length = 500000, .rounds = 100, .timeout = 2}};
+	uint32_t got[3] = {0};
+	uint8_t *in = malloc(1 << 20);
+	pthread_t t[3];
+	size_t n;
+
+	for (int i = 0; i < 3; i++)
+		t[i] = start(send_large, &j[i]);
+	for (uint32_t i = 0; i < 300; i++) {
+		uint32_t of;
+
+		assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, PATIENT), 0);
+		of = n / 100000 - 3;
+		assert_in_range(of, 0, 2);
+		assert_int_equal(n, j[of].length + got[of]);
+		check_message(in, j[of].from + got[of]++, n);
+		if (i % 3 == 0)
+			nap(1 + i % 4);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	free(in);
+	pair_close(&p);
+}
+
 int
 main(void)
 {
@@ -615,6 +730,8 @@ main(void)
 	    cmocka_unit_test(test_bind_while_armed),
 	    cmocka_unit_test(test_cut),
 	    cmocka_unit_test(test_tail_is_pushed),
+	    cmocka_unit_test(test_shutdown_wakes),
+	    cmocka_unit_test(test_large_senders),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ test_connections(void **state)
 	struct weir_event e;
 
 	for (unsigned k = 0; k < OPERATIONS; k++) {
-		struct weir_connect_options o = {.flags = operations[k].flag};
+		struct weir_connect_options o = {.size = sizeof(o), .flags = operations[k].flag};
 		struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 		struct weir_conn *c = p.c, *d = p.d;
 
@@ -117,7 +117,7 @@ test_contradictions(void **state)
 	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
 	assert_int_equal(weir_send_reserve(p.c, 10, 0, &buf), 0);
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		struct weir_connect_options o = {.flags = wrong[i]};
+		struct weir_connect_options o = {.size = sizeof(o), .flags = wrong[i]};
 
 		assert_int_equal(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL);
 		assert_true(strlen(weir_reason()) > 10);

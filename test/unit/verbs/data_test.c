@@ -259,7 +259,7 @@ receives(void **state)
 static void
 datagrams(void **state)
 {
-	struct nic_ah_attr to = {.traffic_class = 4};
+	struct nic_ah_attr to = {.traffic_class = 4, .priority = 3};
 	struct nic_send_wr wr;
 	struct nic_ah *ah;
 	struct nic_qp *qp;
@@ -272,6 +272,7 @@ datagrams(void **state)
 	assert_int_equal(ops()->ah_create(vnic_nic_device(dev), &to, &ah), 0);
 	assert_int_equal(fake.ah.is_global, 1);
 	assert_int_equal(fake.ah.grh.traffic_class, 4);
+	assert_int_equal(fake.ah.sl, 2);
 	wr = write_wr(1, 0);
 	assert_int_equal(nic_post_send(qp, &wr, 1), -EINVAL);
 	wr.opcode = NIC_SEND_IMM;

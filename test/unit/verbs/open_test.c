@@ -184,12 +184,14 @@ way_by_gid(void **state)
 	attr.remote_qpn = 0x77;
 	attr.access = NIC_REMOTE_READ;
 	attr.traffic_class = 0x68;
+	attr.priority = 6; /* 1 + SL */
 	assert_int_equal(ops()->qp_modify(qp, &attr), 0);
 	assert_int_equal(m->qp_state, IBV_QPS_RTR);
 	assert_int_equal(m->ah_attr.is_global, 1);
 	assert_int_equal(m->ah_attr.dlid, 0);
 	assert_int_equal(m->ah_attr.grh.sgid_index, 3);
 	assert_int_equal(m->ah_attr.grh.traffic_class, 0x68);
+	assert_int_equal(m->ah_attr.sl, 5);
 	assert_memory_equal(m->ah_attr.grh.dgid.raw, attr.remote_gid.raw, 16);
 	assert_int_equal(m->path_mtu, IBV_MTU_512);
 	assert_int_equal(m->dest_qp_num, 0x77);

@@ -92,6 +92,8 @@ qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
 		q->qkey = attr->qkey;
 		q->remote_qpn = attr->remote_qpn;
 		q->remote_psn = attr->remote_psn;
+		q->traffic_class = attr->traffic_class;
+		q->priority = attr->priority;
 	}
 	if (attr->state == NIC_QP_RTS)
 		q->psn = attr->psn;
@@ -574,8 +576,7 @@ fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char 
 
 	memset(s, 0, sizeof(*s));
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
-	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	m.hello.arena = 4 << 20;
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
 	s->s = broker_session_open(f->b, &m, m.length, getpid(), uid, on_reply, s);

@@ -94,6 +94,7 @@ struct fake_qp {
 	struct fake *f;
 	enum nic_qp_state state;
 	uint32_t remote_qpn, remote_psn, psn;
+	uint8_t traffic_class, priority;
 	bool ud;
 	uint32_t qkey;
 	void *user;

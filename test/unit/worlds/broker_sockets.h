@@ -59,7 +59,7 @@ hello(void)
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
 
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.versions = WEIR_SESSION_VERSIONS;
 	m.hello.arena = 4 << 20;
 	snprintf(m.hello.name, sizeof(m.hello.name), "prog");
 	return m;
@@ -179,7 +179,7 @@ ctl_open(struct fake *f, uint32_t role, union ctl *answer)
 {
 	int fd = dial(f, "control.sock");
 	struct weir_ctl_msg m = {
-	    .hello.version = WEIR_CTL_VERSION, .hello.role = role, .hello.node = 7};
+	    .hello.versions = WEIR_CTL_VERSIONS, .hello.role = role, .hello.node = 7};
 
 	ctl_send(fd, &m, WEIR_CTL_HELLO);
 	assert_true(get(f, fd, answer, sizeof(*answer), NULL) > 0);

@@ -254,6 +254,7 @@ post(struct fake_qp *q, const struct nic_send_wr *wr)
 	p->wr = *wr;
 	p->length = length;
 	p->signaled = wr->flags & NIC_SIGNALED;
+	net->signaled += p->signaled;
 	p->wr.compare_add = ++q->posted;
 	net->bytes += length;
 	net->reads += wr->opcode == NIC_READ;

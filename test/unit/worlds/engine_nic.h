@@ -34,6 +34,7 @@ struct fake_net {
 	uint64_t delay_ns;
 	uint32_t bad_writes, no_recv, overruns; /* must stay 0 */
 	uint64_t writes, write_imms, reads, sends, bytes;
+	uint64_t signaled; /* of those WRs */
 	/* datagrams */
 	struct fake_qp *ud[FAKE_UDS];
 	uint32_t uds, seed;

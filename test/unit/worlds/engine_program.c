@@ -417,6 +417,12 @@ pconn_close(struct pconn *c)
 	pconn_op(c, WEIR_OP_CLOSE, 0);
 }
 
+void
+pconn_shut(struct pconn *c)
+{
+	pconn_op(c, WEIR_OP_END, 0);
+}
+
 /* ---- what programs read ---- */
 
 static void
@@ -506,7 +512,7 @@ take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
 
 	assert_non_null(c);
 	assert_true(c->opened);
-	assert_false(c->done);
+	assert_false(c->done || c->peer_shut);
 	assert_int_equal(s->order, (uint16_t)c->received);
 	if (c->no_read) {
 		c->received++;
@@ -548,8 +554,9 @@ take_event(struct program *p, const struct weir_slot *s)
 	switch (s->op) {
 	case WEIR_OP_OPENED:
 	case WEIR_OP_ACCEPTED:
-		assert_false(c->opened);
+		assert_true(!c->opened || c->held);
 		c->opened = true;
+		c->held = s->op == WEIR_OP_ACCEPTED && s->accept.flags & WEIR_ACCEPTED_HELD;
 		if (s->op == WEIR_OP_OPENED) {
 			c->open_status = s->status;
 			c->mtu = (uint16_t)s->length;
@@ -557,6 +564,10 @@ take_event(struct program *p, const struct weir_slot *s)
 			c->peer_vqpn = s->accept.peer_vqpn;
 			c->mtu = s->accept.mtu;
 		}
+		break;
+	case WEIR_OP_END:
+		assert_false(c->done || c->peer_shut);
+		c->peer_shut = true;
 		break;
 	case WEIR_OP_CLOSED:
 		assert_false(c->done);

@@ -52,6 +52,7 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	k.conn.channel = 0;
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
+	k.conn.held = n->holds;
 	k.conn.ah = (struct nic_ah *)&n->ah;
 	k.conn.mtu = asked->datagram ? WORLD_MTU : 0;
 	c->used = !node_command(n, &k);
@@ -102,6 +103,15 @@ handle(struct node *n, const struct engine_event *event)
 		n->link_error = event->conn.status;
 		break;
 	case ENGINE_EVENT_LINK_HEARD:
+		break;
+	case ENGINE_EVENT_LINK_IDLE:
+		n->links_idle++;
+		break;
+	case ENGINE_EVENT_LINK_CLOSED:
+		n->links_closed++;
+		break;
+	case ENGINE_EVENT_LINK_STAYS:
+		n->links_stay++;
 		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		n->silences++;

@@ -34,6 +34,8 @@ struct pconn { /* one end of a connection, as a library knows it */
 	uint32_t tag_out, tag_in; /* what its messages look like */
 	uint64_t sent, spent, received, consumed, told;
 	bool used, opened, done, freed;
+	bool held;	  /* its program has not decided yet */
+	bool peer_shut;	  /* END has come */
 	bool no_read;	  /* its messages are not looked at */
 	bool keep_blocks; /* nor given back */
 	uint32_t open_status, close_status;
@@ -87,8 +89,10 @@ struct node {
 	uint32_t datagram_errors;
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
+	bool holds;	   /* the program decides about CONNECTs */
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
+	uint32_t links_idle, links_closed, links_stay;
 	uint32_t local_closed;
 };
 
@@ -187,6 +191,8 @@ void pconn_push_from(struct pconn *c, weir_place place, uint32_t length, unsigne
 /* Posts adopted memory for message `number`. */
 void pconn_post(struct pconn *c, weir_place place, uint64_t number, uint32_t room);
 void pconn_close(struct pconn *c);
+/* Sends no more, but receives. */
+void pconn_shut(struct pconn *c);
 /* Publishes any slot. */
 void program_slot(struct program *p, uint32_t channel, const struct weir_slot *s);
 /* The same in this ring. */

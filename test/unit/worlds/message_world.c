@@ -100,8 +100,9 @@ block(struct weir_messenger *m, const struct weir_message *message, void *user)
 void
 open_side(struct side *s, struct weir_messenger_options *o)
 {
-	struct weir_handler notes = {.handle = note, .user = s}, echoes = {.handle = echo},
-			    mutes = {.handle = mute, .user = s};
+	struct weir_handler notes = {.size = sizeof(notes), .handle = note, .user = s},
+			    echoes = {.size = sizeof(echoes), .handle = echo},
+			    mutes = {.size = sizeof(mutes), .handle = mute, .user = s};
 
 	o->link = on_link;
 	o->user = s;
@@ -115,7 +116,7 @@ void
 open_both(struct both *p, const struct plane_options *plane,
 	  const struct weir_messenger_options *options)
 {
-	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 
 	if (options)
 		o = *options;
@@ -141,7 +142,7 @@ close_both(struct both *p)
 void
 register_keep(struct side *s)
 {
-	struct weir_handler h = {.handle = keep};
+	struct weir_handler h = {.size = sizeof(h), .handle = keep};
 
 	atomic_store(&kept_count, 0);
 	must(weir_message_register(s->m, TYPE_KEEP, &h));
@@ -150,7 +151,7 @@ register_keep(struct side *s)
 void
 register_block(struct side *s, uint32_t flags)
 {
-	struct weir_handler h = {.handle = block, .flags = flags};
+	struct weir_handler h = {.size = sizeof(h), .handle = block, .flags = flags};
 
 	atomic_store(&go, 0);
 	atomic_store(&blocked_now, 0);
@@ -160,7 +161,7 @@ register_block(struct side *s, uint32_t flags)
 struct weir_messenger_stats
 stats_of(const struct side *s)
 {
-	struct weir_messenger_stats stats;
+	struct weir_messenger_stats stats = WEIR_MESSENGER_STATS_INIT;
 
 	weir_messenger_stats(s->m, &stats);
 	return stats;

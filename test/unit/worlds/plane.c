@@ -7,6 +7,7 @@
 #include "broker/broker.h"
 #include "broker/region.h"
 #include "broker/session.h"
+#include "broker/set.h"
 #include "broker/state.h"
 #include "engine/channel.h"
 #include "engine/session.h"
@@ -508,8 +509,9 @@ ask(struct client *c, const struct weir_session_msg *m)
 	if (c->plane->down)
 		return -ENODEV;
 	if (m->type == WEIR_MSG_HELLO)
-		c->session =
-		    broker_session_open(c->node->broker, m, m->length, getpid(), 0, on_reply, c);
+		c->session = broker_session_open(
+		    c->node->broker, m, m->length, getpid(),
+		    c->plane->o.users ? 1000 + (uid_t)(c - c->plane->client) : 0, on_reply, c);
 	else if (!c->session || (c->socket[0] >= 0 && c->socket[1] < 0))
 		return -ENODEV;
 	else
@@ -638,6 +640,18 @@ client_of(struct plane *p, const struct weir *w)
 			return &p->client[i];
 	fail_msg("no such session");
 	return NULL;
+}
+
+void
+plane_set(struct plane *p, const char *key, const char *value)
+{
+	char why[160] = "";
+
+	pthread_mutex_lock(&p->lock);
+	for (uint32_t i = 0; i < p->nodes; i++)
+		if (setting_set(p->node[i].broker, key, value, why, sizeof(why)) < 0)
+			fail_msg("%s", why);
+	pthread_mutex_unlock(&p->lock);
 }
 
 void

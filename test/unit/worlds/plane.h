@@ -31,6 +31,7 @@ struct plane_options {
 	bool nodes;	    /* each session is on a node of its own: PLANE_NODE() */
 	uint32_t listen_ms; /* delay of LISTEN */
 	bool watched;	    /* sessions have a socket, so that the library watches it */
+	bool users;	    /* the i-th session is of user 1000 + i; else all are of root */
 	/* the real one */
 	bool alone; /* control reports no nodes: the test does */
 	bool fence; /* replies tell programs that the data plane is not registered for membarrier */
@@ -64,6 +65,8 @@ void plane_cut(struct plane *p, struct weir *w);
 uint32_t plane_recv_blocks_free(struct plane *p, struct weir *w);
 /* Connection ends that the data plane knows. */
 uint32_t plane_open_ends(struct plane *p);
+/* An operator's setting, on all nodes. */
+void plane_set(struct plane *p, const char *key, const char *value);
 /* Regions of adopted memory that the session has. */
 uint32_t plane_regions(struct plane *p, struct weir *w);
 /* Segments of node 0. */

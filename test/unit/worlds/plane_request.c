@@ -40,7 +40,7 @@ hello(struct plane *f, struct session *s, struct weir_session_msg *r, int fds[WE
 	s->out = calloc(g->recv_blocks, 1);
 	fds[0] = dup(s->memory);
 	r->type = WEIR_MSG_WELCOME;
-	r->welcome.version = WEIR_SESSION_VERSION_MAX;
+	r->welcome.version = WEIR_SESSION_VERSION;
 	r->welcome.flags = WEIR_WELCOME_MEMBARRIER;
 	r->welcome.geometry = *g;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_target.h"
 
+#include "nic/roce/ack.h"
+
 #include "nic/roce/srq.h"
 
 static void
@@ -219,4 +221,5 @@ give(struct world *w, const struct craft *c, bool spoil)
 		f[n - 1] ^= 0x10;
 	net_inject(w->net, 0, f, n);
 	net_turn(w->net);
+	net_run(w->net, ROCE_ACK_LAZY_NS); /* all answers have left */
 }

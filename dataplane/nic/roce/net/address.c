@@ -34,6 +34,26 @@ roce_on_link(const struct roce_device *dev, struct address ip)
 	return ip.high == 0 && ip.low >> (128 - bits) == 0;
 }
 
+bool
+roce_next_hop(const struct roce_device *dev, const struct nic_gid *gid, struct address *hop)
+{
+	const struct nic_route *best = NULL;
+
+	roce_address(gid, hop);
+	if (roce_on_link(dev, *hop))
+		return true;
+	for (unsigned i = 0; i < dev->config.route_count; i++) {
+		const struct nic_route *r = &dev->config.routes[i];
+
+		if ((!best || r->bits > best->bits) &&
+		    nic_gid_same(gid->raw, r->network.raw, r->bits))
+			best = r;
+	}
+	if (best)
+		roce_address(&best->gateway, hop);
+	return best;
+}
+
 unsigned
 roce_front(const struct roce_config *config)
 {

@@ -28,12 +28,15 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 
 uint32_t
 roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
-		   uint8_t *template)
+		   uint8_t priority, uint8_t *template)
 {
 	uint8_t *t = template + ROCE_TEMPLATE_AT, ecn_capable = (traffic_class & 0xfc) | 2;
 	uint8_t *ip4 = t + IP_AT, *ip6 = t + IP6_AT;
 
 	roce_frame_ethernet(dev, t, (const uint8_t[6]){0});
+	if (dev->headers.vlan && priority)
+		put16(t - dev->headers.front + TAG_AT,
+		      (uint16_t)((priority - 1) << 13 | dev->headers.vlan));
 	if (dev->headers.six) { /* flow label 0: the UDP source port tells flows apart */
 		put32(ip6, 6u << 28 | (uint32_t)ecn_capable << 20);
 		ip6[6] = 17;
