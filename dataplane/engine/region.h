@@ -22,7 +22,7 @@ int region_add(struct engine *e, const struct engine_region *k);
 /* -EAGAIN: messages under way name it still. */
 int region_remove(struct engine *e, const struct engine_region *k);
 /* The only check of a place in adopted memory: NULL unless it lies inside and allows this use. */
-uint8_t *region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use);
+uint8_t *region_at(const struct session *s, weir_place place, uint64_t length, uint32_t use);
 void region_keep(struct session *s, uint16_t region);
 void region_drop(struct session *s, uint16_t region);
 /*

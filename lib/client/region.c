@@ -21,40 +21,35 @@
 struct weir_region *
 weir_region_use(struct weir *w, const void *addr, size_t length, unsigned flags)
 {
-	struct weir_region *found = NULL;
+	struct weir_region_table *t = &w->regions;
+	struct weir_region *r;
+	uint32_t phase;
+	uint64_t at;
 
-	if (!atomic_load_explicit(&w->region_count, memory_order_relaxed))
+	if (!atomic_load_explicit(&t->list, memory_order_relaxed))
 		return NULL;
-	pthread_mutex_lock(&w->region_lock);
-	for (uint32_t i = 0; i < WEIR_REGIONS_MAX && !found; i++) {
-		struct weir_region *r = w->region[i];
-		uint64_t at = r ? (uint64_t)((const uint8_t *)addr - r->addr) : 0;
-
-		if (r && r->flags & flags && at < r->bytes && length <= r->bytes - at)
-			found = r;
+	phase = weir_regions_enter(t);
+	r = weir_regions_below(t, (uintptr_t)addr + 1);
+	if (r) {
+		at = (uint64_t)((const uint8_t *)addr - r->addr);
+		if (!(r->flags & flags) || at >= r->bytes || length > r->bytes - at)
+			r = NULL;
 	}
-	if (found)
-		atomic_fetch_add_explicit(&found->users, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&w->region_lock);
-	return found;
+	if (r &&
+	    atomic_fetch_add_explicit(&r->users, 1, memory_order_relaxed) & WEIR_REGION_LEAVING) {
+		atomic_fetch_sub_explicit(&r->users, 1, memory_order_relaxed);
+		r = NULL;
+	}
+	weir_regions_leave(t, phase);
+	return r;
 }
 
 void
 weir_region_drop(struct weir_region *r)
 {
 	weir_assert(atomic_load_explicit(&r->users, memory_order_relaxed));
-	/* pairs with the acquire in end(): accesses to the region precede it */
+	/* pairs with the acquire in stop_using(): accesses to the region precede it */
 	atomic_fetch_sub_explicit(&r->users, 1, memory_order_release);
-}
-
-static void
-put_in(struct weir_region *r)
-{
-	pthread_mutex_lock(&r->w->region_lock);
-	weir_assert(!r->w->region[r->index - 1]);
-	r->w->region[r->index - 1] = r;
-	atomic_fetch_add_explicit(&r->w->region_count, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&r->w->region_lock);
 }
 
 /*
@@ -95,7 +90,7 @@ adopt(struct weir_region *r)
 	if (rc)
 		return rc;
 	r->index = answer.region.region;
-	if (fds[0] < 0 || r->index - 1 >= WEIR_REGIONS_MAX || answer.region.bytes != r->bytes)
+	if (fds[0] < 0 || !r->index || answer.region.bytes != r->bytes)
 		rc = weir_fail(-EPROTO, "the data plane gave other memory than requested; "
 					"install one release of both");
 	if (!rc)
@@ -121,14 +116,13 @@ adopted(struct weir *w, const uint8_t *addr, size_t length)
 {
 	bool any = false;
 
-	for (; w; w = w->former) {
-		pthread_mutex_lock(&w->region_lock);
-		for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
-			const struct weir_region *r = w->region[i];
+	for (; w && !any; w = w->former) {
+		uint32_t phase = weir_regions_enter(&w->regions);
+		const struct weir_region *r =
+		    weir_regions_below(&w->regions, (uintptr_t)addr + length);
 
-			any |= r && addr < r->addr + r->bytes && r->addr < addr + length;
-		}
-		pthread_mutex_unlock(&w->region_lock);
+		any = r && addr < r->addr + r->bytes;
+		weir_regions_leave(&w->regions, phase);
 	}
 	return any;
 }
@@ -156,10 +150,8 @@ acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 					  "WEIR_ADOPT_RECV or both; give one of these");
 	if (!addr || !length || (uintptr_t)addr % page || length % page ||
 	    length > WEIR_REGION_BYTES_MAX)
-		return weir_fail(-EINVAL,
-				 "whole pages, %llu bytes at most, are adopted; align the memory, "
-				 "or adopt it in parts",
-				 WEIR_REGION_BYTES_MAX);
+		return weir_fail(-EINVAL, "whole pages are adopted; align the memory, or allocate "
+					  "it by mmap()");
 	if (adopted(w, addr, length))
 		return weir_fail(-EEXIST,
 				 "a part of the memory is adopted already; disown it first");
@@ -183,10 +175,12 @@ weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct wei
 	*r = (struct weir_region){.w = w, .addr = addr, .bytes = length, .flags = flags};
 	pthread_mutex_lock(&w->adopt_lock);
 	rc = acceptable(w, addr, length, flags);
+	if (!rc && weir_regions_reserve(&w->regions))
+		rc = weir_fail(-ENOMEM, "no memory for a region; free some");
 	if (!rc)
 		rc = adopt(r);
 	if (!rc)
-		put_in(r);
+		weir_regions_put(&w->regions, r);
 	pthread_mutex_unlock(&w->adopt_lock);
 	if (rc)
 		free(r);
@@ -195,28 +189,35 @@ weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct wei
 	return rc;
 }
 
+/* No thread uses the region from now on: 0, or -EBUSY, and nothing has changed. adopt_lock held. */
+static int
+stop_using(struct weir_region *r)
+{
+	uint32_t none = 0;
+
+	/* pairs with the release in weir_region_drop() */
+	if (!atomic_compare_exchange_strong_explicit(&r->users, &none, WEIR_REGION_LEAVING,
+						     memory_order_acquire, memory_order_relaxed))
+		return -EBUSY;
+	weir_regions_take(&r->w->regions, r);
+	return 0;
+}
+
 /* Ends a region; `keep`: its contents stay at their address, in ordinary memory. adopt_lock held.
  */
 static int
 end(struct weir_region *r, bool keep)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
-	int fds[WEIR_SESSION_FDS], rc = -EBUSY;
+	int fds[WEIR_SESSION_FDS], rc = stop_using(r);
 
-	pthread_mutex_lock(&r->w->region_lock);
-	/* pairs with the release in weir_region_drop() */
-	if (!atomic_load_explicit(&r->users, memory_order_acquire)) {
-		r->w->region[r->index - 1] = NULL;
-		atomic_fetch_sub_explicit(&r->w->region_count, 1, memory_order_relaxed);
-		rc = 0;
-	}
-	pthread_mutex_unlock(&r->w->region_lock);
 	if (rc)
 		return weir_fail(rc, "messages of this memory are under way, or it is posted; "
 				     "flush or receive first");
 	rc = keep ? replace(-1, r->addr, r->bytes) : 0;
 	if (rc) {
-		put_in(r);
+		atomic_store_explicit(&r->users, 0, memory_order_relaxed);
+		weir_regions_put(&r->w->regions, r);
 		return weir_fail(rc, "no memory to give the contents back: %s; free some",
 				 strerror(-rc));
 	}
@@ -257,15 +258,13 @@ weir_region_abandon(struct weir_region *r)
 void
 weir_regions_fini(struct weir *w)
 {
-	for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
-		struct weir_region *r = w->region[i];
+	struct weir_region *r;
 
-		if (!r)
-			continue;
+	for (uint32_t i = 0; (r = weir_regions_at(&w->regions, i)); i++) {
 		/* if there is no memory for the copy, the program keeps the session's memory */
 		replace(-1, r->addr, r->bytes);
 		free(r);
 	}
-	pthread_mutex_destroy(&w->region_lock);
+	weir_regions_free(&w->regions);
 	pthread_mutex_destroy(&w->adopt_lock);
 }

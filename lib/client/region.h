@@ -11,15 +11,17 @@ struct weir_region {
 	struct weir *w;
 	uint8_t *addr;
 	uint64_t bytes;
-	uint32_t index;		/* number at the data plane, 1 to WEIR_REGIONS_MAX */
-	uint32_t flags;		/* WEIR_ADOPT_* */
-	_Atomic uint32_t users; /* messages sent out of it, memory posted; all threads */
+	uint32_t index; /* number at the data plane, 1 to WEIR_REGIONS_MAX */
+	uint32_t flags; /* WEIR_ADOPT_* */
+	/* messages sent out of it, memory posted, and WEIR_REGION_LEAVING; all threads */
+	_Atomic uint32_t users;
 };
-#define WEIR_REGION_CACHED 0x80u /* flag: adopted by the cache, for sending */
+#define WEIR_REGION_LEAVING (1u << 31) /* of users: set at 0 */
+#define WEIR_REGION_CACHED 0x80u       /* flag: adopted by the cache, for sending */
 
 /*
  * The region that holds [addr, addr + length) and was adopted for `flags`, or NULL. It cannot be
- * disowned until weir_region_drop(). The caller may hold any lock except region_lock.
+ * disowned until weir_region_drop(). Takes no lock.
  */
 struct weir_region *weir_region_use(struct weir *w, const void *addr, size_t length,
 				    unsigned flags);

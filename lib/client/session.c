@@ -233,7 +233,6 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	pthread_mutex_init(&w->request_lock, NULL);
 	pthread_mutex_init(&w->reattach_lock, NULL);
 	pthread_mutex_init(&w->adopt_lock, NULL);
-	pthread_mutex_init(&w->region_lock, NULL);
 	weir_cache_init(w);
 	weir_buffers_init(&w->buffers);
 	weir_fork_note(w);

@@ -7,6 +7,7 @@
 #include "buffer_pool.h"
 #include "likely.h"
 #include "public.h"
+#include "region_table.h"
 #include "send_heap.h"
 #include "transport.h"
 
@@ -65,11 +66,9 @@ struct weir {
 	_Atomic uint32_t
 	    handler_lines; /* bits of the arena's head in use; by threads of messengers */
 	struct weir_heap heap;
-	struct weir_buffer_pool buffers;	      /* of the handle */
-	pthread_mutex_t adopt_lock;		      /* one thread at a time adopts or disowns */
-	pthread_mutex_t region_lock;		      /* of the table */
-	struct weir_region *region[WEIR_REGIONS_MAX]; /* by number - 1 */
-	_Atomic uint32_t region_count;		      /* written under region_lock, read by all */
+	struct weir_buffer_pool buffers;  /* of the handle */
+	pthread_mutex_t adopt_lock;	  /* one thread at a time adopts or disowns */
+	struct weir_region_table regions; /* written under adopt_lock, read by all */
 	struct weir_cache cache;
 	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
 	/* watcher */

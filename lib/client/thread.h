@@ -8,7 +8,7 @@
  * receives and makes progress in the owner's place. A connection keeps its worker for life.
  *
  * Order of locks: the lock of thread objects (thread.c), a worker, cache.lock, adopt_lock,
- * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two workers are never
+ * weir.request_lock, then the leaves (heap, foreign_lock). Two workers are never
  * locked at once.
  */
 #ifndef WEIR_CLIENT_THREAD_H

@@ -177,7 +177,7 @@ release_memory(struct weir_conn *c, uint64_t upto)
 		uint64_t value = b->ring[b->head++ & (b->room - 1)].value;
 
 		if (value & NOTE_REGION)
-			weir_region_drop(c->worker->w->region[value & ~NOTE_REGION]);
+			weir_region_drop((struct weir_region *)(uintptr_t)(value & ~NOTE_REGION));
 		else
 			weir_heap_give(c->worker, (uint32_t)value);
 	}

@@ -41,7 +41,7 @@ struct weir_note {
 	uint64_t number; /* of the message */
 	uint64_t value;	 /* cookie, first block of the heap, or with NOTE_REGION a region */
 };
-#define NOTE_REGION (1ull << 63) /* the rest: its number */
+#define NOTE_REGION (1ull << 63) /* the rest: its address */
 struct weir_notes {
 	struct weir_note *ring;
 	uint32_t room; /* a power of two, or 0 */

@@ -144,7 +144,7 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 			? m->transfer & WEIR_SLOT_BULK
 			: m->length > WEIR_BLOCK_SIZE ||
 			      cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
-	const struct weir_region *r = m->region;
+	struct weir_region *r = m->region;
 	int rc = bulk ? 0 : window(c, cost);
 
 	if (!r && !weir_heap_fits(t->w, m->length))
@@ -169,7 +169,7 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 	}
 	s->place[0] = r ? WEIR_PLACE(r->index, m->data - r->addr)
 			: WEIR_PLACE(0, weir_heap_offset(t->w, block));
-	weir_notes_put(&c->blocks, c->sent, r ? NOTE_REGION | (r->index - 1) : block);
+	weir_notes_put(&c->blocks, c->sent, r ? NOTE_REGION | (uintptr_t)r : block);
 	m->block = WEIR_BLOCK_NONE; /* freed on completion, as the region is */
 	m->region = NULL;
 	publish(c, s, 1, bulk ? 0 : cost, WEIR_OP_PLACE,

@@ -271,7 +271,7 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	if (!m->adopt.bytes || m->adopt.bytes % PAGE || m->adopt.bytes > WEIR_REGION_BYTES_MAX) {
 		session_refuse(
 		    s, EINVAL,
-		    "whole pages, 64 MiB at most, are adopted; align it, or adopt parts");
+		    "whole pages, 128 TiB at most, are adopted; align it, or adopt parts");
 		return;
 	}
 	if (m->adopt.bytes > b->config.region_bytes - s->region_bytes) {

@@ -86,7 +86,7 @@ region_remove(struct engine *e, const struct engine_region *k)
 }
 
 uint8_t *
-region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use)
+region_at(const struct session *s, weir_place place, uint64_t length, uint32_t use)
 {
 	const struct region *r = find_region(s, WEIR_PLACE_REGION(place));
 	uint64_t offset = WEIR_PLACE_OFFSET(place);

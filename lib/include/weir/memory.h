@@ -20,10 +20,10 @@ struct weir_region; /* an adopted range; valid until weir_disown() or weir_detac
 #define WEIR_ADOPT_RECV 0x2u /* messages are received into the range */
 
 /*
- * Adopts a range of whole pages of ordinary memory (malloc(), anonymous mmap()), at most 64 MiB.
- * The contents move into memory of the session, which then replaces the range at the same
- * addresses. During the call other threads may read the range and see its contents, but must not
- * write to it: such writes may be lost. A forked child does not inherit the range.
+ * Adopts a range of whole pages of ordinary memory (malloc(), anonymous mmap()). The contents move
+ * into memory of the session, which then replaces the range at the same addresses. During the call
+ * other threads may read the range and see its contents, but must not write to it: such writes may
+ * be lost. A forked child does not inherit the range.
  *
  * The program must disown the range before it unmaps it or passes it to free() or realloc().
  *

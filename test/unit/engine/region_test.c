@@ -126,6 +126,32 @@ test_slow_consumer(void **state)
 	pair_leave(&p);
 }
 
+/* Places are checked by 64-bit sums: at the borders of the largest region, and beyond them. */
+static void
+test_places(void **state)
+{
+	static uint8_t base;
+	struct region regions[] = {{.base = &base, .bytes = WEIR_REGION_BYTES_MAX, .flags = BOTH},
+				   {.base = &base, .bytes = 5ull << 30, .flags = WEIR_ADOPT_RECV}};
+	const struct session s = {.regions = regions, .region_count = 2};
+	const uint64_t end = WEIR_REGION_BYTES_MAX;
+
+	assert_ptr_equal(region_at(&s, WEIR_PLACE(1, 0), end, WEIR_ADOPT_SEND), &base);
+	assert_ptr_equal(region_at(&s, WEIR_PLACE(1, end - 1), 1, WEIR_ADOPT_RECV),
+			 &base + (end - 1));
+	assert_ptr_equal(region_at(&s, WEIR_PLACE(1, end), 0, WEIR_ADOPT_RECV), &base + end);
+	assert_null(region_at(&s, WEIR_PLACE(1, end - 1), 2, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(1, 1), end, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(1, end + 1), 0, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(1, 8), UINT64_MAX - 7, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(2, 0), 1ull << 32 | 64, WEIR_ADOPT_SEND));
+	assert_ptr_equal(region_at(&s, WEIR_PLACE(2, 64), 5ull << 30 >> 1, WEIR_ADOPT_RECV),
+			 &base + 64);
+	assert_null(region_at(&s, WEIR_PLACE(2, 64), 5ull << 30, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(3, 0), 0, WEIR_ADOPT_RECV));
+	assert_null(region_at(&s, WEIR_PLACE(0, 0), 0, WEIR_ADOPT_RECV));
+}
+
 /* Disowned while a message is sent out of it, and while one is on its way into it. */
 static void
 test_disown_under_way(void **state)
@@ -312,6 +338,6 @@ test_bad_places(void **state)
 }
 
 ENGINE_TESTS(TEST(test_send_from), TEST(test_recv_into), TEST(test_beyond_the_arena),
-	     TEST(test_slow_consumer), TEST(test_disown_under_way), TEST(test_disown_posted),
-	     TEST(test_dies_under_post), TEST(test_peer_leaves), TEST(test_too_many),
-	     TEST(test_disown_lent), TEST(test_bad_places))
+	     TEST(test_slow_consumer), TEST(test_places), TEST(test_disown_under_way),
+	     TEST(test_disown_posted), TEST(test_dies_under_post), TEST(test_peer_leaves),
+	     TEST(test_too_many), TEST(test_disown_lent), TEST(test_bad_places))
