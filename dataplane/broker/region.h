@@ -4,9 +4,8 @@
 #define WEIR_BROKER_REGION_H
 
 #include "broker.h"
+#include "build.h"
 #include "memfd.h"
-
-#include <sys/queue.h>
 
 struct broker_release;
 struct broker_session;
@@ -22,7 +21,7 @@ enum region_state {
 struct broker_region {
 	enum region_state state;
 	struct broker_session *session;
-	TAILQ_ENTRY(broker_region) building; /* in state BUILDING */
+	struct broker_build build; /* in state BUILDING */
 	struct memfd memory;
 	int guard; /* of sigbus.h */
 	uint64_t bytes;
@@ -35,8 +34,6 @@ struct broker_region {
 
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
-/* Makes a piece of the regions asked for. Returns when to be called again. */
-uint64_t regions_build(struct broker *b, uint64_t now);
 /* arena_cut() for all regions of the session. */
 bool regions_cut(struct broker_session *s);
 /* Frees all regions, once no engine knows the session any more. */

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "broker.h"
+#include "build.h"
 #include "quota.h"
 #include "segment.h"
 #include "service.h"
@@ -41,17 +42,17 @@ struct broker_session {
 	broker_reply_fn *reply;	   /* NULL from CLOSING on */
 	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */
 	void *user;
-	TAILQ_ENTRY(broker_session) building; /* in state BUILDING */
-	uint64_t cost_ns;		      /* CPU time spent on making its arena and regions */
-	bool charged;	     /* cost_ns is charged at once, not when it leaves soon */
-	bool serial;	     /* queued programs wait until it is open */
-	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
-	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
-	bool pending;	     /* a request waits for its reply */
-	bool starved;	     /* a command for it lacked memory: broker_conns_settle() ends it */
-	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
-	uint32_t commands;   /* all other commands under way that point here */
-	int result;	     /* first error of ADD */
+	struct broker_build build; /* in state BUILDING */
+	uint64_t cost_ns;	   /* CPU time spent on making its arena and regions */
+	bool charged;		   /* cost_ns is charged at once, not when it leaves soon */
+	bool serial;		   /* queued programs wait until it is open */
+	uint64_t request_ns;	   /* CPU time for requests that the socket has not charged yet */
+	uint8_t slow_bells;	   /* consecutive slow doorbells rung by main */
+	bool pending;		   /* a request waits for its reply */
+	bool starved;	   /* a command for it lacked memory: broker_conns_settle() ends it */
+	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
+	uint32_t commands; /* all other commands under way that point here */
+	int result;	   /* first error of ADD */
 	struct arena arena;
 	struct broker_release *release; /* takes the arena's memory at the end */
 	uint32_t reserved;		/* number of commands reserved for ADD and REMOVE */
@@ -98,8 +99,6 @@ void session_refusal(struct weir_session_msg *reply, int code, const char *forma
 
 /* ---- making ---- */
 
-/* Makes a piece of the arenas of programs that attach. Returns when to be called again. */
-uint64_t sessions_build(struct broker *b, uint64_t now);
 /* Sets whether queued programs wait for the session, until it is open or gone. */
 void session_set_serial(struct broker_session *s, bool serial);
 

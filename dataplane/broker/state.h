@@ -101,11 +101,9 @@ struct broker {
 	struct broker_reserve reserve;	 /* of commands */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
-	TAILQ_HEAD(broker_building, broker_session) building; /* in the order of HELLO */
-	uint64_t building_look;				      /* number of passes over `building` */
+	TAILQ_HEAD(broker_building, broker_build) building; /* in the order of requests */
 	uint64_t built_ns;     /* built_ns of the user who was served last; a user begins with it */
 	uint64_t told_to_wait; /* when their programs were last told to wait */
-	TAILQ_HEAD(broker_adopting, broker_region) adopting; /* in the order of ADOPT */
 	struct quota_setting *quota_settings;
 	struct broker_user *users;
 	/*

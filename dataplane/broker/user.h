@@ -18,8 +18,7 @@ struct broker_user {
 	bool kept; /* has settings of its own */
 	uint64_t used[USER_LIMITS];
 	struct user_limits limits;
-	uint64_t look; /* value of building_look when a session of the user was considered last */
-	uint64_t built_ns; /* virtual time: CPU time spent on memory of its programs that attach */
+	uint64_t built_ns; /* virtual time: CPU time spent on arenas and regions of its programs */
 	uint32_t attached; /* sessions that are open */
 	uint64_t since;	   /* ns: when `attached` became 1 */
 	struct pace pace;  /* main's CPU time for attaching and leaving */

@@ -60,8 +60,7 @@ region_free(struct broker_session *s, struct broker_region *r)
 	struct broker *b = s->b;
 
 	weir_assert(r->state != REGION_FREE && s->region_bytes >= r->bytes);
-	if (r->state == REGION_BUILDING)
-		TAILQ_REMOVE(&b->adopting, r, building);
+	build_leave(&r->build);
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (r->view[i].mr.length && first_on_device(b, i) == i)
 			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &r->view[i].mr);
@@ -169,24 +168,40 @@ begin_memory(struct broker_session *s, struct broker_region *r, bool huge)
 	return memfd_begin("weir-region", r->bytes, huge, &part, 1, &r->memory);
 }
 
-/*
- * Makes a piece of the memory. 1: more follow; 0: all is there, registered once per device, and
- * engines are being told; or -errno.
- */
-static int
-build(struct broker_session *s, struct broker_region *r)
+static struct broker_region *
+region_of(struct broker_build *e)
 {
-	int rc = memfd_go_on(&r->memory, MEMFD_PIECE);
-	struct broker *b = s->b;
-	unsigned access = 0;
+	return (struct broker_region *)((char *)e - offsetof(struct broker_region, build));
+}
 
+static int
+make_piece(struct broker_build *e)
+{
+	struct broker_region *r = region_of(e);
+	int rc;
+
+	weir_assert(r->state == REGION_BUILDING);
+	if (e->session->state != SESSION_OPEN)
+		return -ECANCELED;
+	rc = memfd_go_on(&r->memory, MEMFD_PIECE);
 	if (rc < 0 && r->memory.page == MEMFD_HUGE_PAGE) {
 		memfd_close(&r->memory);
-		rc = begin_memory(s, r, false);
+		rc = begin_memory(e->session, r, false);
 		return rc ? rc : 1;
 	}
-	if (rc)
-		return rc;
+	return rc;
+}
+
+/* Guards the memory, registers it once per device, and tells engines. */
+static int
+add_to_engines(struct broker_build *e)
+{
+	struct broker_region *r = region_of(e);
+	struct broker_session *s = e->session;
+	struct broker *b = s->b;
+	unsigned access = 0;
+	int rc = 0;
+
 	r->guard = sigbus_guard_add(r->memory.base, r->memory.bytes, r->memory.page, b->fault_fd);
 	if (r->guard < 0)
 		return r->guard;
@@ -214,7 +229,6 @@ build(struct broker_session *s, struct broker_region *r)
 			return rc;
 		}
 	}
-	TAILQ_REMOVE(&b->adopting, r, building);
 	region_enter(r, REGION_ADDING);
 	tell_engines(s, r, ENGINE_REGION_ADD, added);
 	return 0;
@@ -229,27 +243,22 @@ refuse_memory(struct broker_session *s, int rc)
 		       strerror(-rc));
 }
 
-uint64_t
-regions_build(struct broker *b, uint64_t now)
+static void
+not_built(struct broker_build *e, int rc)
 {
-	struct broker_region *r = TAILQ_FIRST(&b->adopting);
-	struct broker_session *s;
-	uint64_t start;
-	int rc;
+	struct broker_session *s = e->session;
 
-	if (!r)
-		return UINT64_MAX;
-	s = r->session;
-	weir_assert(r->state == REGION_BUILDING);
-	start = pace_clock();
-	rc = s->state == SESSION_OPEN ? build(s, r) : -ECANCELED;
-	s->request_ns += (pace_clock() - start) * 4 / 3; /* and for its release */
-	if (rc < 0) {
-		region_free(s, r);
-		refuse_memory(s, rc);
-	}
-	return TAILQ_EMPTY(&b->adopting) ? UINT64_MAX : now;
+	region_free(s, region_of(e));
+	refuse_memory(s, rc);
 }
+
+static void
+charge(struct broker_session *s, uint64_t ns)
+{
+	s->request_ns += ns * 4 / 3; /* and for its release */
+}
+
+static const struct build_kind region_kind = {make_piece, add_to_engines, not_built, charge};
 
 void
 adopt_request(struct broker_session *s, const struct weir_session_msg *m)
@@ -319,12 +328,13 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 				    .view = view,
 				    .release = release};
 	s->region_bytes += r->bytes;
-	TAILQ_INSERT_TAIL(&b->adopting, r, building);
 	rc = begin_memory(s, r, huge);
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);
+		return;
 	}
+	build_enter(&r->build, &region_kind, s, &r->memory);
 }
 
 void

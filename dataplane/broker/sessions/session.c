@@ -28,7 +28,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define WAIT_NS BROKER_SECOND_NS /* between two WAIT messages to a program */
 #define SHARED_MEMORY "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)"
 
 struct weir_session_msg
@@ -219,7 +218,7 @@ close_session(struct broker_session *s)
 	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
 			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
 	if (s->state == SESSION_BUILDING) { /* no engine knows it */
-		TAILQ_REMOVE(&b->building, s, building);
+		build_leave(&s->build);
 		session_free(s);
 		return;
 	}
@@ -409,13 +408,26 @@ begin_arena(struct broker_session *s, uint64_t wish, uint64_t *bytes, const char
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
 
+static struct broker_session *
+session_of(struct broker_build *e)
+{
+	return (struct broker_session *)((char *)e - offsetof(struct broker_session, build));
+}
+
+static int
+make_piece(struct broker_build *e)
+{
+	return arena_go_on(&session_of(e)->arena);
+}
+
 /*
  * The arena is complete: gives each engine work memory, its receive blocks and the send heap as
  * memory regions of its device, and tells it of the session.
  */
 static int
-add_to_engines(struct broker_session *s)
+add_to_engines(struct broker_build *e)
 {
+	struct broker_session *s = session_of(e);
 	const struct weir_geometry *g = &s->arena.geometry;
 	uint8_t *base = arena_base(&s->arena);
 	struct broker *b = s->b;
@@ -479,66 +491,30 @@ refuse_memory(struct weir_session_msg *no, int rc, const char *what)
 	session_refusal(no, -rc, "no memory for %s: %s", what, strerror(-rc));
 }
 
-/*
- * The session to work on: the first session of the user whose sessions have cost least. So no
- * program waits for all sessions of another user, nor for a large arena.
- */
-static struct broker_session *
-next_building(struct broker *b)
+static void
+not_built(struct broker_build *e, int rc)
 {
-	struct broker_session *next = NULL, *s;
+	struct broker_session *s = session_of(e);
+	struct weir_session_msg no;
 
-	b->building_look++;
-	for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building)) {
-		if (s->owner->look == b->building_look)
-			continue;
-		s->owner->look = b->building_look;
-		if (!next || s->owner->built_ns < next->owner->built_ns)
-			next = s;
-	}
-	if (next)
-		b->built_ns = next->owner->built_ns;
-	return next;
+	s->b->counters.sessions_refused++;
+	refuse_memory(&no, rc,
+		      s->arena.guard < 0 ? SHARED_MEMORY
+					 : "memory regions (raise the limit of locked memory or of "
+					   "regions)");
+	s->reply(s->user, &no, NULL, 0);
+	session_free(s);
 }
 
-uint64_t
-sessions_build(struct broker *b, uint64_t now)
+static void
+charge(struct broker_session *s, uint64_t ns)
 {
-	struct broker_session *s = next_building(b);
-	const char *what = SHARED_MEMORY;
-	struct weir_session_msg m;
-	uint64_t begin, cost;
-	int rc;
-
-	if (!s)
-		return UINT64_MAX;
-	begin = pace_clock();
-	rc = arena_go_on(&s->arena);
-	if (rc <= 0)
-		TAILQ_REMOVE(&b->building, s, building);
-	if (!rc) {
-		what = "memory regions (raise the limit of locked memory or of regions)";
-		rc = add_to_engines(s);
-	}
-	cost = pace_clock() - begin;
-	s->cost_ns += cost;
-	s->owner->built_ns += cost;
+	s->cost_ns += ns;
 	if (s->charged)
-		user_charge(s->owner, cost, false);
-	if (rc < 0) {
-		b->counters.sessions_refused++;
-		refuse_memory(&m, rc, what);
-		s->reply(s->user, &m, NULL, 0);
-		session_free(s);
-	}
-	if (now - b->told_to_wait >= WAIT_NS) { /* libraries see that the data plane is alive */
-		b->told_to_wait = now;
-		m = session_msg(WEIR_MSG_WAIT);
-		for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building))
-			s->reply(s->user, &m, NULL, 0);
-	}
-	return TAILQ_EMPTY(&b->building) ? UINT64_MAX : now;
+		user_charge(s->owner, ns, false);
 }
+
+static const struct build_kind arena_kind = {make_piece, add_to_engines, not_built, charge};
 
 /*
  * A session in the next free slot: slots are used in turns, so that the number of a doorbell is not
@@ -674,11 +650,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->reply = reply;
 	s->user = user;
 	s->pending = true;
-	if (TAILQ_EMPTY(&b->building))
-		b->told_to_wait = broker_now(b);
-	if (s->owner->built_ns < b->built_ns)
-		s->owner->built_ns = b->built_ns; /* it has none to catch up with */
-	TAILQ_INSERT_TAIL(&b->building, s, building);
+	build_enter(&s->build, &arena_kind, s, &s->arena.memory);
 	return s;
 }
 

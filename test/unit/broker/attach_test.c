@@ -3,6 +3,7 @@
 #include "worlds/broker_fake.h"
 
 #include "broker/quota.h"
+#include "weir/memory.h"
 
 #define PIECES 4u /* of an arena; the first comes with HELLO */
 
@@ -123,6 +124,56 @@ TEST_FAKE(test_turns_of_users, two_engines)
 	fake_run(f);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(many[i].welcomes, 1);
+}
+
+#define REGION (64u << 20)
+
+/* A large region is made in turn with arenas: those of its own user do not wait for it either. */
+TEST_FAKE(test_beside_a_region, two_engines)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT);
+	unsigned turns = 0, most = 3 * PIECES * MEMFD_HUGE_PAGE / MEMFD_PIECE;
+	struct fake_session s;
+	struct guest other, own;
+
+	f->b->config.region_bytes = REGION;
+	fake_attach(f, &s);
+	m.adopt.bytes = REGION;
+	m.adopt.flags = WEIR_ADOPT_SEND;
+	s.replies = 0;
+	assert_int_equal(broker_session_request(s.s, &m, m.length), 0);
+	for (unsigned i = 0; i < 5; i++)
+		broker_run(f->b);
+	assert_int_equal(s.replies, 0);
+	come_as(f, &other, getuid() + 1);
+	come_as(f, &own, getuid());
+	f->now += BROKER_SECOND_NS;
+	while (!other.welcomes || !own.welcomes) {
+		assert_true(turns++ < most);
+		broker_run(f->b);
+	}
+	assert_int_equal(other.waits + own.waits, 2);
+	assert_int_equal(s.replies, 1);
+	assert_int_equal(s.reply.type, WEIR_MSG_WAIT);
+	fake_run(f);
+	assert_int_equal(s.replies, 2);
+	assert_int_equal(s.reply.type, WEIR_MSG_REGION);
+	/* one that leaves meanwhile leaves nothing */
+	assert_int_equal(broker_session_request(s.s, &m, m.length), 0);
+	assert_int_equal(s.reply.refused.code, ENOSPC);
+	m.type = WEIR_MSG_DISOWN;
+	m.region.region = 1;
+	fake_request(f, &s, &m);
+	m = session_msg(WEIR_MSG_ADOPT);
+	m.adopt.bytes = REGION;
+	m.adopt.flags = WEIR_ADOPT_SEND;
+	assert_int_equal(broker_session_request(s.s, &m, m.length), 0);
+	broker_run(f->b);
+	assert_int_equal(fake_mappings("weir-region"), 1);
+	fake_leave(f, &s);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	leave(f, &other);
+	leave(f, &own);
 }
 
 /* First, in the middle, last; the others get theirs. */
