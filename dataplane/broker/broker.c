@@ -128,11 +128,17 @@ fault_ready(struct broker_watch *w, uint32_t events)
 		return;
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
+		char reason[64] = "it punched holes into its memory";
+		uint32_t region = s ? regions_cut(s) : 0;
+		bool arena = s && arena_cut(&s->arena);
 
-		if (!s || !(arena_cut(&s->arena) | regions_cut(s)))
+		if (!region && !arena)
 			continue;
+		if (region)
+			snprintf(reason, sizeof(reason),
+				 "it punched holes into its memory (region %u)", region);
 		b->counters.holes++;
-		session_spoil(s, "it punched holes into its memory");
+		session_spoil(s, reason);
 	}
 }
 

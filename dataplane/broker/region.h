@@ -34,8 +34,8 @@ struct broker_region {
 
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
-/* arena_cut() for all regions of the session. */
-bool regions_cut(struct broker_session *s);
+/* arena_cut() for all regions of the session. Returns the number of one with a hole, or 0. */
+uint32_t regions_cut(struct broker_session *s);
 /* Frees all regions, once no engine knows the session any more. */
 void regions_free(struct broker_session *s);
 

@@ -14,9 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More than arenas, adopted ranges and segments together (machine_limits.c). */
-#define SIGBUS_GUARDS 65536
-
 /* Installs the handler for the process. 0 or -errno. May be called again. */
 int sigbus_install(void);
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each is one of the 65,530 mappings that a process may have, and a guard (sigbus.h). */
+/* Each is one of the 65,530 mappings that a process may have. */
 #define REGIONS_MAX 32768u
 #define SEGMENTS_MAX 16384u
 #define SEGMENT_FILES 5u   /* open files per segment: memory, doorbells */

@@ -80,14 +80,15 @@ regions_free(struct broker_session *s)
 			region_free(s, &s->region[i]);
 }
 
-bool
+uint32_t
 regions_cut(struct broker_session *s)
 {
-	bool any = false;
+	uint32_t number = 0;
 
 	for (uint32_t i = 0; i < s->b->config.regions; i++)
-		any |= s->region[i].state != REGION_FREE && sigbus_guard_cut(s->region[i].guard);
-	return any;
+		if (s->region[i].state != REGION_FREE && sigbus_guard_cut(s->region[i].guard))
+			number = i + 1;
+	return number;
 }
 
 /* Sends a command to every engine; `done` is called for each answer. */

@@ -33,35 +33,101 @@ struct guard {
 	int next_free;		  /* main's: number of the next free guard */
 };
 
-/* In chunks, allocated when needed, never moved or freed, since the handler reads them. */
-#define CHUNK 1024
-static struct guard *_Atomic chunks[SIGBUS_GUARDS / CHUNK];
-static _Atomic int guards_used;		 /* guards from this number on were never in use */
-static int free_first = NO_GUARD;	 /* list of free ones below */
+#define CHUNK                                                                                      \
+	256 /* guards allocated at a time; never moved or freed, since the handler reads them */
+static struct guard **chunks;	  /* main's */
+static int guards_used;		  /* main's: guards from this number on were never in use */
+static int free_first = NO_GUARD; /* main's: list of free ones below */
+
+/* Guards by address. Replaced as a whole; entries whose guard has another base by now are void. */
+struct table {
+	struct table *former; /* next in the list of those that are to be freed */
+	uint32_t count;
+	struct entry {
+		uintptr_t base;
+		struct guard *guard;
+	} entry[];
+};
+static struct table *_Atomic table;
+static struct table *former;	  /* main's: a handler may still search them */
+static _Atomic uint32_t handling; /* threads inside the handler */
+
 static _Atomic int watch_fd = -1;	 /* userfaultfd */
 static struct sigaction previous_action; /* for all other faults */
 
 static struct guard *
 guard_at(int i)
 {
-	/* pairs with the release in new_guard() */
-	return &atomic_load_explicit(&chunks[i / CHUNK], memory_order_acquire)[i % CHUNK];
+	return &chunks[i / CHUNK][i % CHUNK];
+}
+
+static bool
+is_void(const struct entry *e)
+{
+	/* pairs with the release in sigbus_guard_add() */
+	return atomic_load_explicit(&e->guard->base, memory_order_acquire) != e->base;
 }
 
 static struct guard *
 guard_of(uintptr_t addr)
 {
-	int n = atomic_load_explicit(&guards_used, memory_order_acquire);
+	const struct table *t = atomic_load_explicit(&table, memory_order_seq_cst);
+	uint32_t from = 0, to = t ? t->count : 0;
+	const struct entry *e;
 
-	for (int i = 0; i < n; i++) {
-		struct guard *g = guard_at(i);
-		/* pairs with the release in sigbus_guard_add() */
-		uintptr_t base = atomic_load_explicit(&g->base, memory_order_acquire);
+	while (from < to) { /* from: entries that begin at addr or below */
+		uint32_t middle = from + (to - from) / 2;
 
-		if (base && addr - base < atomic_load_explicit(&g->length, memory_order_relaxed))
-			return g;
+		if (t->entry[middle].base <= addr)
+			from = middle + 1;
+		else
+			to = middle;
 	}
-	return NULL;
+	while (from && is_void(&t->entry[from - 1]))
+		from--;
+	if (!from)
+		return NULL;
+	e = &t->entry[from - 1];
+	return addr - e->base < atomic_load_explicit(&e->guard->length, memory_order_relaxed)
+		   ? e->guard
+		   : NULL;
+}
+
+/* Replaces the table by one without void entries and, unless it is NULL, with g, which begins at
+ * base. 0 or -ENOMEM. */
+static int
+renew_table(struct guard *g, uintptr_t base)
+{
+	struct table *old = atomic_load_explicit(&table, memory_order_relaxed), *t;
+	uint32_t n = old ? old->count : 0;
+
+	t = malloc(sizeof(*t) + (n + 1) * sizeof(t->entry[0]));
+	if (!t)
+		return -ENOMEM;
+	t->count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (is_void(&old->entry[i]))
+			continue;
+		if (g && old->entry[i].base > base) {
+			t->entry[t->count++] = (struct entry){base, g};
+			g = NULL;
+		}
+		t->entry[t->count++] = old->entry[i];
+	}
+	if (g)
+		t->entry[t->count++] = (struct entry){base, g};
+	atomic_store_explicit(&table, t, memory_order_seq_cst);
+	if (old) {
+		old->former = former;
+		former = old;
+	}
+	/* pairs with the increment in handle(): a thread that comes later finds the new table */
+	while (former && !atomic_load_explicit(&handling, memory_order_seq_cst)) {
+		t = former;
+		former = t->former;
+		free(t);
+	}
+	return 0;
 }
 
 /* Maps private zeroes over [at, at + bytes). */
@@ -124,8 +190,12 @@ handle(int signal_number, siginfo_t *info, void *context)
 	int saved = errno;
 	bool fault = info->si_code > 0; /* else a process sent the signal */
 	uintptr_t addr = (uintptr_t)info->si_addr;
-	struct guard *g = fault ? guard_of(addr) : NULL;
+	struct guard *g;
 
+	/* before the table is loaded: pairs with renew_table() */
+	atomic_fetch_add_explicit(&handling, 1, memory_order_seq_cst);
+	g = fault ? guard_of(addr) : NULL;
+	atomic_fetch_sub_explicit(&handling, 1, memory_order_release);
 	if (!g || !repair(g, addr)) {
 		/* not ours: the access is repeated, or the signal raised, under that action */
 		sigaction(signal_number, &previous_action, NULL);
@@ -149,24 +219,36 @@ sigbus_install(void)
 	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
 }
 
-/* A guard that was never used: its number, or -errno. */
+/* A free guard: its number, or -ENOMEM. */
 static int
-new_guard(void)
+take_guard(void)
 {
-	int i = atomic_load_explicit(&guards_used, memory_order_relaxed);
-	struct guard *chunk;
+	struct guard **more;
+	int i = free_first;
 
-	if (i == SIGBUS_GUARDS)
-		return -ENOSPC;
-	if (i % CHUNK == 0) {
-		chunk = calloc(CHUNK, sizeof(*chunk));
-		if (!chunk)
-			return -ENOMEM;
-		atomic_store_explicit(&chunks[i / CHUNK], chunk, memory_order_release);
+	if (i != NO_GUARD) {
+		free_first = guard_at(i)->next_free;
+		return i;
 	}
-	/* pairs with the acquire in guard_of(): base is 0 still */
-	atomic_store_explicit(&guards_used, i + 1, memory_order_release);
+	i = guards_used;
+	if (i % CHUNK == 0) {
+		more = realloc(chunks, ((size_t)i / CHUNK + 1) * sizeof(chunks[0]));
+		if (!more)
+			return -ENOMEM;
+		chunks = more;
+		chunks[i / CHUNK] = calloc(CHUNK, sizeof(struct guard));
+		if (!chunks[i / CHUNK])
+			return -ENOMEM;
+	}
+	guards_used++;
 	return i;
+}
+
+static void
+give_guard(int i)
+{
+	guard_at(i)->next_free = free_first;
+	free_first = i;
 }
 
 int
@@ -213,19 +295,21 @@ sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 	 */
 	if (fd >= 0 && ioctl(fd, UFFDIO_REGISTER, &r))
 		return -errno;
-	i = free_first == NO_GUARD ? new_guard() : free_first;
+	i = take_guard();
 	if (i < 0)
 		return i;
 	g = guard_at(i);
 	weir_assert(!atomic_load_explicit(&g->base, memory_order_relaxed) && length % page == 0);
-	if (i == free_first)
-		free_first = g->next_free;
+	if (renew_table(g, (uintptr_t)base)) {
+		give_guard(i);
+		return -ENOMEM;
+	}
 	atomic_store_explicit(&g->length, length, memory_order_relaxed);
 	atomic_store_explicit(&g->page, page, memory_order_relaxed);
 	atomic_store_explicit(&g->notify_fd, notify_fd, memory_order_relaxed);
 	atomic_store_explicit(&g->hit, false, memory_order_relaxed);
 	atomic_store_explicit(&g->refills, 0, memory_order_relaxed);
-	/* pairs with the acquire in guard_of() */
+	/* pairs with the acquire in is_void() */
 	atomic_store_explicit(&g->base, (uintptr_t)base, memory_order_release);
 	return i;
 }
@@ -254,8 +338,8 @@ sigbus_guard_remove(int guard)
 {
 	if (guard < 0)
 		return;
-	weir_assert(guard < atomic_load_explicit(&guards_used, memory_order_relaxed));
+	weir_assert(guard < guards_used);
 	atomic_store_explicit(&guard_at(guard)->base, 0, memory_order_release);
-	guard_at(guard)->next_free = free_first;
-	free_first = guard;
+	renew_table(NULL, 0); /* without memory, its entry is void and stays for now */
+	give_guard(guard);
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "worlds/test.h"
 
+#include "base/monotonic.h"
 #include "broker/memfd.h"
 #include "broker/sigbus.h"
 
@@ -245,15 +246,19 @@ TEST_PAGES(test_punched_and_touched)
 {
 	unsigned n = 0;
 	struct watched v;
+	uint64_t begin;
 
 	watched_open(&v, huge);
+	begin = monotonic_ns();
 	while (!sigbus_guard_hit(v.guard) && n < 20000) {
 		punch(&v, n % PAGES);
 		v.theirs[n % PAGES * v.step] = (uint8_t)n;
 		assert_int_equal(v.ours[n % PAGES * v.step], (uint8_t)n);
 		n++;
 	}
-	assert_in_range(n, PAGES + 64, 19999);
+	/* a machine that zeroes fewer than 4096 pages per second may do so for ever */
+	if (sigbus_guard_hit(v.guard) || (monotonic_ns() - begin) / n < 200000)
+		assert_in_range(n, PAGES + 64, 19999);
 	watched_close(&v);
 }
 
@@ -334,22 +339,95 @@ TEST(test_threads)
 	victim_close(&v);
 }
 
+#define GUARDS 5000
+
+/* Any number of guards, in any order of addresses: each fault finds its own. */
 TEST(test_table)
 {
-	static int guard[SIGBUS_GUARDS];
-	static bool seen[SIGBUS_GUARDS];
-	static uint8_t memory[2];
+	static int guard[GUARDS];
+	static bool seen[GUARDS];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *at = mmap(NULL, 2 * GUARDS * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct victim v;
 
-	for (int i = 0; i < SIGBUS_GUARDS; i++) {
-		guard[i] = sigbus_guard_add(memory, 1, 1, -1);
-		assert_in_range(guard[i], 0, SIGBUS_GUARDS - 1);
-		assert_false(seen[guard[i]]);
-		seen[guard[i]] = true;
+	assert_ptr_not_equal(at, MAP_FAILED);
+	/* in the middle of them all: a page that is in no file */
+	v.fd = memfd_create("weir-test", MFD_CLOEXEC);
+	v.at = at + GUARDS * page;
+	assert_ptr_equal(mmap(v.at, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, v.fd, 0),
+			 v.at);
+	sigbus_unwatch();
+	install();
+	for (unsigned i = 0; i < GUARDS; i++) {
+		unsigned place = i * 7 % GUARDS; /* every second page */
+
+		guard[place] = sigbus_guard_add(at + 2 * place * page, page, page, -1);
+		assert_in_range(guard[place], 0, GUARDS - 1);
+		assert_false(seen[guard[place]]);
+		seen[guard[place]] = true;
 	}
-	assert_true(sigbus_guard_add(memory, 1, 1, -1) < 0);
-	sigbus_guard_remove(guard[77]);
-	assert_int_equal(sigbus_guard_add(memory, 1, 1, -1), guard[77]);
-	for (int i = 0; i < SIGBUS_GUARDS; i++)
+	for (unsigned i = 0; i < GUARDS; i += 3) {
 		sigbus_guard_remove(guard[i]);
-	sigbus_guard_remove(-1);
+		guard[i] = -1;
+	}
+	for (unsigned i = 0; i < GUARDS; i += 6) {
+		guard[i] = sigbus_guard_add(at + 2 * i * page, page, page, -1);
+		assert_in_range(guard[i], 0, GUARDS - 1);
+	}
+	assert_int_equal(v.at[5], 0);
+	for (unsigned i = 0; i < GUARDS; i++) {
+		assert_int_equal(sigbus_guard_hit(guard[i]), at + 2 * i * page == v.at);
+		sigbus_guard_remove(guard[i]);
+	}
+	close(v.fd);
+	munmap(at, 2 * GUARDS * page);
+}
+
+#define TOUCHED 64
+
+static void *
+come_and_go(void *arg)
+{
+	uint8_t *at = arg;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	for (unsigned i = 0; i < TOUCHED; i++)
+		((_Atomic uint8_t *)at)[i * page]++;
+	return NULL;
+}
+
+/* The table grows and shrinks while other threads are in the handler. */
+TEST(test_table_while_it_is_searched)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *at =
+	    mmap(NULL, (TOUCHED + GUARDS) * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("weir-test", MFD_CLOEXEC), guard, other[8];
+	pthread_t t[3];
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	sigbus_unwatch();
+	install();
+	for (unsigned round = 0; round < 50; round++) {
+		assert_ptr_equal(
+		    mmap(at, TOUCHED * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+		    at);
+		guard = sigbus_guard_add(at, TOUCHED * page, page, -1);
+		for (unsigned i = 0; i < 3; i++)
+			assert_int_equal(pthread_create(&t[i], NULL, come_and_go, at), 0);
+		for (unsigned k = 0; k < 20; k++) {
+			for (unsigned i = 0; i < 8; i++)
+				other[i] = sigbus_guard_add(
+				    at + (TOUCHED + (round + i * 61) % GUARDS) * page, page, page,
+				    -1);
+			for (unsigned i = 0; i < 8; i++)
+				sigbus_guard_remove(other[i]);
+		}
+		for (unsigned i = 0; i < 3; i++)
+			pthread_join(t[i], NULL);
+		assert_true(sigbus_guard_hit(guard));
+		sigbus_guard_remove(guard);
+	}
+	munmap(at, (TOUCHED + GUARDS) * page);
+	close(fd);
 }
