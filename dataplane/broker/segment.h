@@ -15,9 +15,12 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#define SEGMENT_CONNECTIONS 1024u
-#define SEGMENT_RING_SLOTS 512u
-#define SEGMENT_AREA_BYTES (1ull << 19)
+/* What fits a segment. */
+struct segment_shape {
+	uint32_t connections, ring_slots; /* ring_slots: a power of two, 32 at least */
+	uint64_t area_bytes;		  /* a power of two, 4096 at least; 0: slots alone */
+};
+extern const struct segment_shape segment_streams; /* for messages of any size */
 
 struct broker_release;
 struct broker_session;
@@ -47,15 +50,17 @@ struct segment {
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];
 	struct broker_release *release;
-	uint16_t free_count;
-	uint16_t free_index[SEGMENT_CONNECTIONS];
-	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */
+	uint32_t free_count;
+	struct segment_entry {
+		uint32_t free;	/* free_count of them: an entry that no connection has */
+		uint32_t users; /* ends of this connection, 2 ... 0 */
+	} entry[];		/* geometry.connections */
 };
 
-/* Bytes of memory per segment. */
-uint64_t segment_bytes(void);
+/* Bytes of shared memory of such a segment. */
+uint64_t segment_bytes(const struct segment_shape *shape);
 /* Memory and doorbells. NULL and errno. */
-struct segment *segment_open(int numa_socket);
+struct segment *segment_open(const struct segment_shape *shape, int numa_socket);
 void segment_close(struct segment *g);
 /* Takes the memory, unguarded, out of a segment that ends; the caller releases it. */
 struct memfd segment_take_memory(struct segment *g);

@@ -20,13 +20,21 @@
 #define UNUSED_MAX 4u /* segments without users that a thread keeps */
 
 static bool
+power_of_two(uint64_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+static bool
 geometry_ok(const struct weir_segment_geometry *g)
 {
-	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
-	       g->ring_slots <= 1u << 15 && !(g->ring_slots & (g->ring_slots - 1)) &&
-	       g->connections && g->connections <= 1u << 20 && g->area_bytes >= 4096 &&
-	       g->area_bytes <= 1ull << 32 && !(g->area_bytes & (g->area_bytes - 1)) &&
-	       weir_segment_end(g) <= g->bytes;
+	/* without an area, messages lie in slots alone */
+	bool area = !g->area_bytes || (power_of_two(g->area_bytes) && g->area_bytes >= 4096 &&
+				       g->area_bytes <= 1ull << 32);
+
+	return g->version == WEIR_LAYOUT_VERSION && power_of_two(g->ring_slots) &&
+	       g->ring_slots >= 32 && g->ring_slots <= 1u << 15 && g->connections &&
+	       g->connections <= 1u << 20 && area && weir_segment_end(g) <= g->bytes;
 }
 
 static int

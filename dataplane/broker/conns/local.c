@@ -52,16 +52,17 @@ set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t chann
 }
 
 /*
- * Whether s may make another segment with t. The user of s may have as many with t as it leaves to
- * others: half of the segments if it is alone, a third beside one other user. So the next user
- * always finds room. The last quarter of what the user of t may have is not for other users.
+ * Whether s may make another segment of this size with t. The user of s may have as many with t as
+ * it leaves to others: half of the segments if it is alone, a third beside one other user. So the
+ * next user always finds room. The last quarter of what the user of t may have is not for other
+ * users.
  */
 static bool
-leaves_room(const struct broker_session *s, const struct broker_session *t)
+leaves_room(const struct broker_session *s, const struct broker_session *t, uint64_t bytes)
 {
 	uint64_t most = s->segment_count < t->segment_count ? t->segment_count : s->segment_count;
 	uint64_t left = most < BROKER_SESSION_SEGMENTS ? BROKER_SESSION_SEGMENTS - most : 0;
-	uint64_t of_user = s->owner == t->owner ? UINT64_MAX : user_left(t->owner, segment_bytes());
+	uint64_t of_user = s->owner == t->owner ? UINT64_MAX : user_left(t->owner, bytes);
 	const struct segment_side *side;
 	uint32_t shared = 0;
 
@@ -80,8 +81,8 @@ leaves_room(const struct broker_session *s, const struct broker_session *t)
  * -ENOSPC, with the user in *lacks and its limit in *what.
  */
 static int
-charge(struct broker_user *u, struct broker_user *v, const struct broker_user **lacks,
-       enum user_limit *what)
+charge(struct broker_user *u, struct broker_user *v, uint64_t bytes,
+       const struct broker_user **lacks, enum user_limit *what)
 {
 	int rc;
 
@@ -91,12 +92,12 @@ charge(struct broker_user *u, struct broker_user *v, const struct broker_user **
 	if (rc)
 		return rc;
 	*what = USER_MEMORY;
-	rc = user_take(u, USER_MEMORY, segment_bytes());
+	rc = user_take(u, USER_MEMORY, bytes);
 	if (!rc && u != v) {
 		*lacks = v;
-		rc = user_share_in(v, segment_bytes());
+		rc = user_share_in(v, bytes);
 		if (rc)
-			user_give(u, USER_MEMORY, segment_bytes());
+			user_give(u, USER_MEMORY, bytes);
 	}
 	if (rc)
 		user_give(u, USER_SEGMENTS, 1);
@@ -108,6 +109,7 @@ static struct segment *
 find_or_make_segment(struct broker_session *s, uint32_t channel, struct broker_session *t,
 		     uint32_t peer_channel)
 {
+	uint64_t bytes = segment_bytes(&segment_streams);
 	struct broker *b = s->b;
 	uint32_t engine = t->channel[peer_channel].engine, i = 1;
 	const struct segment_side *side;
@@ -126,29 +128,29 @@ find_or_make_segment(struct broker_session *s, uint32_t channel, struct broker_s
 	}
 	while (i < BROKER_SEGMENTS_MAX && b->segment[i])
 		i++;
-	if (i == BROKER_SEGMENTS_MAX || !leaves_room(s, t)) {
+	if (i == BROKER_SEGMENTS_MAX || !leaves_room(s, t, bytes)) {
 		session_refuse(s, EMFILE,
 			       "user %u shares all memory with program %s that others leave it; "
 			       "use fewer threads",
 			       (unsigned)s->uid, t->name);
 		return NULL;
 	}
-	rc = charge(s->owner, t->owner, &lacks, &what);
+	rc = charge(s->owner, t->owner, bytes, &lacks, &what);
 	if (rc) {
-		user_refuse(s, lacks, what, what == USER_MEMORY ? segment_bytes() : 1, rc);
+		user_refuse(s, lacks, what, what == USER_MEMORY ? bytes : 1, rc);
 		return NULL;
 	}
 	release = release_new();
-	g = release ? segment_open(broker_engine(b, engine)->numa_socket) : NULL;
+	g = release ? segment_open(&segment_streams, broker_engine(b, engine)->numa_socket) : NULL;
 	if (!g) {
 		rc = release ? errno : ENOMEM;
 		free(release);
 		session_refuse(s, rc, "no shared memory for a local connection: %s; free some",
 			       strerror(rc));
 		user_give(s->owner, USER_SEGMENTS, 1);
-		user_give(s->owner, USER_MEMORY, segment_bytes());
+		user_give(s->owner, USER_MEMORY, bytes);
 		if (s->owner != t->owner)
-			user_share_out(t->owner, segment_bytes());
+			user_share_out(t->owner, bytes);
 		return NULL;
 	}
 	g->release = release;
@@ -169,7 +171,7 @@ charge_other(struct segment *g, unsigned i)
 {
 	if (!g->side[0].charged || !g->side[1].charged)
 		return;
-	user_share_out(g->side[i].charged, segment_bytes());
+	user_share_out(g->side[i].charged, g->geometry.bytes);
 	g->side[i].charged = NULL;
 }
 
@@ -195,7 +197,7 @@ segment_free(struct broker *b, struct segment *g)
 	/* the connecting user pays for memory that a program still maps */
 	charge_other(g, 1);
 	owner = g->side[0].charged ? g->side[0].charged : g->side[1].charged;
-	release_memory(b, g->release, &memory, owner, segment_bytes(), USER_SEGMENTS);
+	release_memory(b, g->release, &memory, owner, g->geometry.bytes, USER_SEGMENTS);
 	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
 	segment_close(g);
 }

@@ -11,38 +11,40 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static void
-fill_geometry(struct weir_segment_geometry *g)
+const struct segment_shape segment_streams = {
+    .connections = 1024, .ring_slots = 512, .area_bytes = 1ull << 19};
+
+static struct weir_segment_geometry
+geometry_of(const struct segment_shape *shape)
 {
-	*g = (struct weir_segment_geometry){
+	struct weir_segment_geometry g = {
 	    .magic = WEIR_SEGMENT_MAGIC,
 	    .version = WEIR_LAYOUT_VERSION,
-	    .ring_slots = SEGMENT_RING_SLOTS,
-	    .connections = SEGMENT_CONNECTIONS,
-	    .area_bytes = SEGMENT_AREA_BYTES,
+	    .ring_slots = shape->ring_slots,
+	    .connections = shape->connections,
+	    .area_bytes = shape->area_bytes,
 	};
-	g->bytes = WEIR_ALIGN_UP(weir_segment_end(g), 4096);
+
+	g.bytes = WEIR_ALIGN_UP(weir_segment_end(&g), 4096);
+	return g;
 }
 
 uint64_t
-segment_bytes(void)
+segment_bytes(const struct segment_shape *shape)
 {
-	struct weir_segment_geometry g;
-
-	fill_geometry(&g);
-	return g.bytes;
+	return geometry_of(shape).bytes;
 }
 
 struct segment *
-segment_open(int numa_socket)
+segment_open(const struct segment_shape *shape, int numa_socket)
 {
-	struct segment *g = calloc(1, sizeof(*g));
+	struct segment *g = calloc(1, sizeof(*g) + shape->connections * sizeof(g->entry[0]));
 	struct memfd_part part = {.numa_socket = numa_socket};
 	int rc;
 
 	if (!g)
 		return NULL;
-	fill_geometry(&g->geometry);
+	g->geometry = geometry_of(shape);
 	part.length = g->geometry.bytes;
 	g->guard = -1;
 	g->memory = (struct memfd){.fd = -1, .base = MAP_FAILED};
@@ -60,9 +62,9 @@ segment_open(int numa_socket)
 		return NULL;
 	}
 	memcpy(g->memory.base, &g->geometry, sizeof(g->geometry));
-	for (uint32_t i = 0; i < SEGMENT_CONNECTIONS; i++)
-		g->free_index[i] = (uint16_t)(SEGMENT_CONNECTIONS - 1 - i);
-	g->free_count = SEGMENT_CONNECTIONS;
+	g->free_count = shape->connections;
+	for (uint32_t i = 0; i < g->free_count; i++)
+		g->entry[i].free = g->free_count - 1 - i;
 	return g;
 }
 
@@ -89,7 +91,7 @@ segment_take_memory(struct segment *g)
 static struct weir_segment_conn *
 conn_entry(const struct segment *g, uint32_t direction, uint32_t index)
 {
-	weir_assert(direction < 2 && index < SEGMENT_CONNECTIONS);
+	weir_assert(direction < 2 && index < g->geometry.connections);
 	return (struct weir_segment_conn *)((uint8_t *)g->memory.base +
 					    weir_segment_conns_at(&g->geometry, direction)) +
 	       index;
@@ -102,8 +104,8 @@ segment_take(struct segment *g, const uint32_t window[2], uint32_t *index)
 
 	if (!g->free_count)
 		return -ENOSPC;
-	i = g->free_index[g->free_count - 1];
-	weir_assert(!g->users[i]);
+	i = g->entry[g->free_count - 1].free;
+	weir_assert(!g->entry[i].users);
 	for (uint32_t d = 0; d < 2; d++) {
 		memset(conn_entry(g, d, i), 0, sizeof(struct weir_segment_conn));
 		atomic_store_explicit(&conn_entry(g, d, i)->window, window[d],
@@ -112,7 +114,7 @@ segment_take(struct segment *g, const uint32_t window[2], uint32_t *index)
 	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: no engine saw it */
 		return -ENOMEM;
 	g->free_count--;
-	g->users[i] = 2;
+	g->entry[i].users = 2;
 	g->side[0].ends++;
 	g->side[1].ends++;
 	*index = i;
@@ -124,7 +126,7 @@ segment_messages(const struct segment *g, uint32_t index)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t d = 0; d < 2 && index < SEGMENT_CONNECTIONS; d++)
+	for (uint32_t d = 0; d < 2 && index < g->geometry.connections; d++)
 		sum +=
 		    atomic_load_explicit(&conn_entry(g, d, index)->received, memory_order_relaxed);
 	return sum;
@@ -133,10 +135,10 @@ segment_messages(const struct segment *g, uint32_t index)
 void
 segment_give(struct segment *g, uint32_t index, uint32_t side)
 {
-	weir_assert(index < SEGMENT_CONNECTIONS && g->users[index] && g->side[side].ends);
+	weir_assert(index < g->geometry.connections && g->entry[index].users && g->side[side].ends);
 	g->side[side].ends--;
-	if (--g->users[index] == 0)
-		g->free_index[g->free_count++] = (uint16_t)index;
+	if (--g->entry[index].users == 0)
+		g->entry[g->free_count++].free = index;
 }
 
 bool

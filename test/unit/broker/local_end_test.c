@@ -26,7 +26,8 @@ TEST_PAIR(test_close, 4)
 	    .received = 7;
 	assert_int_equal(local_messages(p->f->b, c.connecting.segment, c.connecting.conn_index),
 			 57);
-	assert_int_equal(local_messages(p->f->b, c.connecting.segment, SEGMENT_CONNECTIONS), 0);
+	assert_int_equal(local_messages(p->f->b, c.connecting.segment, segment_streams.connections),
+			 0);
 	assert_int_equal(local_messages(p->f->b, c.connecting.segment + 1, c.connecting.conn_index),
 			 0);
 	e.conn.vqpn = c.connecting.vqpn;
@@ -37,13 +38,13 @@ TEST_PAIR(test_close, 4)
 	assert_int_equal(p->f->last[ENGINE_CONN_PEER_CLOSED].conn.vqpn, c.connecting.peer_vqpn);
 	assert_int_equal(p->f->last[ENGINE_CONN_PEER_CLOSED].conn.status, 0);
 	/* the other end still reads: the line stays */
-	assert_int_equal(g->free_count, SEGMENT_CONNECTIONS - 1);
+	assert_int_equal(g->free_count, segment_streams.connections - 1);
 	e.type = ENGINE_EVENT_LOCAL_CLOSE;
 	e.conn.vqpn = c.connecting.peer_vqpn;
 	fake_emit(p->f, 0, &e);
 	e.type = ENGINE_EVENT_CONN_CLOSED;
 	fake_event(p->f, 0, &e);
-	assert_int_equal(g->free_count, SEGMENT_CONNECTIONS);
+	assert_int_equal(g->free_count, segment_streams.connections);
 	assert_int_equal(p->f->count[ENGINE_CONN_PEER_CLOSED], 1);
 	assert_int_equal(p->f->b->conn_count, 0);
 	fake_connect(p->f, &p->c, 7, "echo", 0);

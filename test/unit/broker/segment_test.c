@@ -56,6 +56,34 @@ connect_all(struct fake *f, struct fake_session *s, uint32_t channels)
 	return n;
 }
 
+/* Slots alone, for few connections: little memory, and no more connections than there are entries. */
+TEST(test_small)
+{
+	const struct segment_shape shape = {.connections = 16, .ring_slots = 64};
+	uint32_t window[2] = {0}, index, seen = 0;
+	struct segment *g = segment_open(&shape, -1);
+
+	assert_non_null(g);
+	assert_int_equal(g->geometry.bytes, segment_bytes(&shape));
+	assert_in_range(g->geometry.bytes, 20000, 28672);
+	assert_int_equal(g->memory.bytes, g->geometry.bytes);
+	assert_memory_equal(g->memory.base, &g->geometry, sizeof(g->geometry));
+	for (unsigned i = 0; i < 16; i++) {
+		assert_true(segment_open_to_new(g));
+		assert_int_equal(segment_take(g, window, &index), 0);
+		assert_in_range(index, 0, 15);
+		seen |= 1u << index;
+	}
+	assert_int_equal(seen, 0xffff);
+	assert_false(segment_open_to_new(g));
+	assert_int_equal(segment_take(g, window, &index), -ENOSPC);
+	for (unsigned i = 0; i < 2; i++)
+		segment_give(g, 7, i);
+	assert_int_equal(segment_take(g, window, &index), 0);
+	assert_int_equal(index, 7);
+	segment_close(g);
+}
+
 /* All that a user's programs have is within his limit, and all of it comes back. */
 TEST_USERS(test_charged, "1001:memory=64M")
 {
@@ -63,7 +91,7 @@ TEST_USERS(test_charged, "1001:memory=64M")
 	uint64_t before;
 	uint32_t n, fit;
 
-	fit = (uint32_t)(((64 - 8) << 20) / segment_bytes());
+	fit = (uint32_t)(((64 - 8) << 20) / segment_bytes(&segment_streams));
 	for (unsigned round = 0; round < 2; round++) {
 		come(f, &l, BOB, 1); /* 4 MiB each, and tables */
 		come(f, &a, BOB, CHANNELS);
@@ -73,7 +101,8 @@ TEST_USERS(test_charged, "1001:memory=64M")
 		assert_int_equal(n, fit);
 		assert_int_equal(a.reply.refused.code, EDQUOT);
 		assert_non_null(strstr(a.reply.refused.reason, "its limit is 65536, "));
-		assert_int_equal(f->b->used[USER_MEMORY], before + fit * segment_bytes());
+		assert_int_equal(f->b->used[USER_MEMORY],
+				 before + fit * segment_bytes(&segment_streams));
 		assert_int_equal(f->b->used[USER_SEGMENTS], fit);
 		fake_leave(f, round ? &a : &l);
 		fake_leave(f, round ? &l : &a);
