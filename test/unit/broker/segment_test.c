@@ -56,7 +56,8 @@ connect_all(struct fake *f, struct fake_session *s, uint32_t channels)
 	return n;
 }
 
-/* Slots alone, for few connections: little memory, and no more connections than there are entries. */
+/* Slots alone, for few connections: little memory, and no more connections than there are entries.
+ */
 TEST(test_small)
 {
 	const struct segment_shape shape = {.connections = 16, .ring_slots = 64};
