@@ -15,7 +15,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-/* What fits a segment. */
+/* Numbers of a segment. */
 struct segment_shape {
 	uint32_t connections, ring_slots; /* ring_slots: a power of two, 32 at least */
 	uint64_t area_bytes;		  /* a power of two, 4096 at least; 0: slots alone */
