@@ -47,7 +47,8 @@ struct broker_config {
 	uint32_t ring_slots;		/* per ring of a channel */
 	uint64_t arena_bytes;		/* default and largest arena */
 	uint32_t regions;		/* of adopted memory, per session */
-	uint64_t region_bytes;		/* of adopted memory, per session */
+	uint64_t region_bytes;		/* of all regions of a session */
+	uint64_t adopt_bytes;		/* of those of them that replace memory of the program */
 	uint32_t peer_ring_lines;
 	uint32_t recv_wrs;	    /* granted to a peer per link, at most */
 	uint32_t recv_depth;	    /* of an engine's SRQ: all grants together; 0: no limit */

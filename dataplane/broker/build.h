@@ -21,8 +21,8 @@ struct build_kind {
 	int (*complete)(struct broker_build *);
 	/* Refuses and frees it, maybe with its session. */
 	void (*failed)(struct broker_build *, int rc);
-	/* Charges CPU time of main, ns. */
-	void (*charge)(struct broker_session *, uint64_t ns);
+	/* Charges CPU time of main for a piece, ns. */
+	void (*charge)(struct broker_build *, uint64_t ns);
 };
 
 struct broker_build {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define MEMFD_HUGE_PAGE (2ul << 20)
+#define MEMFD_GIGANTIC_PAGE (1ul << 30)
 /* Bytes made or released at a time, at least a page: some 100 us. */
 #define MEMFD_PIECE (256ul << 10)
 
@@ -18,6 +19,13 @@
 struct memfd_part {
 	size_t offset, length;
 	int numa_socket;
+};
+
+/* The largest pages to be tried; smaller ones where too few of them are free. */
+enum memfd_pages {
+	MEMFD_ORDINARY,
+	MEMFD_HUGE,	/* 2 MiB */
+	MEMFD_GIGANTIC, /* 1 GiB, for whole ones */
 };
 
 struct memfd {
@@ -29,16 +37,19 @@ struct memfd {
 	uint64_t leased;	/* released: ns, no program can open it since then; 0: not leased */
 };
 
-/*
- * Makes, binds and populates `bytes` of zeroes, on huge pages if `huge` and enough are free. 0 and
- * *m (free with memfd_close()), or -errno.
- */
-int memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
-	       unsigned part_count, struct memfd *m);
+/* Makes, binds and populates `bytes` of zeroes. 0 and *m (free with memfd_close()), or -errno. */
+int memfd_open(const char *name, size_t bytes, enum memfd_pages pages,
+	       const struct memfd_part *parts, unsigned part_count, struct memfd *m);
 
 /* The same in pieces, so that main works between them: none of it is present yet. */
-int memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
-		unsigned part_count, struct memfd *m);
+int memfd_begin(const char *name, size_t bytes, enum memfd_pages pages,
+		const struct memfd_part *parts, unsigned part_count, struct memfd *m);
+/* The pages to begin again with when those of this size ran out meanwhile. */
+static inline enum memfd_pages
+memfd_smaller(const struct memfd *m)
+{
+	return m->page == MEMFD_GIGANTIC_PAGE ? MEMFD_HUGE : MEMFD_ORDINARY;
+}
 /* Populates the next `most` bytes. 1: more follow; 0: all are present, sealed; or -errno. */
 int memfd_go_on(struct memfd *m, size_t most);
 

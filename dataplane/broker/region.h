@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Regions: memory of a program that it has adopted for sending and receiving. */
+/* Regions: memory of a program, allocated or adopted, for the NICs of all engines. */
 #ifndef WEIR_BROKER_REGION_H
 #define WEIR_BROKER_REGION_H
 
@@ -26,6 +26,9 @@ struct broker_region {
 	int guard; /* of sigbus.h */
 	uint64_t bytes;
 	uint32_t flags;		    /* WEIR_ADOPT_* */
+	bool adopted;		    /* it replaces memory of the program */
+	int numa_node;		    /* preferred; -1: any */
+	uint64_t cost_ns, since;    /* CPU time for making it; when it was complete */
 	uint32_t waiting;	    /* engines that have not answered */
 	int result;		    /* first error of ADD */
 	struct engine_region *view; /* one per engine */

@@ -61,6 +61,7 @@ struct broker_session {
 	bool *view_owned;		/* view i has registered its send_mr itself */
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
 	uint64_t region_bytes;		/* bytes of all regions that are not free */
+	uint64_t adopted_bytes;		/* of those of them that were adopted */
 	struct broker_user *owner;	/* charged for memory and connections */
 	struct quota quota;
 	struct engine_share share; /* weight and rate, as engines read them */

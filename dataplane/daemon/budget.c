@@ -92,6 +92,7 @@ print_pools(const struct plane *p, uint64_t *fixed)
 	rows--; /* the broker shows it, with what is used */
 	say("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);
 	part_of_programs("arena of a session", o->max_sessions, g.bytes);
+	part_of_programs("regions of a session", o->max_sessions, o->memory);
 	part_of_programs("memory that a session has adopted", o->max_sessions, o->adopt);
 	part_of_programs("segment of two threads", o->most[USER_SEGMENTS],
 			 segment_bytes(&segment_streams));

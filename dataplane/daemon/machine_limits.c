@@ -86,7 +86,7 @@ limits_derive(struct options *o, uint64_t machine, uint64_t files)
 		o->links = less(machine / LINKS_SHARE / link, LINKS_MOST);
 		o->links = o->links < LINKS_LEAST ? LINKS_LEAST : o->links;
 	}
-	o->most[USER_MEMORY] = o->memory ? o->memory : machine / 2;
+	o->most[USER_MEMORY] = o->max_memory ? o->max_memory : machine / 2;
 	o->most[USER_REGIONS] = less(less(o->max_sessions * o->regions, REGIONS_MAX), files / 4);
 	taken = session_files(o);
 	o->most[USER_SEGMENTS] =
@@ -108,7 +108,7 @@ limits_fit(const struct options *o, uint64_t fixed, uint64_t machine, uint64_t f
 		snprintf(
 		    text, size,
 		    "all limits together are %llu MiB, this machine (or control group) has %llu "
-		    "MiB; lower --memory, or --links, --peer-ring, --tx-frames, or start it "
+		    "MiB; lower --max-memory, or --links, --peer-ring, --tx-frames, or start it "
 		    "where there is more",
 		    (unsigned long long)need >> 20, (unsigned long long)machine >> 20);
 	else if (open > files)

@@ -96,7 +96,8 @@ take_user_limit(void *into, const char *text, char *error, size_t size)
 /* Alphabetical: also the order of --help. */
 static const struct option_spec specs[] = {
     {"adopt", 0, OPTION_SIZE, AT(adopt), "SIZE", "256M",
-     "memory of its own that a session may adopt", .env = "WEIR_ADOPT", .max = 64ull << 30},
+     "memory of its own that a session may adopt, within --memory", .env = "WEIR_ADOPT",
+     .max = 1ull << 50},
     {"allow", 0, OPTION_CALL, 0, 0, "WHO", NULL,
      "user:NAME or group:NAME that may attach, others may not; may be given several times",
      .take = take_allow},
@@ -132,12 +133,15 @@ static const struct option_spec specs[] = {
      .words = "error|warning|info|debug"},
     {"max-connections", 0, OPTION_UNSIGNED, AT(max_connections), "N", "16384",
      "connections of all sessions", .env = "WEIR_MAX_CONNECTIONS", .min = 1, .max = 1 << 20},
+    {"max-memory", 0, OPTION_SIZE, AT(max_memory), "SIZE", NULL,
+     "shared memory of all programs together: arenas, regions, segments [half of the machine's, or "
+     "of what its control group may have]",
+     .env = "WEIR_MAX_MEMORY", .min = 2 << 20, .max = 1ull << 50},
     {"max-sessions", 0, OPTION_UNSIGNED, AT(max_sessions), "N", "64", "attached programs",
      .env = "WEIR_MAX_SESSIONS", .min = 1, .max = 4096},
-    {"memory", 0, OPTION_SIZE, AT(memory), "SIZE", NULL,
-     "shared memory of all programs together: arenas, what they adopt, segments [half of the "
-     "machine's, or of what its control group may have]",
-     .env = "WEIR_MEMORY", .min = 2 << 20, .max = 1ull << 50},
+    {"memory", 0, OPTION_SIZE, AT(memory), "SIZE", "1G",
+     "regions of a session together, allocated or adopted", .env = "WEIR_MEMORY",
+     .max = 1ull << 50},
     {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
      "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...] or verbs:DEVICE[,KEY=VALUE...]; may be given "
      "several times",
@@ -158,7 +162,8 @@ static const struct option_spec specs[] = {
      "receive work requests granted to each engine of a peer; fewer, 8 at least, with many peers",
      .env = "WEIR_RECV_WRS", .min = 8, .max = 4096},
     {"regions", 0, OPTION_UNSIGNED, AT(regions), "N", "64",
-     "ranges of memory that a session may adopt", .env = "WEIR_REGIONS", .max = WEIR_REGIONS_MAX},
+     "regions that a session may have, allocated or adopted", .env = "WEIR_REGIONS",
+     .max = WEIR_REGIONS_MAX},
     {"ring-slots", 0, OPTION_UNSIGNED, AT(ring_slots), "N", "1024",
      "slots of each ring of a channel, a power of two", .env = "WEIR_RING_SLOTS", .min = 32,
      .max = 1 << 20},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adopted memory: memory of the session replaces ordinary memory. The contents are copied at
- * another address, then one system call moves the copy over the range, so that other threads see
- * either. Disowning does the same in the opposite direction.
+ * Regions: memory of the session, allocated for the program, or adopted: then it replaces ordinary
+ * memory. The contents are copied at another address, then one system call moves the copy over the
+ * range, so that other threads see either. Disowning does the same in the opposite direction.
  */
 #define _GNU_SOURCE
 #include "region.h"
@@ -12,11 +12,16 @@
 #include "ipc/invariant.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define HUGE_PAGE (2ul << 20)
+#define GIGANTIC_PAGE (1ul << 30)
 
 struct weir_region *
 weir_region_use(struct weir *w, const void *addr, size_t length, unsigned flags)
@@ -75,39 +80,69 @@ replace(int fd, uint8_t *addr, size_t length)
 	return rc;
 }
 
-/* Requests memory and puts it in the place of the program's. */
+static void
+disown(struct weir_region *r)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
+	int fds[WEIR_SESSION_FDS];
+
+	m.region.region = r->index;
+	/* without a data plane the mapping is all there was */
+	if (weir_state(r->w) == WEIR_UP)
+		weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
+}
+
+/*
+ * Requests memory for a region, with more flags WEIR_ADOPT_*, and has `place` put it in its place.
+ * 0 or -errno with the reason set.
+ */
 static int
-adopt(struct weir_region *r)
+request(struct weir_region *r, uint32_t more, int numa_node,
+	int (*place)(int fd, struct weir_region *r))
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_ADOPT), answer;
-	bool huge = (uintptr_t)r->addr % HUGE_PAGE == 0 && r->bytes % HUGE_PAGE == 0;
 	int fds[WEIR_SESSION_FDS], rc;
 
 	m.adopt.bytes = r->bytes;
-	m.adopt.flags = r->flags == WEIR_REGION_CACHED ? WEIR_ADOPT_SEND : r->flags;
-	m.adopt.flags |= huge ? WEIR_ADOPT_HUGE : 0;
+	m.adopt.flags = more | (r->flags == WEIR_REGION_CACHED ? WEIR_ADOPT_SEND : r->flags);
+	m.adopt.numa_node = numa_node;
 	rc = weir_request(r->w, &m, WEIR_MSG_REGION, &answer, fds);
 	if (rc)
 		return rc;
 	r->index = answer.region.region;
+	r->page = answer.region.page;
 	if (fds[0] < 0 || !r->index || answer.region.bytes != r->bytes)
 		rc = weir_fail(-EPROTO, "the data plane gave other memory than requested; "
 					"install one release of both");
-	if (!rc)
-		rc = replace(fds[0], r->addr, r->bytes);
-	for (int i = 0; i < 2; i++)
+	if (!rc) {
+		rc = place(fds[0], r);
+		if (rc)
+			weir_fail(rc,
+				  "the memory cannot be mapped: %s; raise the limits of address "
+				  "space and mappings",
+				  strerror(-rc));
+	}
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	if (!rc)
-		return 0;
-	m = weir_message(WEIR_MSG_DISOWN);
-	m.region.region = r->index;
-	weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
-	return rc == -EPROTO ? rc
-			     : weir_fail(rc,
-					 "the memory cannot be mapped: %s; raise the limits of "
-					 "address space and mappings",
-					 strerror(-rc));
+	if (rc)
+		disown(r);
+	return rc;
+}
+
+static int
+replace_own(int fd, struct weir_region *r)
+{
+	return replace(fd, r->addr, r->bytes);
+}
+
+/* Requests memory and puts it in the place of the program's. */
+static int
+adopt(struct weir_region *r)
+{
+	bool huge = (uintptr_t)r->addr % HUGE_PAGE == 0 && r->bytes % HUGE_PAGE == 0;
+
+	return request(r, huge ? WEIR_ADOPT_HUGE : 0, -1, replace_own);
 }
 
 /* Whether a part of the range belongs to a region of this session or a former one. */
@@ -140,24 +175,81 @@ mapped(uint8_t *addr, size_t length, size_t page)
 	return true;
 }
 
+/* Whether a part of the range belongs to the stack of this thread. */
+static bool
+on_stack(const uint8_t *addr, size_t length)
+{
+	const uint8_t *stack;
+	pthread_attr_t attr;
+	size_t bytes;
+	void *low;
+	bool on;
+
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return false;
+	on = !pthread_attr_getstack(&attr, &low, &bytes);
+	stack = low;
+	pthread_attr_destroy(&attr);
+	return on && addr < stack + bytes && stack < addr + length;
+}
+
+/*
+ * Whether a part of the range is memory that has a meaning for others: of a shared mapping, a
+ * device, the main thread's stack. False where the kernel does not tell.
+ */
+static bool
+shared(const uint8_t *addr, size_t length)
+{
+	uintptr_t from = (uintptr_t)addr, to = from + length;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long begin, end;
+	bool found = false;
+	char *line = NULL;
+	size_t room = 0;
+	char rights[5];
+
+	while (maps && !found && getline(&line, &room, maps) > 0) {
+		if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || end <= from)
+			continue;
+		if (begin >= to)
+			break;
+		found = rights[3] != 'p' || strstr(line, "[stack") || strstr(line, "[v");
+	}
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
 static int
 acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 {
+	const unsigned known = WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	if (flags != WEIR_REGION_CACHED && (!flags || flags & ~(WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)))
+	if (flags != WEIR_REGION_CACHED && (!flags || flags & ~known))
 		return weir_fail(-EINVAL, "memory is adopted with WEIR_ADOPT_SEND, "
-					  "WEIR_ADOPT_RECV or both; give one of these");
+					  "WEIR_ADOPT_RECV, WEIR_ADOPT_EXPOSE or several; give "
+					  "these");
 	if (!addr || !length || (uintptr_t)addr % page || length % page ||
-	    length > WEIR_REGION_BYTES_MAX)
+	    length > WEIR_REGION_BYTES_MAX || (uintptr_t)addr + length < length)
 		return weir_fail(-EINVAL, "whole pages are adopted; align the memory, or allocate "
-					  "it by mmap()");
+					  "it by weir_region_alloc()");
 	if (adopted(w, addr, length))
 		return weir_fail(-EEXIST,
 				 "a part of the memory is adopted already; disown it first");
-	return mapped(addr, length, page) ? 0
-					  : weir_fail(-EFAULT, "not all of the memory is mapped; "
-							       "give memory that exists");
+	if (!mapped(addr, length, page))
+		return weir_fail(-EFAULT, "not all of the memory is mapped; give memory that "
+					  "exists, or allocate it by weir_region_alloc()");
+	if (on_stack(addr, length))
+		return weir_fail(-EINVAL, "a stack cannot be adopted; allocate memory by "
+					  "weir_region_alloc() and copy");
+	if (shared(addr, length))
+		return weir_fail(-EINVAL,
+				 "only ordinary memory is adopted: this is shared with other "
+				 "processes or a file, or a stack; allocate memory by "
+				 "weir_region_alloc() and copy");
+	return 0;
 }
 
 int
@@ -203,56 +295,231 @@ stop_using(struct weir_region *r)
 	return 0;
 }
 
-/* Ends a region; `keep`: its contents stay at their address, in ordinary memory. adopt_lock held.
- */
+/* Future of the addresses of a region that ends. */
+enum fate {
+	KEPT,	  /* the contents stay there, in ordinary memory */
+	UNMAPPED, /* nothing is there afterwards */
+	ABANDONED /* the program has put something else there */
+};
+
+/* adopt_lock held. */
 static int
-end(struct weir_region *r, bool keep)
+end(struct weir_region *r, enum fate fate)
 {
-	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
-	int fds[WEIR_SESSION_FDS], rc = stop_using(r);
+	int rc = stop_using(r);
 
 	if (rc)
 		return weir_fail(rc, "messages of this memory are under way, or it is posted; "
 				     "flush or receive first");
-	rc = keep ? replace(-1, r->addr, r->bytes) : 0;
+	if (fate == UNMAPPED)
+		munmap(r->addr, r->bytes);
+	rc = fate == KEPT ? replace(-1, r->addr, r->bytes) : 0;
 	if (rc) {
 		atomic_store_explicit(&r->users, 0, memory_order_relaxed);
 		weir_regions_put(&r->w->regions, r);
 		return weir_fail(rc, "no memory to give the contents back: %s; free some",
 				 strerror(-rc));
 	}
-	m.region.region = r->index;
-	/* without a data plane the mapping is all there was */
-	if (weir_state(r->w) == WEIR_UP)
-		weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
+	disown(r);
 	free(r);
 	return 0;
+}
+
+static int
+end_alone(struct weir_region *r, enum fate fate)
+{
+	struct weir *w = r->w;
+	int rc;
+
+	pthread_mutex_lock(&w->adopt_lock);
+	rc = end(r, fate);
+	pthread_mutex_unlock(&w->adopt_lock);
+	return rc;
 }
 
 int
 weir_disown(struct weir_region *r)
 {
-	struct weir *w = r->w;
-	int rc;
-
-	if (weir_state(w) == WEIR_FORKED)
-		return weir_gone(w);
-	pthread_mutex_lock(&w->adopt_lock);
-	rc = end(r, true);
-	pthread_mutex_unlock(&w->adopt_lock);
-	return rc;
+	if (weir_state(r->w) == WEIR_FORKED)
+		return weir_gone(r->w);
+	if (r->allocated)
+		return weir_fail(-EINVAL, "the region was allocated, not adopted; call "
+					  "weir_region_free()");
+	return end_alone(r, KEPT);
 }
 
 int
 weir_region_abandon(struct weir_region *r)
 {
-	struct weir *w = r->w;
+	return end_alone(r, ABANDONED);
+}
+
+int
+weir_region_free(struct weir_region *r)
+{
+	if (weir_state(r->w) == WEIR_FORKED)
+		return weir_gone(r->w);
+	if (!r->allocated)
+		return weir_fail(-EINVAL, "the region was adopted, not allocated; call "
+					  "weir_disown()");
+	return end_alone(r, UNMAPPED);
+}
+
+/* ---- allocated regions ---- */
+
+/* The largest pages that the options, the size and the address permit. */
+static uint64_t
+largest_page(uint64_t bytes, const struct weir_alloc_options *o)
+{
+	uintptr_t at = o->flags & WEIR_ALLOC_EXACT ? (uintptr_t)o->address : 0;
+
+	if (o->flags & WEIR_ALLOC_HUGE_1G && bytes >= GIGANTIC_PAGE && at % GIGANTIC_PAGE == 0)
+		return GIGANTIC_PAGE;
+	if (!(o->flags & WEIR_ALLOC_ORDINARY) && bytes >= HUGE_PAGE && at % HUGE_PAGE == 0)
+		return HUGE_PAGE;
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int
+options_ok(uint64_t bytes, const struct weir_alloc_options *o)
+{
+	const uint32_t known = WEIR_ALLOC_HUGE_1G | WEIR_ALLOC_ORDINARY | WEIR_ALLOC_EXACT;
+
+	if (!bytes || bytes > WEIR_REGION_BYTES_MAX)
+		return weir_fail(-EINVAL,
+				 "invalid size of a region, %llu bytes (expected 1 to "
+				 "2^47); use several regions",
+				 (unsigned long long)bytes);
+	if (o->flags & ~known || (o->flags & WEIR_ALLOC_HUGE_1G && o->flags & WEIR_ALLOC_ORDINARY))
+		return weir_fail(-EINVAL, "unknown flags, or both WEIR_ALLOC_HUGE_1G and "
+					  "WEIR_ALLOC_ORDINARY; give one of these");
+	if ((uintptr_t)o->address % (uintptr_t)sysconf(_SC_PAGESIZE) ||
+	    (o->flags & WEIR_ALLOC_EXACT && !o->address))
+		return weir_fail(-EINVAL, "no page begins at address %p; give the address of one",
+				 o->address);
+	if (o->numa_node < -1)
+		return weir_fail(-EINVAL, "no NUMA node %d; give -1 for that of this thread",
+				 (int)o->numa_node);
+	return 0;
+}
+
+/* Reserves the addresses, so that a region that takes long to make has its place: 0 or -errno. */
+static int
+reserve(struct weir_region *r, const struct weir_alloc_options *o)
+{
+	bool exact = o->flags & WEIR_ALLOC_EXACT;
+	void *at = mmap(
+	    o->address, r->bytes, PROT_NONE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (exact ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+	int rc = at == MAP_FAILED ? -errno : 0;
+
+	if (exact && at != o->address) {
+		if (at != MAP_FAILED) /* a kernel that takes the address for a hint */
+			munmap(at, r->bytes);
+		if (at != MAP_FAILED || rc == -EEXIST)
+			return weir_fail(-EEXIST,
+					 "%p to %p is not free; give other addresses, or none",
+					 o->address, (char *)o->address + r->bytes);
+	}
+	if (rc)
+		return weir_fail(rc == -EPERM ? -EINVAL : rc,
+				 "no addresses for %llu bytes: %s; give others, or raise the "
+				 "limit of address space",
+				 (unsigned long long)r->bytes, strerror(-rc));
+	r->addr = at;
+	return 0;
+}
+
+/* Maps the memory at the reserved addresses, or where its pages may lie. */
+static int
+map_reserved(int fd, struct weir_region *r)
+{
+	bool there = (uintptr_t)r->addr % r->page == 0;
+	void *at = mmap(there ? r->addr : NULL, r->bytes, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_POPULATE | (there ? MAP_FIXED : 0), fd, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	madvise(at, r->bytes, MADV_DONTFORK);
+	if (!there)
+		munmap(r->addr, r->bytes);
+	r->addr = at;
+	return 0;
+}
+
+/* adopt_lock held. */
+static int
+allocate(struct weir_region *r, const struct weir_alloc_options *o)
+{
+	uint64_t page = largest_page(r->bytes, o);
+	uint32_t how = WEIR_ADOPT_NEW;
+	unsigned node = 0;
 	int rc;
 
-	pthread_mutex_lock(&w->adopt_lock);
-	rc = end(r, false);
-	pthread_mutex_unlock(&w->adopt_lock);
+	r->bytes = WEIR_ALIGN_UP(r->bytes, page);
+	if (page >= HUGE_PAGE)
+		how |= WEIR_ADOPT_HUGE;
+	if (page >= GIGANTIC_PAGE)
+		how |= WEIR_ADOPT_GIGANTIC;
+	if (weir_regions_reserve(&r->w->regions))
+		return weir_fail(-ENOMEM, "no memory for a region; free some");
+	rc = reserve(r, o);
+	if (rc)
+		return rc;
+	if (o->numa_node < 0)
+		getcpu(NULL, &node);
+	rc = request(r, how, o->numa_node < 0 ? (int)node : o->numa_node, map_reserved);
+	if (rc)
+		munmap(r->addr, r->bytes);
+	else
+		weir_regions_put(&r->w->regions, r);
 	return rc;
+}
+
+int
+weir_region_alloc(struct weir *w, uint64_t bytes, const struct weir_alloc_options *options,
+		  struct weir_region **region)
+{
+	static const struct weir_alloc_options usual = {.numa_node = -1};
+	const struct weir_alloc_options *o = options ? options : &usual;
+	struct weir_region *r;
+	int rc;
+
+	w = weir_now(w);
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	rc = options_ok(bytes, o);
+	if (rc)
+		return rc;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return weir_fail(-ENOMEM, "no memory for a region; free some");
+	*r = (struct weir_region){.w = w,
+				  .bytes = bytes,
+				  .allocated = true,
+				  .flags = WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE};
+	pthread_mutex_lock(&w->adopt_lock);
+	rc = allocate(r, o);
+	pthread_mutex_unlock(&w->adopt_lock);
+	if (rc)
+		free(r);
+	else
+		*region = r;
+	return rc;
+}
+
+void
+weir_region_info(const struct weir_region *r, struct weir_region_info *info)
+{
+	int node;
+
+	*info = (struct weir_region_info){.base = r->addr,
+					  .bytes = r->bytes,
+					  .page = r->page,
+					  .flags = r->flags,
+					  .numa_node = -1};
+	if (!syscall(SYS_get_mempolicy, &node, NULL, 0, r->addr, MPOL_F_NODE | MPOL_F_ADDR))
+		info->numa_node = node;
 }
 
 void
@@ -261,8 +528,10 @@ weir_regions_fini(struct weir *w)
 	struct weir_region *r;
 
 	for (uint32_t i = 0; (r = weir_regions_at(&w->regions, i)); i++) {
-		/* if there is no memory for the copy, the program keeps the session's memory */
-		replace(-1, r->addr, r->bytes);
+		if (r->allocated)
+			munmap(r->addr, r->bytes);
+		else /* without memory for the copy, the program keeps the session's memory */
+			replace(-1, r->addr, r->bytes);
 		free(r);
 	}
 	weir_regions_free(&w->regions);

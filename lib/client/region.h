@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Adopted memory of the program. */
+/* Regions: memory of the session that the program has allocated, or that replaces its own. */
 #ifndef WEIR_CLIENT_REGION_H
 #define WEIR_CLIENT_REGION_H
 
 #include "public.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct weir_region {
 	struct weir *w;
@@ -13,6 +14,8 @@ struct weir_region {
 	uint64_t bytes;
 	uint32_t index; /* number at the data plane, 1 to WEIR_REGIONS_MAX */
 	uint32_t flags; /* WEIR_ADOPT_* */
+	uint32_t page;	/* bytes of its pages */
+	bool allocated; /* by weir_region_alloc(), else adopted */
 	/* messages sent out of it, memory posted, and WEIR_REGION_LEAVING; all threads */
 	_Atomic uint32_t users;
 };

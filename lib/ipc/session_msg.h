@@ -15,7 +15,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 5u
+#define WEIR_SESSION_VERSION 6u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
@@ -93,7 +93,9 @@ struct weir_found {
 	uint8_t ip[16];
 };
 
-#define WEIR_ADOPT_HUGE 0x100u /* the range is of whole huge pages */
+#define WEIR_ADOPT_HUGE 0x100u	   /* pages of 2 MiB are welcome: the range is of whole ones */
+#define WEIR_ADOPT_GIGANTIC 0x200u /* pages of 1 GiB are, too */
+#define WEIR_ADOPT_NEW 0x400u	   /* memory of its own, not in the place of the program's */
 
 #define WEIR_NODES_A_MSG 8u /* of a NODE_LIST */
 
@@ -197,9 +199,9 @@ struct weir_session_msg {
 			struct weir_address here, there;
 		} peer;
 		struct {
-			uint64_t bytes; /* whole pages, at most WEIR_REGION_BYTES_MAX */
-			uint32_t flags; /* WEIR_ADOPT_* of weir/memory.h, WEIR_ADOPT_HUGE */
-			uint32_t reserved;
+			uint64_t bytes;	   /* whole pages, at most WEIR_REGION_BYTES_MAX */
+			uint32_t flags;	   /* WEIR_ADOPT_* of weir/memory.h, and those above */
+			int32_t numa_node; /* preferred; -1: near the engine of the first channel */
 		} adopt;
 		struct {
 			uint32_t region; /* 1 ... WEIR_REGIONS_MAX */

@@ -461,6 +461,7 @@ static const struct mode {
     {"knock", do_knock, 32, true, 0},
     {"holes", do_holes, 1, false, 0},
     {"keys", do_keys, 62, false, SMALL},
+    {"regions", do_regions, 4, false, SMALL},
     {"segments", do_segments, 8, false, SMALL},
     {"memory", do_memory, 1, true, 0},
     {"stale", do_stale, 1, false, 0},

@@ -116,6 +116,7 @@ void do_attach(struct victim *v);
 void do_knock(struct victim *v);
 void do_holes(struct victim *v);
 void do_keys(struct victim *v);
+void do_regions(struct victim *v);
 void do_segments(struct victim *v);
 void do_memory(struct victim *v);
 void do_stale(struct victim *v);

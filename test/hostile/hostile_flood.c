@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
+#include "weir/memory.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -117,6 +119,29 @@ do_keys(struct victim *v)
 	if (n < REGIONS)
 		tally(1, "programs refused more");
 	hold_session(v);
+}
+
+/* Regions as large as a program gets, given back at once, without end; main makes and frees them.
+ */
+void
+do_regions(struct victim *v)
+{
+	const uint32_t uses = WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE;
+	struct weir_session_msg r;
+
+	while (left() > 0 && !ended(v)) {
+		uint64_t bytes = (64ull << 20) << rng() % 3;
+		int fd = adopt(v, bytes, uses | WEIR_ADOPT_NEW | WEIR_ADOPT_HUGE, &r);
+
+		if (fd >= 0) {
+			tally(bytes >> 20, "MiB of regions");
+			close(fd);
+			disown(v, r.region.region);
+		} else {
+			adopt(v, WEIR_REGION_BYTES_MAX, uses | WEIR_ADOPT_NEW, &r);
+			tally(1, "regions refused");
+		}
+	}
 }
 
 static unsigned

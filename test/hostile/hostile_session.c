@@ -110,6 +110,7 @@ adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg 
 	m.length = weir_session_length(m.type);
 	m.adopt.bytes = bytes;
 	m.adopt.flags = flags;
+	m.adopt.numa_node = flags & WEIR_ADOPT_NEW ? (int32_t)(rng() % 8) - 1 : -1;
 	if (ask(v->sock, &m, m.length, r, fds) < 0 || r->type != WEIR_MSG_REGION)
 		return -1;
 	return fds[0];
@@ -161,7 +162,7 @@ do_adopt(struct victim *v)
 	fd[0] = adopt(v, bytes, how == 1 ? 2 : 3, &r);
 	fd[1] = adopt(v, bytes, 3, &r);
 	for (unsigned i = 0; how == 2 && i < 300; i++) /* beyond the limits */
-		adopt(v, rng() >> rng() % 64, (uint32_t)rng() % 8, &r);
+		adopt(v, rng() >> rng() % 64, (uint32_t)rng() % 0x1000, &r);
 	usleep(2000);
 	put_places(v, bytes, how == 0);
 	usleep((useconds_t)(rng() % 300));

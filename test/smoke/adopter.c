@@ -9,6 +9,10 @@
  *   adopter INSTANCE into SERVICE SIZE        receives these into memory posted before
  *   adopter INSTANCE copy SERVICE SIZE        receives these by weir_recv()
  *   adopter INSTANCE cost                     what adopting, disowning and copying cost, by size
+ *   adopter INSTANCE from ADDRESS COUNT SEED  as send, out of an allocated region of 160 MiB
+ *   adopter INSTANCE to SERVICE               as sink, into such a region
+ *   adopter INSTANCE limits MIB REGIONS       allocates what a session may have, and no more
+ *   adopter INSTANCE churn MSEC               allocates and frees regions
  */
 #include "program.h"
 
@@ -22,7 +26,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLICES 16u		       /* of adopted memory, each for one message */
+#define SLICES 16u		       /* of a region, each for one message */
+#define REGION (160u << 20)	       /* bytes of an allocated one; the slices spread over it */
 #define SLICE (LARGEST + (128u << 10)) /* all of them: whole huge pages */
 #define HUGE_PAGE (2u << 20)
 #define TRIES 15u
@@ -59,11 +64,34 @@ pages(size_t bytes, unsigned flags)
 	return NULL;
 }
 
+static size_t step = SLICE; /* from one slice to the next */
+
+/* An allocated region; slices lie at its begin, at its end, and in steps between. */
+static uint8_t *
+region(void)
+{
+	struct weir_region_info info;
+	struct weir_region *r;
+	int rc = weir_region_alloc(w, REGION, NULL, &r);
+
+	if (rc) {
+		failed("allocate", rc);
+		return NULL;
+	}
+	weir_region_info(r, &info);
+	for (uint64_t i = 0; i < info.bytes; i += 4096)
+		if (((const uint8_t *)info.base)[i])
+			failed("zeroes", -EIO);
+	step = (info.bytes - SLICE) / (SLICES - 1) / 64 * 64;
+	say("region of %llu bytes, pages of %llu", (unsigned long long)info.bytes,
+	    (unsigned long long)info.page);
+	return info.base;
+}
+
 /* Fills a slice again when the message that was sent out of it is complete. */
 static int
-send_all(const char *address, uint64_t count, uint64_t seed)
+send_all(uint8_t *m, const char *address, uint64_t count, uint64_t seed)
 {
-	uint8_t *m = pages(SLICES * SLICE, WEIR_ADOPT_SEND);
 	struct weir_conn *c;
 	uint64_t i;
 	int r = m ? dial(w, address, &c) : -ENOMEM;
@@ -72,7 +100,7 @@ send_all(const char *address, uint64_t count, uint64_t seed)
 		return failed("connect", r);
 	r = weir_send(c, &seed, sizeof(seed), -1);
 	for (i = 0; !r && i < count; i++) {
-		uint64_t *at = (uint64_t *)(void *)(m + i % SLICES * SLICE);
+		uint64_t *at = (uint64_t *)(void *)(m + i % SLICES * step);
 
 		if (i % SLICES == 0)
 			r = weir_flush(c, PATIENCE_MS);
@@ -86,9 +114,8 @@ send_all(const char *address, uint64_t count, uint64_t seed)
 }
 
 static int
-sink(const char *service)
+sink(uint8_t *m, const char *service)
 {
-	uint8_t *m = pages(SLICES * SLICE, WEIR_ADOPT_RECV);
 	struct weir_placed got;
 	struct weir_conn *c;
 	uint64_t count = 0, seed = 0;
@@ -99,9 +126,9 @@ sink(const char *service)
 		return failed("accept", r);
 	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
 	for (unsigned i = 0; !r && i < SLICES; i++)
-		r = weir_recv_into(c, m + i * SLICE, SLICE, i);
+		r = weir_recv_into(c, m + i * step, SLICE, i);
 	while (!r && !(r = weir_recv_placed(c, &got, -1))) {
-		if (got.cookie != count % SLICES || got.data != m + got.cookie * SLICE) {
+		if (got.cookie != count % SLICES || got.data != m + got.cookie * step) {
 			say("wrong place of message %llu", (unsigned long long)count);
 			return 1;
 		}
@@ -160,6 +187,57 @@ receive(const char *service, size_t size, bool posted)
 }
 
 static int
+allocate(uint64_t bytes, struct weir_region **r)
+{
+	const struct weir_alloc_options ordinary = {.flags = WEIR_ALLOC_ORDINARY, .numa_node = -1};
+
+	return weir_region_alloc(w, bytes, &ordinary, r);
+}
+
+/* --memory is `mib`, --regions is `regions`. */
+static int
+limits(uint64_t mib, unsigned long regions)
+{
+	struct weir_region *all, *r[4096];
+	unsigned long n = 0;
+	int rc;
+
+	rc = allocate((mib << 20) + 1, &all);
+	say("more than all: %d %s", rc, weir_reason());
+	rc = allocate(mib << 20, &all);
+	if (rc)
+		return failed("all", rc);
+	rc = allocate(1, &r[0]);
+	say("one more byte: %d", rc);
+	if (weir_region_free(all))
+		return failed("free", -EBUSY);
+	while (n < 4096 && n <= regions && !(rc = allocate(1, &r[n])))
+		n++;
+	say("%lu regions, then %d %s", n, rc, weir_reason());
+	while (n)
+		if (weir_region_free(r[--n]))
+			return failed("free", -EBUSY);
+	return 0;
+}
+
+static int
+churn(unsigned long ms)
+{
+	double end = now_s() + (double)ms * 1e-3;
+	struct weir_region *r;
+	unsigned n = 0;
+	int rc = 0;
+
+	for (; !rc && now_s() < end; n++) {
+		rc = weir_region_alloc(w, (32u << 20) << n % 3, NULL, &r);
+		if (!rc)
+			rc = weir_region_free(r);
+	}
+	say("%u regions came and went: %d", n, rc);
+	return rc ? 1 : 0;
+}
+
+static int
 by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -210,9 +288,17 @@ main(int argc, char **argv)
 	if (r)
 		return failed("attach", r);
 	if (!strcmp(mode, "send"))
-		code = send_all(arg, a, b);
+		code = send_all(pages(SLICES * SLICE, WEIR_ADOPT_SEND), arg, a, b);
 	else if (!strcmp(mode, "sink"))
-		code = sink(arg);
+		code = sink(pages(SLICES * SLICE, WEIR_ADOPT_RECV), arg);
+	else if (!strcmp(mode, "from"))
+		code = send_all(region(), arg, a, b);
+	else if (!strcmp(mode, "to"))
+		code = sink(region(), arg);
+	else if (!strcmp(mode, "limits"))
+		code = limits(number_at(argc, argv, 3), a);
+	else if (!strcmp(mode, "churn"))
+		code = churn(number_at(argc, argv, 3));
 	else if (!strcmp(mode, "bulk"))
 		code = bulk(arg, a, b, (unsigned)d);
 	else if (!strcmp(mode, "into") || !strcmp(mode, "copy"))

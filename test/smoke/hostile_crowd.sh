@@ -30,6 +30,11 @@ grep -q 'session [0-9]* .*hole' "$weir_tmp/dataplane-A.log" || fail "no line tel
 attack keys:64 $attacker node:1:victim
 others_go_on
 attack_ends
+# regions of hundreds of MiB, made and freed by main
+attack regions $attacker node:1:victim
+others_go_on
+attack_ends
+[ "$(count 'MiB of regions')" -gt 0 ] || fail "it got no region: $(log_of hostile)"
 # a server, whose segments a crowd takes, has room for others
 attack segments $attacker node:1:victim
 others_go_on

@@ -43,7 +43,7 @@ static const struct setting {
     {"limit.connections", "connections of all programs, at most --max-connections", SETTING_COUNT,
      offsetof(struct broker, conn_limit), offsetof(struct broker, config.connections),
      "--max-connections"},
-    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", SETTING_SIZE,
+    {"limit.memory", "bytes of arenas, regions and segments of all programs", SETTING_SIZE,
      offsetof(struct broker, most[USER_MEMORY])},
     {"limit.sessions", "attached programs, at most --max-sessions", SETTING_COUNT,
      offsetof(struct broker, session_limit), offsetof(struct broker, config.sessions),

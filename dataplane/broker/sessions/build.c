@@ -89,13 +89,13 @@ build_timers(struct broker *b, uint64_t now)
 	kind = e->kind;
 	begin = pace_clock();
 	rc = kind->piece(e);
+	cost = pace_clock() - begin;
+	s->owner->built_ns += cost;
+	kind->charge(e, cost);
 	if (rc <= 0)
 		build_leave(e);
 	if (!rc)
 		rc = kind->complete(e);
-	cost = pace_clock() - begin;
-	s->owner->built_ns += cost;
-	kind->charge(s, cost);
 	if (rc < 0)
 		kind->failed(e, rc);
 	if (now - b->told_to_wait >= WAIT_NS) {

@@ -26,16 +26,19 @@
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB (21u << 26)
 #endif
+#ifndef MFD_HUGE_1GB
+#define MFD_HUGE_1GB (30u << 26)
+#endif
 
 static unsigned long
-huge_pages(const char *what)
+huge_pages(size_t page, const char *what)
 {
 	char path[96];
 	unsigned long n = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-2048kB/%s_hugepages",
-		 what);
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%zukB/%s_hugepages",
+		 page >> 10, what);
 	f = fopen(path, "re");
 	if (!f)
 		return 0;
@@ -76,10 +79,9 @@ open_again(int fd)
 }
 
 static int
-begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
-	 unsigned part_count, struct memfd *m)
+begin_on(const char *name, size_t bytes, size_t page, unsigned huge_flags,
+	 const struct memfd_part *parts, unsigned part_count, struct memfd *m)
 {
-	size_t page = huge_flags ? MEMFD_HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE);
 	int rc, made;
 
 	*m = (struct memfd){.fd = -1, .base = MAP_FAILED, .page = page};
@@ -115,20 +117,27 @@ begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd
 }
 
 int
-memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+memfd_begin(const char *name, size_t bytes, enum memfd_pages pages, const struct memfd_part *parts,
 	    unsigned part_count, struct memfd *m)
 {
-	unsigned long reserved, left;
+	static const struct {
+		size_t page;
+		unsigned flags;
+	} huge[] = {[MEMFD_HUGE] = {MEMFD_HUGE_PAGE, MFD_HUGETLB | MFD_HUGE_2MB},
+		    [MEMFD_GIGANTIC] = {MEMFD_GIGANTIC_PAGE, MFD_HUGETLB | MFD_HUGE_1GB}};
+	size_t page;
 
-	if (huge) { /* populating without enough pages would end in SIGBUS: they are counted first
-		     */
-		reserved = huge_pages("resv");
-		left = huge_pages("free");
-		if (left > reserved && (left - reserved) * MEMFD_HUGE_PAGE >= bytes &&
-		    !begin_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
+	for (; pages != MEMFD_ORDINARY; pages--) {
+		page = huge[pages].page;
+		/* populating without enough pages would end in SIGBUS: they are counted first */
+		unsigned long reserved = huge_pages(page, "resv"), left = huge_pages(page, "free");
+
+		if (left > reserved && left - reserved >= (bytes + page - 1) / page &&
+		    (pages == MEMFD_HUGE || bytes % page == 0) &&
+		    !begin_on(name, bytes, page, huge[pages].flags, parts, part_count, m))
 			return 0;
 	}
-	return begin_on(name, bytes, 0, parts, part_count, m);
+	return begin_on(name, bytes, (size_t)sysconf(_SC_PAGESIZE), 0, parts, part_count, m);
 }
 
 int
@@ -152,19 +161,19 @@ memfd_go_on(struct memfd *m, size_t most)
 }
 
 int
-memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+memfd_open(const char *name, size_t bytes, enum memfd_pages pages, const struct memfd_part *parts,
 	   unsigned part_count, struct memfd *m)
 {
-	int rc = memfd_begin(name, bytes, huge, parts, part_count, m);
+	int rc = memfd_begin(name, bytes, pages, parts, part_count, m);
 
 	if (rc)
 		return rc;
 	rc = memfd_go_on(m, m->bytes);
 	if (!rc)
 		return 0;
-	huge = m->page == MEMFD_HUGE_PAGE;
+	pages = m->page > (size_t)sysconf(_SC_PAGESIZE);
 	memfd_close(m);
-	return huge ? memfd_open(name, bytes, 0, parts, part_count, m) : rc;
+	return pages ? memfd_open(name, bytes, MEMFD_ORDINARY, parts, part_count, m) : rc;
 }
 
 /*

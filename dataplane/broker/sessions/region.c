@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adopted memory: regions that replace memory of a program. They are made and released in pieces,
- * as arenas are, and removed when no engine has a message under way in them.
+ * Regions: memory of a program that was allocated for it, or replaces memory of its own. They are
+ * made and released in pieces, as arenas are, and removed when no engine has a message under way in
+ * them.
  */
 #include "command.h"
 #include "memfd.h"
@@ -19,8 +20,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
+#define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE)
+#define HOW (WEIR_ADOPT_HUGE | WEIR_ADOPT_GIGANTIC | WEIR_ADOPT_NEW)
 #define PAGE 4096u
+#define NUMA_NODES 1024 /* of Linux, at most */
+#define SHORT_NS                                                                                   \
+	(10 * BROKER_SECOND_NS) /* what is kept for longer costs nothing but its release           \
+				 */
 
 /* The first engine on the device of engine i. */
 static uint32_t
@@ -67,6 +73,7 @@ region_free(struct broker_session *s, struct broker_region *r)
 	sigbus_guard_remove(r->guard);
 	free(r->view);
 	s->region_bytes -= r->bytes;
+	s->adopted_bytes -= r->adopted ? r->bytes : 0;
 	command_unreserve(b, reserved(b));
 	release_memory(b, r->release, &r->memory, s->owner, r->bytes, USER_REGIONS);
 	*r = (struct broker_region){.state = REGION_FREE};
@@ -152,6 +159,7 @@ added(struct broker *b, struct broker_command *c)
 		return;
 	}
 	region_enter(r, REGION_OPEN);
+	r->since = broker_now(b);
 	b->counters.regions++;
 	m.region.region = r->view[0].region;
 	m.region.page = (uint32_t)r->memory.page;
@@ -159,14 +167,12 @@ added(struct broker *b, struct broker_command *c)
 	session_reply(s, &m, &r->memory.fd, 1);
 }
 
-/* Makes the file, near the engine of the first channel of the program. */
 static int
-begin_memory(struct broker_session *s, struct broker_region *r, bool huge)
+begin_memory(struct broker_region *r, enum memfd_pages pages)
 {
-	uint32_t near = s->channel_count ? s->channel[0].engine : 0;
-	struct memfd_part part = {0, r->bytes, broker_engine(s->b, near)->numa_socket};
+	struct memfd_part part = {0, r->bytes, r->numa_node};
 
-	return memfd_begin("weir-region", r->bytes, huge, &part, 1, &r->memory);
+	return memfd_begin("weir-region", r->bytes, pages, &part, 1, &r->memory);
 }
 
 static struct broker_region *
@@ -185,12 +191,26 @@ make_piece(struct broker_build *e)
 	if (e->session->state != SESSION_OPEN)
 		return -ECANCELED;
 	rc = memfd_go_on(&r->memory, MEMFD_PIECE);
-	if (rc < 0 && r->memory.page == MEMFD_HUGE_PAGE) {
+	if (rc < 0 && r->memory.page > PAGE) {
+		enum memfd_pages pages = memfd_smaller(&r->memory);
+
 		memfd_close(&r->memory);
-		rc = begin_memory(e->session, r, false);
+		rc = begin_memory(r, pages);
 		return rc ? rc : 1;
 	}
 	return rc;
+}
+
+/* The program pays when it leaves soon, or gives the memory back soon: see charge_leaving(). */
+static void
+charge(struct broker_build *e, uint64_t ns)
+{
+	struct broker_session *s = e->session;
+
+	region_of(e)->cost_ns += ns;
+	s->cost_ns += ns;
+	if (s->charged)
+		user_charge(s->owner, ns, false);
 }
 
 /* Guards the memory, registers it once per device, and tells engines. */
@@ -199,6 +219,7 @@ add_to_engines(struct broker_build *e)
 {
 	struct broker_region *r = region_of(e);
 	struct broker_session *s = e->session;
+	uint64_t begin = pace_clock();
 	struct broker *b = s->b;
 	unsigned access = 0;
 	int rc = 0;
@@ -230,6 +251,7 @@ add_to_engines(struct broker_build *e)
 			return rc;
 		}
 	}
+	charge(e, pace_clock() - begin);
 	region_enter(r, REGION_ADDING);
 	tell_engines(s, r, ENGINE_REGION_ADD, added);
 	return 0;
@@ -239,8 +261,8 @@ static void
 refuse_memory(struct broker_session *s, int rc)
 {
 	session_refuse(s, -rc,
-		       "no memory to adopt: %s; free some, or raise the limits of locked memory "
-		       "and regions",
+		       "no memory for a region: %s; free some, or raise the limits of locked "
+		       "memory and regions",
 		       strerror(-rc));
 }
 
@@ -253,49 +275,81 @@ not_built(struct broker_build *e, int rc)
 	refuse_memory(s, rc);
 }
 
-static void
-charge(struct broker_session *s, uint64_t ns)
+static const struct build_kind region_kind = {make_piece, add_to_engines, not_built, charge};
+
+/* Whether the request is well formed and within the limits of the session, else its refusal. */
+static bool
+acceptable(struct broker_session *s, const struct weir_session_msg *m)
 {
-	s->request_ns += ns * 4 / 3; /* and for its release */
+	uint32_t flags = m->adopt.flags & ~HOW;
+	const struct broker_config *c = &s->b->config;
+	uint64_t bytes = m->adopt.bytes;
+
+	if (!flags || flags & ~FLAGS)
+		session_refuse(s, EINVAL,
+			       "memory is adopted for sending, receiving or exposing; say which");
+	else if (m->adopt.numa_node < -1 || m->adopt.numa_node >= NUMA_NODES)
+		session_refuse(s, EINVAL, "no NUMA node %d; give -1 for that of the thread",
+			       m->adopt.numa_node);
+	else if (!bytes || bytes % PAGE || bytes > WEIR_REGION_BYTES_MAX)
+		session_refuse(s, EINVAL,
+			       "regions are of whole pages, 128 TiB at most; align the memory, or "
+			       "use several");
+	else if (bytes > c->region_bytes - s->region_bytes)
+		session_refuse(s, ENOSPC,
+			       "regions of the session have %llu KiB, its limit is %llu, %llu more "
+			       "were asked for; free some, or raise --memory",
+			       (unsigned long long)s->region_bytes >> 10,
+			       (unsigned long long)c->region_bytes >> 10,
+			       (unsigned long long)bytes >> 10);
+	else if (!(m->adopt.flags & WEIR_ADOPT_NEW) && bytes > c->adopt_bytes - s->adopted_bytes)
+		session_refuse(s, ENOSPC,
+			       "the session has adopted as much memory as it may; disown some, or "
+			       "raise --adopt");
+	else
+		return true;
+	return false;
 }
 
-static const struct build_kind region_kind = {make_piece, add_to_engines, not_built, charge};
+/* The node near the engine of the first channel of the program, if it does not say. */
+static int
+numa_node(const struct broker_session *s, int32_t wish)
+{
+	uint32_t near = s->channel_count ? s->channel[0].engine : 0;
+
+	return wish >= 0 ? wish : broker_engine(s->b, near)->numa_socket;
+}
+
+static enum memfd_pages
+pages_of(const struct weir_session_msg *m)
+{
+	if (m->adopt.flags & WEIR_ADOPT_GIGANTIC && m->adopt.bytes % MEMFD_GIGANTIC_PAGE == 0)
+		return MEMFD_GIGANTIC;
+	if (m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0)
+		return MEMFD_HUGE;
+	return MEMFD_ORDINARY;
+}
 
 void
 adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 {
-	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
-	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE, i = 0;
+	bool adopted = !(m->adopt.flags & WEIR_ADOPT_NEW);
 	enum user_limit which = USER_REGIONS;
 	struct broker *b = s->b;
 	struct broker_release *release;
 	struct engine_region *view;
 	struct broker_region *r;
+	uint32_t i = 0;
 	int rc;
 
-	if (!flags || flags & ~FLAGS) {
-		session_refuse(s, EINVAL,
-			       "memory is adopted for sending, receiving or both; say which");
+	if (!acceptable(s, m))
 		return;
-	}
-	if (!m->adopt.bytes || m->adopt.bytes % PAGE || m->adopt.bytes > WEIR_REGION_BYTES_MAX) {
-		session_refuse(
-		    s, EINVAL,
-		    "whole pages, 128 TiB at most, are adopted; align it, or adopt parts");
-		return;
-	}
-	if (m->adopt.bytes > b->config.region_bytes - s->region_bytes) {
-		session_refuse(s, ENOSPC,
-			       "the session has adopted as much memory as it may; disown some, or "
-			       "raise --adopt");
-		return;
-	}
 	while (i < b->config.regions && s->region[i].state != REGION_FREE)
 		i++;
 	if (i == b->config.regions) {
 		session_refuse(s, EMFILE,
-			       "all regions of the session are in use; disown some, or raise "
-			       "--regions");
+			       "all regions of the session are in use; disown or free some, or "
+			       "raise --regions");
 		return;
 	}
 	rc = user_take(s->owner, USER_REGIONS, 1);
@@ -325,17 +379,33 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
 				    .bytes = m->adopt.bytes,
-				    .flags = flags,
+				    .flags = m->adopt.flags & FLAGS,
+				    .adopted = adopted,
+				    .numa_node = numa_node(s, m->adopt.numa_node),
 				    .view = view,
 				    .release = release};
 	s->region_bytes += r->bytes;
-	rc = begin_memory(s, r, huge);
+	s->adopted_bytes += adopted ? r->bytes : 0;
+	rc = begin_memory(r, pages_of(m));
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);
 		return;
 	}
 	build_enter(&r->build, &region_kind, s, &r->memory);
+}
+
+/*
+ * A program that gives memory back soon pays for making and releasing it, as one that leaves soon
+ * pays for attaching; else only for its release.
+ */
+static void
+charge_leaving(struct broker_session *s, const struct broker_region *r)
+{
+	bool soon = broker_now(s->b) - r->since < SHORT_NS;
+
+	s->request_ns += r->cost_ns / 3 + (soon ? r->cost_ns : 0);
+	s->cost_ns -= r->cost_ns;
 }
 
 void
@@ -349,6 +419,7 @@ disown_request(struct broker_session *s, const struct weir_session_msg *m)
 			       m->region.region);
 		return;
 	}
+	charge_leaving(s, &s->region[i]);
 	/* messages under way go on, in memory that is no longer the program's */
 	leave(s, &s->region[i]);
 	session_reply(s, &ok, NULL, 0);

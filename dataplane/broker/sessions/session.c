@@ -420,6 +420,16 @@ make_piece(struct broker_build *e)
 	return arena_go_on(&session_of(e)->arena);
 }
 
+static void
+charge(struct broker_build *e, uint64_t ns)
+{
+	struct broker_session *s = e->session;
+
+	s->cost_ns += ns;
+	if (s->charged)
+		user_charge(s->owner, ns, false);
+}
+
 /*
  * The arena is complete: gives each engine work memory, its receive blocks and the send heap as
  * memory regions of its device, and tells it of the session.
@@ -430,8 +440,8 @@ add_to_engines(struct broker_build *e)
 	struct broker_session *s = session_of(e);
 	const struct weir_geometry *g = &s->arena.geometry;
 	uint8_t *base = arena_base(&s->arena);
+	uint64_t offset, bytes, begin = pace_clock();
 	struct broker *b = s->b;
-	uint64_t offset, bytes;
 	int rc;
 
 	weir_assert(s->state == SESSION_BUILDING && s->arena.guard >= 0);
@@ -474,6 +484,7 @@ add_to_engines(struct broker_build *e)
 	for (uint32_t i = 0; i < g->connections; i++)
 		s->free_desc[i] = g->connections - 1 - i;
 	s->free_desc_count = g->connections;
+	charge(e, pace_clock() - begin);
 	session_enter(s, SESSION_ADDING);
 	s->waiting = b->config.engines;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
@@ -504,14 +515,6 @@ not_built(struct broker_build *e, int rc)
 					   "regions)");
 	s->reply(s->user, &no, NULL, 0);
 	session_free(s);
-}
-
-static void
-charge(struct broker_session *s, uint64_t ns)
-{
-	s->cost_ns += ns;
-	if (s->charged)
-		user_charge(s->owner, ns, false);
 }
 
 static const struct build_kind arena_kind = {make_piece, add_to_engines, not_built, charge};

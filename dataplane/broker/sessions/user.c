@@ -174,8 +174,8 @@ static const struct {
 	unsigned shift;
 } about[USER_LIMITS] = {
     [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
-    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--memory", 10},
-    [USER_REGIONS] = {"adopted ranges", "disown some", "--regions or --max-sessions", 0},
+    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--max-memory", 10},
+    [USER_REGIONS] = {"regions", "disown or free some", "--regions or --max-sessions", 0},
     [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},
     [USER_SERVICES] = {"public services", "close one", NULL, 0},
     [USER_SESSIONS] = {"sessions", "end a program", "--max-sessions", 0},
@@ -389,8 +389,8 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 {
 	static const char *const help[USER_LIMITS] = {
 	    "ends of connections of all programs of that user",
-	    "bytes of arenas, adopted memory and segments of all programs of that user",
-	    "ranges of memory that all programs of that user have adopted",
+	    "bytes of arenas, regions and segments of all programs of that user",
+	    "regions that all programs of that user have allocated or adopted",
 	    "segments (memory between two local threads) of all programs of that user",
 	    "public services that all programs of that user offer",
 	    "attached programs of that user"};

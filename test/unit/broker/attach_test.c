@@ -136,7 +136,7 @@ TEST_FAKE(test_beside_a_region, two_engines)
 	struct fake_session s;
 	struct guest other, own;
 
-	f->b->config.region_bytes = REGION;
+	f->b->config.region_bytes = f->b->config.adopt_bytes = REGION;
 	fake_attach(f, &s);
 	m.adopt.bytes = REGION;
 	m.adopt.flags = WEIR_ADOPT_SEND;

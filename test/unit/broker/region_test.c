@@ -2,6 +2,7 @@
 /* Adopted memory as main sees it: requests, limits, keys, holes, sessions that end meanwhile. */
 #define _GNU_SOURCE
 #include "worlds/broker_fake.h"
+#include "broker/region.h"
 #include "weir/memory.h"
 
 #include <fcntl.h>
@@ -88,6 +89,92 @@ TEST_FAKE(test_limits, two_engines)
 	expect_refused(disown(f, &s, 0), ENOENT);
 	expect_refused(disown(f, &s, REGIONS + 1), ENOENT);
 	expect_refused(disown(f, &s, UINT32_MAX), ENOENT);
+}
+
+static struct weir_session_msg
+allocate(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t more, int32_t node)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT, .adopt.bytes = bytes};
+
+	m.adopt.flags = WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE | WEIR_ADOPT_NEW;
+	m.adopt.flags |= more;
+	m.adopt.numa_node = node;
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply;
+}
+
+#define MEMORY (8u << 20) /* of all regions of a session; BYTES of them adopted */
+
+/* Allocated regions count against the session's memory alone, adopted ones against both limits. */
+TEST_FAKE(test_allocate, two_engines)
+{
+	struct fake_session s;
+	struct weir_session_msg r;
+
+	f->b->config.region_bytes = MEMORY;
+	fake_attach(f, &s);
+	r = allocate(f, &s, MEMORY - 65536, 0, 0);
+	assert_int_equal(r.type, WEIR_MSG_REGION);
+	assert_int_equal(r.region.bytes, MEMORY - 65536);
+	assert_int_equal(r.region.page, 4096);
+	assert_int_equal(f->mr[f->next_key - 1].access,
+			 NIC_REMOTE_READ | NIC_LOCAL_WRITE | NIC_REMOTE_WRITE);
+	expect_refused(allocate(f, &s, 65536 + 4096, 0, -1), ENOSPC);
+	assert_non_null(strstr(s.reply.refused.reason, "raise --memory"));
+	expect_refused(adopt(f, &s, 65536 + 4096, WEIR_ADOPT_SEND), ENOSPC);
+	assert_int_equal(adopt(f, &s, 65536, WEIR_ADOPT_EXPOSE).type, WEIR_MSG_REGION);
+	assert_int_equal(f->mr[f->next_key - 1].access, 0); /* exports have keys of their own */
+	expect_refused(allocate(f, &s, 4096, 0, -1), ENOSPC);
+	assert_int_equal(disown(f, &s, 1).type, WEIR_MSG_OK);
+	expect_refused(adopt(f, &s, BYTES - 65536 + 4096, WEIR_ADOPT_SEND), ENOSPC);
+	assert_non_null(strstr(s.reply.refused.reason, "raise --adopt"));
+	assert_int_equal(allocate(f, &s, MEMORY - 65536, WEIR_ADOPT_HUGE, -1).type,
+			 WEIR_MSG_REGION);
+	disown(f, &s, 1);
+	/* pages that the size is no multiple of, or of which there are none, are left alone */
+	for (unsigned i = 0; i < 2; i++) {
+		r = allocate(f, &s, i ? MEMORY / 2 : MEMORY / 2 + 4096,
+			     WEIR_ADOPT_HUGE | WEIR_ADOPT_GIGANTIC, -1);
+		assert_int_equal(r.type, WEIR_MSG_REGION);
+		assert_true(r.region.page == 4096 || (i && r.region.page == MEMFD_HUGE_PAGE));
+		disown(f, &s, r.region.region);
+	}
+	expect_refused(allocate(f, &s, 4096, 0, -2), EINVAL);
+	expect_refused(allocate(f, &s, 4096, 0, 1024), EINVAL);
+	expect_refused(allocate(f, &s, 4096, 0, INT32_MIN), EINVAL);
+	expect_refused(allocate(f, &s, 4096, 0x800, -1), EINVAL);
+	expect_refused(allocate(f, &s, WEIR_REGION_BYTES_MAX, 0, -1), ENOSPC);
+	expect_refused(allocate(f, &s, WEIR_REGION_BYTES_MAX + 4096, 0, -1), EINVAL);
+	expect_refused(allocate(f, &s, UINT64_MAX - 4095, WEIR_ADOPT_HUGE, -1), EINVAL);
+	expect_refused(allocate(f, &s, 0, 0, -1), EINVAL);
+	expect_refused(allocate(f, &s, 4097, 0, -1), EINVAL);
+	assert_int_equal(allocate(f, &s, 4096, 0, 1023).type, WEIR_MSG_REGION); /* a preference */
+	fake_leave(f, &s);
+	assert_int_equal(f->b->used[USER_MEMORY], 0);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+}
+
+/* Main's time for a region is the program's debt if it gives the region back soon, or leaves. */
+TEST_FAKE(test_pays_for_short_regions, two_engines)
+{
+	struct fake_session s;
+	uint64_t cost, attached, made;
+
+	fake_attach(f, &s);
+	attached = s.s->cost_ns;
+	for (unsigned late = 0; late < 2; late++) {
+		s.s->request_ns = 0;
+		assert_int_equal(adopt(f, &s, BYTES, WEIR_ADOPT_SEND).type, WEIR_MSG_REGION);
+		assert_int_equal(s.s->request_ns, 0);
+		made = s.s->cost_ns - attached;
+		cost = s.s->region[0].cost_ns;
+		assert_true(cost > 0);
+		assert_int_equal(made, cost);
+		f->now += late ? 11 * BROKER_SECOND_NS : BROKER_SECOND_NS;
+		assert_int_equal(disown(f, &s, 1).type, WEIR_MSG_OK);
+		assert_int_equal(s.s->request_ns, cost / 3 + (late ? 0 : cost));
+		assert_int_equal(s.s->cost_ns, attached);
+	}
 }
 
 /* Disowned with messages under way: the answer comes at once, the number and the memory later. */

@@ -106,14 +106,14 @@ TEST_USERS(test_regions, "1001:regions=3")
 		assert_int_equal(fake_adopt(f, i ? &b : &a, 4096, WEIR_ADOPT_SEND), 0);
 	gone.region.region = a.reply.region.region;
 	assert_int_equal(fake_adopt(f, &a, 4096, WEIR_ADOPT_SEND), -EDQUOT);
-	is_refused(&a, EDQUOT, "user 1001 has 3 adopted ranges, its limit is 3; disown some");
+	is_refused(&a, EDQUOT, "user 1001 has 3 regions, its limit is 3; disown or free some");
 	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
 	assert_int_equal(fake_request(f, &a, &gone), 0);
 	assert_int_equal(fake_adopt(f, &b, 4096, WEIR_ADOPT_SEND), 0);
 	f->b->most[USER_REGIONS] = 5;
 	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
 	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), -ENOSPC);
-	is_refused(&c, ENOSPC, "all programs of this node have 5 adopted ranges, the limit is 5");
+	is_refused(&c, ENOSPC, "all programs of this node have 5 regions, the limit is 5");
 	fake_leave(f, &b);
 	assert_int_equal(fake_adopt(f, &c, 4096, WEIR_ADOPT_SEND), 0);
 }

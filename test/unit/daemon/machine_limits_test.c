@@ -62,12 +62,12 @@ TEST(test_links)
 
 TEST(test_warned)
 {
-	derive(GIB, 1 << 20, "--memory", "1G");
+	derive(GIB, 1 << 20, "--max-memory", "1G");
 	assert_int_equal(o.most[USER_MEMORY], GIB);
 	assert_false(limits_fit(&o, GIB / 4, GIB, 1 << 20, text, sizeof(text)));
 	assert_string_equal(text,
 			    "all limits together are 1280 MiB, this machine (or control group) "
-			    "has 1024 MiB; lower --memory, or --links, --peer-ring, "
+			    "has 1024 MiB; lower --max-memory, or --links, --peer-ring, "
 			    "--tx-frames, or start it where there is more");
 	derive(64 * GIB, 4096, "--max-sessions", "1024");
 	assert_false(limits_fit(&o, GIB, 64 * GIB, 4096, text, sizeof(text)));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define BYTES (1u << 20)
+#define HUGE_PAGE (2u << 20)
 #define BOTH (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 
 static const char *const ways[] = {PLANE_REMOTE, PLANE_LOCAL};
@@ -65,7 +66,7 @@ test_refused(void **state)
 	struct weir_region *r, *more;
 
 	assert_int_equal(weir_adopt(p.a, m, 4096, 0, &r), -EINVAL);
-	assert_int_equal(weir_adopt(p.a, m, 4096, 4, &r), -EINVAL);
+	assert_int_equal(weir_adopt(p.a, m, 4096, 8, &r), -EINVAL);
 	assert_int_equal(weir_adopt(p.a, m, 0, BOTH, &r), -EINVAL);
 	assert_int_equal(weir_adopt(p.a, m + 1, 4096, BOTH, &r), -EINVAL);
 	assert_int_equal(weir_adopt(p.a, m, 4097, BOTH, &r), -EINVAL);
@@ -485,6 +486,266 @@ test_cache_stale(void **state)
 	pair_close(&p);
 }
 
+/* ---- allocated regions ---- */
+
+#define LARGE (96ull << 20)
+
+static struct weir_region_info
+info_of(const struct weir_region *r)
+{
+	struct weir_region_info info;
+
+	memset(&info, 0xff, sizeof(info));
+	weir_region_info(r, &info);
+	return info;
+}
+
+static bool
+is_mapped(void *at)
+{
+	unsigned char state;
+
+	return !mincore(at, 4096, &state);
+}
+
+/* Zeroed, of the pages that were asked for, the program's addresses again when it is freed. */
+static void
+test_allocate(void **state)
+{
+	static const struct weir_alloc_options options[] = {
+	    {.numa_node = -1},
+	    {.numa_node = 0, .flags = WEIR_ALLOC_ORDINARY},
+	    {.numa_node = -1, .flags = WEIR_ALLOC_HUGE_1G},
+	    {.numa_node = 700} /* a preference */};
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	struct weir_region_info info;
+	struct weir_region *r, *q;
+	uint8_t *m;
+
+	for (unsigned i = 0; i < 5; i++) {
+		r = NULL;
+		assert_int_equal(
+		    weir_region_alloc(p.a, LARGE - 5000, i ? &options[i - 1] : NULL, &r), 0);
+		info = info_of(r);
+		m = info.base;
+		assert_int_equal((uintptr_t)m % info.page, 0);
+		assert_in_range(info.bytes, LARGE - 5000, LARGE);
+		assert_int_equal(info.bytes % info.page, 0);
+		assert_int_equal(info.flags, BOTH | WEIR_ADOPT_EXPOSE);
+		assert_true(info.numa_node >= -1);
+		if (i == 2)
+			assert_int_equal(info.page, 4096);
+		for (size_t k = 0; k < info.bytes; k += 4096)
+			assert_int_equal(m[k], 0);
+		memset(m + info.bytes - 4096, 7, 4096);
+		assert_int_equal(weir_disown(r), -EINVAL);
+		assert_non_null(strstr(weir_reason(), "weir_region_free()"));
+		assert_int_equal(weir_region_alloc(p.a, 1, &options[1], &q), 0);
+		assert_int_equal(info_of(q).bytes, 4096);
+		assert_int_equal(plane_regions(p.f, p.a), 2);
+		assert_int_equal(weir_region_free(q), 0);
+		assert_int_equal(weir_region_free(r), 0);
+		assert_false(is_mapped(m));
+		assert_int_equal(plane_regions(p.f, p.a), 0);
+	}
+	/* what is left goes with the session */
+	assert_int_equal(weir_region_alloc(p.a, 4096, NULL, &r), 0);
+	m = info_of(r).base;
+	pair_close(&p);
+	assert_false(is_mapped(m));
+}
+
+/* At an address: there, or nowhere with EXACT; the program's memory is never replaced. */
+static void
+test_allocate_at(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	uint8_t *m = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *huge = m + HUGE_PAGE - (uintptr_t)m % HUGE_PAGE;
+	struct weir_alloc_options o = {.numa_node = -1, .flags = WEIR_ALLOC_EXACT};
+	struct weir_region *r;
+
+	munmap(m, 16 << 20);
+	o.address = huge;
+	assert_int_equal(weir_region_alloc(p.a, 4 << 20, &o, &r), 0);
+	assert_ptr_equal(info_of(r).base, huge);
+	huge[(4 << 20) - 1] = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		struct weir_region *q;
+
+		o.address = huge + (i ? 0 : (4 << 20) - 4096);
+		assert_int_equal(weir_region_alloc(p.a, 8192, &o, &q), -EEXIST);
+		assert_int_equal(huge[(4 << 20) - 1], 1);
+		o.flags = 0;
+		assert_int_equal(weir_region_alloc(p.a, 8192, &o, &q), 0);
+		assert_ptr_not_equal(info_of(q).base, o.address);
+		o.flags = WEIR_ALLOC_EXACT;
+		assert_int_equal(weir_region_free(q), 0);
+	}
+	assert_int_equal(weir_region_free(r), 0);
+	assert_false(is_mapped(huge));
+	/* an address that is in the middle of a larger page: of smaller ones */
+	o.address = huge + 4096;
+	assert_int_equal(weir_region_alloc(p.a, 4 << 20, &o, &r), 0);
+	assert_ptr_equal(info_of(r).base, huge + 4096);
+	assert_int_equal(info_of(r).page, 4096);
+	assert_int_equal(weir_region_free(r), 0);
+	assert_false(is_mapped(huge + 4096));
+	pair_close(&p);
+}
+
+static void
+test_allocate_refused(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	struct weir_alloc_options o = {.numa_node = -1};
+	struct weir_region *r, *rest[3];
+
+	assert_int_equal(weir_region_alloc(p.a, 0, NULL, &r), -EINVAL);
+	assert_int_equal(weir_region_alloc(p.a, WEIR_REGION_BYTES_MAX + 1, NULL, &r), -EINVAL);
+	assert_int_equal(weir_region_alloc(p.a, UINT64_MAX, NULL, &r), -EINVAL);
+	o.flags = WEIR_ALLOC_HUGE_1G | WEIR_ALLOC_ORDINARY;
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	o.flags = 0x8;
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	o.flags = WEIR_ALLOC_EXACT;
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	o.address = (void *)0x700000000800;
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	o = (struct weir_alloc_options){.numa_node = -2};
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	o.numa_node = 5000;
+	assert_int_equal(weir_region_alloc(p.a, 4096, &o, &r), -EINVAL);
+	/* beyond the session's memory, whatever its pages; then its regions */
+	assert_int_equal(weir_region_alloc(p.a, (192 << 20) + 1, NULL, &r), -ENOSPC);
+	assert_int_equal(weir_region_alloc(p.a, WEIR_REGION_BYTES_MAX - (1ull << 46), NULL, &r),
+			 -ENOSPC);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(weir_region_alloc(p.a, 4096, NULL, &rest[i]), 0);
+	assert_int_equal(weir_region_alloc(p.a, 4096, NULL, &r), -EMFILE);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(weir_region_free(rest[i]), 0);
+	plane_die(p.f, p.a);
+	plane_settle(p.f);
+	pair_close(&p);
+}
+
+/* Sent from and received into, beyond 64 MiB of a region; busy meanwhile. */
+static void
+test_allocated_messages(void **state)
+{
+	const size_t at = 80 << 20, length = 200000;
+
+	for (unsigned way = 0; way < 2; way++) {
+		struct pair p = pair_open(ways[way], NULL, false);
+		struct weir_region *from, *to;
+		struct weir_placed placed;
+		uint8_t *m, *in;
+
+		assert_int_equal(weir_region_alloc(p.a, LARGE, NULL, &from), 0);
+		assert_int_equal(weir_region_alloc(p.b, LARGE, NULL, &to), 0);
+		m = (uint8_t *)info_of(from).base + at;
+		in = (uint8_t *)info_of(to).base + at + 77;
+		for (size_t i = 0; i < length; i++)
+			m[i] = pattern(5, i);
+		assert_int_equal(weir_recv_into(p.d, in, length, 3), 0);
+		assert_int_equal(weir_region_free(to), -EBUSY);
+		assert_int_equal(weir_send_notify(p.c, m, length, WEIR_ZERO_COPY, 0, 0), 0);
+		if (way == 0)
+			assert_int_equal(weir_region_free(from), -EBUSY);
+		for (int i = 0; i < 20; i++) {
+			weir_flush(p.c, 0);
+			plane_settle(p.f);
+		}
+		assert_int_equal(weir_recv_placed(p.d, &placed, 0), 0);
+		assert_ptr_equal(placed.data, in);
+		assert_int_equal(placed.length, length);
+		check_message(in, 5, length);
+		assert_int_equal(weir_flush(p.c, 1000), 0);
+		assert_int_equal(weir_region_free(from), 0);
+		assert_int_equal(weir_region_free(to), 0);
+		pair_close(&p);
+	}
+}
+
+static uint8_t in_data[3 * 4096] = {1};
+
+/* A page of a thread's stack, below the frames that are in use and among them. */
+static void *
+adopt_own_stack(void *arg)
+{
+	struct pair *p = arg;
+	_Alignas(4096) uint8_t page[4096];
+	struct weir_region *r;
+
+	memset(page, 1, sizeof(page));
+	if (weir_adopt(p->a, page, 4096, BOTH, &r) != -EINVAL ||
+	    weir_adopt(p->a, page - 8 * 4096, 4096, BOTH, &r) != -EINVAL)
+		return (void *)1;
+	return strstr(weir_reason(), "weir_region_alloc()") ? NULL : (void *)2;
+}
+
+/* Only ordinary memory is adopted; the reason names what to do instead. */
+static void
+test_adopt_kinds(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	uint8_t on_stack[3 * 4096], *page = on_stack + 4096 - (uintptr_t)on_stack % 4096;
+	uint8_t *shared =
+	    mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint8_t *data = in_data + 4096 - (uintptr_t)in_data % 4096;
+	struct weir_region *r;
+	pthread_t t;
+	void *wrong;
+
+	memset(on_stack, 3, sizeof(on_stack));
+	assert_int_equal(weir_adopt(p.a, page, 4096, BOTH, &r), -EINVAL);
+	assert_non_null(strstr(weir_reason(), "weir_region_alloc()"));
+	assert_int_equal(pthread_create(&t, NULL, adopt_own_stack, &p), 0);
+	pthread_join(t, &wrong);
+	assert_null(wrong);
+	assert_int_equal(weir_adopt(p.a, shared, 8192, BOTH, &r), -EINVAL);
+	assert_non_null(strstr(weir_reason(), "weir_region_alloc()"));
+	assert_int_equal(weir_adopt(p.a, page + 1, 4096, BOTH, &r), -EINVAL);
+	assert_non_null(strstr(weir_reason(), "weir_region_alloc()"));
+	assert_int_equal(plane_regions(p.f, p.a), 0);
+	data[17] = 9;
+	r = adopt(p.a, data, 4096, WEIR_ADOPT_EXPOSE);
+	assert_int_equal(data[17], 9);
+	assert_int_equal(info_of(r).flags, WEIR_ADOPT_EXPOSE);
+	assert_ptr_equal(info_of(r).base, data);
+	assert_int_equal(weir_region_free(r), -EINVAL);
+	assert_non_null(strstr(weir_reason(), "weir_disown()"));
+	/* exposed alone, it is not sent from */
+	assert_int_equal(weir_recv_into(p.c, data, 100, 0), -EINVAL);
+	assert_int_equal(weir_disown(r), 0);
+	assert_int_equal(data[17], 9);
+	pair_close(&p);
+	munmap(shared, 8192);
+}
+
+/* A child has nothing of an allocated region. */
+static void
+test_allocate_fork(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	struct weir_region *r, *other;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(weir_region_alloc(p.a, BYTES, NULL, &r), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(weir_region_free(r) == -ENOTCONN && !is_mapped(info_of(r).base) &&
+			      weir_region_alloc(p.a, 4096, NULL, &other) == -ENOTCONN
+			  ? 0
+			  : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(weir_region_free(r), 0);
+	pair_close(&p);
+}
+
 int
 main(void)
 {
@@ -503,6 +764,12 @@ main(void)
 	    cmocka_unit_test(test_cache),
 	    cmocka_unit_test(test_cache_makes_room),
 	    cmocka_unit_test(test_cache_stale),
+	    cmocka_unit_test(test_allocate),
+	    cmocka_unit_test(test_allocate_at),
+	    cmocka_unit_test(test_allocate_refused),
+	    cmocka_unit_test(test_allocated_messages),
+	    cmocka_unit_test(test_adopt_kinds),
+	    cmocka_unit_test(test_allocate_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

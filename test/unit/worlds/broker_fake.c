@@ -455,6 +455,7 @@ fake_open(const struct fake_config *config)
 	    .arena_bytes = 8 << 20,
 	    .regions = 4,
 	    .region_bytes = 1 << 20,
+	    .adopt_bytes = 1 << 20,
 	    .peer_ring_lines = 256,
 	    .recv_wrs = 64,
 	    .links = 8,
