@@ -21,6 +21,7 @@
 #include "user.h"
 
 #include "ipc/invariant.h"
+#include "ipc/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
