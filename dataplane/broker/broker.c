@@ -197,6 +197,7 @@ broker_create(const struct broker_config *config)
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	TAILQ_INIT(&b->building);
+	TAILQ_INIT(&b->adopt_waiting);
 	memcpy(b->most, config->most, sizeof(b->most));
 	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
@@ -276,9 +277,9 @@ uint64_t
 broker_run(struct broker *b)
 {
 	static uint64_t (*const timers[])(struct broker * b, uint64_t now) = {
-	    connect_timers,	   node_timers,	   link_timers,
-	    build_timers,	   release_timers, services_timers,
-	    session_socket_timers, blamed_timers,  control_socket_timers};
+	    connect_timers, node_timers,	  link_timers,	   adopt_timers,
+	    build_timers,   release_timers,	  services_timers, session_socket_timers,
+	    blamed_timers,  control_socket_timers};
 	struct epoll_event e;
 	uint64_t now, next, due;
 

@@ -37,6 +37,10 @@ struct broker_region {
 
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
+/* Refuses those that have waited too long for room. Returns the next deadline. */
+uint64_t adopt_timers(struct broker *b, uint64_t now);
+/* The session closes: its ADOPT gets no answer. */
+void adopt_stop_waiting(struct broker_session *s);
 /* arena_cut() for all regions of the session. Returns the number of one with a hole, or 0. */
 uint32_t regions_cut(struct broker_session *s);
 /* Frees all regions, once no engine knows the session any more. */

@@ -104,6 +104,7 @@ struct broker {
 	TAILQ_HEAD(broker_building, broker_build) building; /* in the order of requests */
 	uint64_t built_ns;     /* built_ns of the user who was served last; a user begins with it */
 	uint64_t told_to_wait; /* when their programs were last told to wait */
+	TAILQ_HEAD(, broker_session) adopt_waiting; /* for room, in the order of adopt.until */
 	struct quota_setting *quota_settings;
 	struct broker_user *users;
 	/*

@@ -23,10 +23,10 @@
 #define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV | WEIR_ADOPT_EXPOSE)
 #define HOW (WEIR_ADOPT_HUGE | WEIR_ADOPT_GIGANTIC | WEIR_ADOPT_NEW)
 #define PAGE 4096u
-#define NUMA_NODES 1024 /* of Linux, at most */
-#define SHORT_NS                                                                                   \
-	(10 * BROKER_SECOND_NS) /* what is kept for longer costs nothing but its release           \
-				 */
+#define NUMA_NODES 1024		 /* of Linux, at most */
+#define ROOM_WAIT_NS 1000000000u /* that ADOPT waits for a region that is leaving */
+/* A region that is kept for longer costs its program nothing but its release. */
+#define SHORT_NS (10 * BROKER_SECOND_NS)
 
 /* The first engine on the device of engine i. */
 static uint32_t
@@ -114,6 +114,8 @@ tell_engines(struct broker_session *s, struct broker_region *r, enum engine_comm
 	}
 }
 
+static void adopt(struct broker_session *s);
+
 static void
 removed(struct broker *b, struct broker_command *c)
 {
@@ -122,8 +124,11 @@ removed(struct broker *b, struct broker_command *c)
 
 	weir_assert(r->state == REGION_LEAVING && r->waiting && s->commands);
 	s->commands--;
-	if (--r->waiting == 0)
+	if (--r->waiting == 0) {
 		region_free(s, r);
+		if (s->adopt.waits)
+			adopt(s);
+	}
 	if (s->state != SESSION_OPEN)
 		broker_session_release(s);
 }
@@ -277,63 +282,86 @@ not_built(struct broker_build *e, int rc)
 
 static const struct build_kind region_kind = {make_piece, add_to_engines, not_built, charge};
 
-/* Whether the request is well formed and within the limits of the session, else its refusal. */
-static bool
-acceptable(struct broker_session *s, const struct weir_session_msg *m)
-{
-	uint32_t flags = m->adopt.flags & ~HOW;
-	const struct broker_config *c = &s->b->config;
-	uint64_t bytes = m->adopt.bytes;
-
-	if (!flags || flags & ~FLAGS)
-		session_refuse(s, EINVAL,
-			       "memory is adopted for sending, receiving or exposing; say which");
-	else if (m->adopt.numa_node < -1 || m->adopt.numa_node >= NUMA_NODES)
-		session_refuse(s, EINVAL, "no NUMA node %d; give -1 for that of the thread",
-			       m->adopt.numa_node);
-	else if (!bytes || bytes % PAGE || bytes > WEIR_REGION_BYTES_MAX)
-		session_refuse(s, EINVAL,
-			       "regions are of whole pages, 128 TiB at most; align the memory, or "
-			       "use several");
-	else if (bytes > c->region_bytes - s->region_bytes)
-		session_refuse(s, ENOSPC,
-			       "regions of the session have %llu KiB, its limit is %llu, %llu more "
-			       "were asked for; free some, or raise --memory",
-			       (unsigned long long)s->region_bytes >> 10,
-			       (unsigned long long)c->region_bytes >> 10,
-			       (unsigned long long)bytes >> 10);
-	else if (!(m->adopt.flags & WEIR_ADOPT_NEW) && bytes > c->adopt_bytes - s->adopted_bytes)
-		session_refuse(s, ENOSPC,
-			       "the session has adopted as much memory as it may; disown some, or "
-			       "raise --adopt");
-	else
-		return true;
-	return false;
-}
-
 /* The node near the engine of the first channel of the program, if it does not say. */
 static int
-numa_node(const struct broker_session *s, int32_t wish)
+numa_node(const struct broker_session *s)
 {
 	uint32_t near = s->channel_count ? s->channel[0].engine : 0;
 
-	return wish >= 0 ? wish : broker_engine(s->b, near)->numa_socket;
+	return s->adopt.numa_node >= 0 ? s->adopt.numa_node
+				       : broker_engine(s->b, near)->numa_socket;
 }
 
 static enum memfd_pages
-pages_of(const struct weir_session_msg *m)
+largest_pages(const struct broker_session *s)
 {
-	if (m->adopt.flags & WEIR_ADOPT_GIGANTIC && m->adopt.bytes % MEMFD_GIGANTIC_PAGE == 0)
+	if (s->adopt.flags & WEIR_ADOPT_GIGANTIC && s->adopt.bytes % MEMFD_GIGANTIC_PAGE == 0)
 		return MEMFD_GIGANTIC;
-	if (m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0)
+	if (s->adopt.flags & WEIR_ADOPT_HUGE && s->adopt.bytes % MEMFD_HUGE_PAGE == 0)
 		return MEMFD_HUGE;
 	return MEMFD_ORDINARY;
 }
 
 void
-adopt_request(struct broker_session *s, const struct weir_session_msg *m)
+adopt_stop_waiting(struct broker_session *s)
 {
-	bool adopted = !(m->adopt.flags & WEIR_ADOPT_NEW);
+	if (s->adopt.waits)
+		TAILQ_REMOVE(&s->b->adopt_waiting, s, adopt.in_waiting);
+	s->adopt.waits = false;
+}
+
+/*
+ * True: ADOPT waits. A program that disowns one range and adopts the next finds the first one
+ * leaving, mostly for as long as an engine's turn.
+ */
+static bool
+wait_for_room(struct broker_session *s)
+{
+	uint32_t i = 0;
+
+	while (i < s->b->config.regions && s->region[i].state != REGION_LEAVING)
+		i++;
+	if (i == s->b->config.regions || broker_now(s->b) >= s->adopt.until)
+		return false;
+	TAILQ_INSERT_TAIL(&s->b->adopt_waiting, s, adopt.in_waiting);
+	s->adopt.waits = true;
+	return true;
+}
+
+/* Whether the session may have that much memory; else it waits, or is refused. */
+static bool
+has_room(struct broker_session *s)
+{
+	const struct broker_config *c = &s->b->config;
+	bool adopted = !(s->adopt.flags & WEIR_ADOPT_NEW);
+	uint64_t bytes = s->adopt.bytes;
+
+	if (bytes > c->region_bytes - s->region_bytes) {
+		if (!wait_for_room(s))
+			session_refuse(s, ENOSPC,
+				       "regions of the session have %llu KiB, its limit is %llu, "
+				       "%llu more were asked for; free some, or raise --memory",
+				       (unsigned long long)s->region_bytes >> 10,
+				       (unsigned long long)c->region_bytes >> 10,
+				       (unsigned long long)bytes >> 10);
+		return false;
+	}
+	if (adopted && bytes > c->adopt_bytes - s->adopted_bytes) {
+		if (!wait_for_room(s))
+			session_refuse(s, ENOSPC,
+				       "the session has adopted as much memory as it may; disown "
+				       "some, or raise --adopt");
+		return false;
+	}
+	return true;
+}
+
+/* Makes the region that the session asks for, or waits for room, or refuses. */
+static void
+adopt(struct broker_session *s)
+{
+	bool adopted = !(s->adopt.flags & WEIR_ADOPT_NEW);
+	uint64_t bytes = s->adopt.bytes;
 	enum user_limit which = USER_REGIONS;
 	struct broker *b = s->b;
 	struct broker_release *release;
@@ -342,25 +370,28 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	uint32_t i = 0;
 	int rc;
 
-	if (!acceptable(s, m))
+	adopt_stop_waiting(s);
+	if (!has_room(s))
 		return;
 	while (i < b->config.regions && s->region[i].state != REGION_FREE)
 		i++;
 	if (i == b->config.regions) {
-		session_refuse(s, EMFILE,
-			       "all regions of the session are in use; disown or free some, or "
-			       "raise --regions");
+		if (!wait_for_room(s))
+			session_refuse(s, EMFILE,
+				       "all regions of the session are in use; disown or free "
+				       "some, or raise --regions");
 		return;
 	}
 	rc = user_take(s->owner, USER_REGIONS, 1);
 	if (!rc) {
 		which = USER_MEMORY;
-		rc = user_take(s->owner, USER_MEMORY, m->adopt.bytes);
+		rc = user_take(s->owner, USER_MEMORY, bytes);
 		if (rc)
 			user_give(s->owner, USER_REGIONS, 1);
 	}
 	if (rc) {
-		user_refuse(s, s->owner, which, which == USER_MEMORY ? m->adopt.bytes : 1, rc);
+		if (!wait_for_room(s))
+			user_refuse(s, s->owner, which, which == USER_MEMORY ? bytes : 1, rc);
 		return;
 	}
 	view = broker_alloc(b->config.engines * sizeof(*view));
@@ -369,7 +400,7 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 		free(view);
 		free(release);
 		user_give(s->owner, USER_REGIONS, 1);
-		user_give(s->owner, USER_MEMORY, m->adopt.bytes);
+		user_give(s->owner, USER_MEMORY, bytes);
 		session_refuse_memory(s);
 		return;
 	}
@@ -378,21 +409,59 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 				    .session = s,
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
-				    .bytes = m->adopt.bytes,
-				    .flags = m->adopt.flags & FLAGS,
+				    .bytes = bytes,
+				    .flags = s->adopt.flags & FLAGS,
 				    .adopted = adopted,
-				    .numa_node = numa_node(s, m->adopt.numa_node),
+				    .numa_node = numa_node(s),
 				    .view = view,
 				    .release = release};
 	s->region_bytes += r->bytes;
 	s->adopted_bytes += adopted ? r->bytes : 0;
-	rc = begin_memory(r, pages_of(m));
+	rc = begin_memory(r, largest_pages(s));
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);
 		return;
 	}
 	build_enter(&r->build, &region_kind, s, &r->memory);
+}
+
+uint64_t
+adopt_timers(struct broker *b, uint64_t now)
+{
+	struct broker_session *s;
+
+	while ((s = TAILQ_FIRST(&b->adopt_waiting)) && s->adopt.until <= now)
+		adopt(s);
+	return s ? s->adopt.until : UINT64_MAX;
+}
+
+void
+adopt_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	uint32_t flags = m->adopt.flags & ~HOW;
+
+	if (!flags || flags & ~FLAGS) {
+		session_refuse(s, EINVAL,
+			       "memory is adopted for sending, receiving or exposing; say which");
+		return;
+	}
+	if (m->adopt.numa_node < -1 || m->adopt.numa_node >= NUMA_NODES) {
+		session_refuse(s, EINVAL, "no NUMA node %d; give -1 for that of the thread",
+			       m->adopt.numa_node);
+		return;
+	}
+	if (!m->adopt.bytes || m->adopt.bytes % PAGE || m->adopt.bytes > WEIR_REGION_BYTES_MAX) {
+		session_refuse(s, EINVAL,
+			       "regions are of whole pages, 128 TiB at most; align the memory, or "
+			       "use several");
+		return;
+	}
+	s->adopt.bytes = m->adopt.bytes;
+	s->adopt.flags = m->adopt.flags;
+	s->adopt.numa_node = m->adopt.numa_node;
+	s->adopt.until = broker_now(s->b) + ROOM_WAIT_NS;
+	adopt(s);
 }
 
 /*
