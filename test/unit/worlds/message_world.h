@@ -66,7 +66,7 @@ void nap(unsigned ms);
 #define await(condition)                                                                           \
 	do {                                                                                       \
 		for (unsigned await_n = 0; !(condition); await_n++) {                              \
-			if (await_n == 20000)                                                      \
+			if (await_n == PATIENT)                                                    \
 				fail_msg("never: %s", #condition);                                 \
 			nap(1);                                                                    \
 		}                                                                                  \
