@@ -186,6 +186,9 @@ request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *
 		}
 		if (!rc)
 			rc = perf_message_read(&m, &f->control, f->control_length, PERF_READY);
+		if (rc == -EPROTONOSUPPORT)
+			weir_version_choose(PERF_VERSIONS, m.versions, "weir-perf's protocol",
+					    "weir-perf here", "weir-perf there", d->reason);
 		if (!rc && m.pid)
 			r->peer_pid = (pid_t)m.pid;
 		if (!rc && m.status)

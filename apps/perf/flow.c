@@ -400,7 +400,7 @@ perf_flow_send_control(struct perf_flow *f, struct perf_message *m, enum perf_ki
 	}
 	length = running ? perf_message_length(perf_schedule_size(&f->out, f->sent)) : sizeof(*m);
 	m->magic = PERF_MAGIC;
-	m->version = PERF_VERSION;
+	m->versions = PERF_VERSIONS;
 	m->kind = kind;
 	m->sent = f->sent;
 	memcpy(buf, m, sizeof(*m));
@@ -412,7 +412,7 @@ perf_flow_send_control(struct perf_flow *f, struct perf_message *m, enum perf_ki
 int
 perf_flow_recv_control(struct perf_flow *f)
 {
-	uint8_t buf[PERF_MESSAGE_MAX];
+	uint8_t buf[1024]; /* other versions may have longer messages */
 	const void *data = buf;
 	int rc;
 
@@ -422,9 +422,8 @@ perf_flow_recv_control(struct perf_flow *f)
 		rc = perf_socket_recv(&f->socket, &data, &f->control_length);
 	if (rc)
 		return rc == -EMSGSIZE ? -EPROTO : rc;
-	if (f->control_length < sizeof(f->control))
-		return -EPROTO;
-	memcpy(&f->control, data, sizeof(f->control));
+	memcpy(&f->control, data,
+	       f->control_length < sizeof(f->control) ? f->control_length : sizeof(f->control));
 	return 0;
 }
 

@@ -10,8 +10,12 @@
 
 #include "schedule.h"
 
+#include "ipc/version.h"
+
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 3u
+#define PERF_VERSION 4u
+/* what is spoken besides: until 1.0 nothing */
+#define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
 #define PERF_BATCH_MAX 64u  /* messages per call */
 
@@ -34,18 +38,19 @@ struct perf_ports {
 };
 
 struct perf_message {
-	uint32_t magic, version;
-	uint32_t kind;	 /* enum perf_kind */
-	uint32_t flags;	 /* REQUEST: PERF_* */
-	uint32_t test;	 /* REQUEST: enum perf_test */
-	uint32_t size;	 /* REQUEST */
-	uint32_t window; /* REQUEST: messages under way at most, 0: no limit */
-	uint32_t status; /* READY, RESULT: errno */
-	uint64_t count;	 /* REQUEST: messages, 0: until END */
-	uint64_t large;	 /* REQUEST */
-	uint64_t warmup; /* REQUEST: messages that are not measured */
-	uint64_t seed;	 /* REQUEST */
-	uint64_t sent;	 /* messages sent by this end */
+	uint32_t magic;
+	struct weir_versions versions; /* of the sender; before there were ranges: one, and kind */
+	uint32_t kind;		       /* enum perf_kind */
+	uint32_t flags;		       /* REQUEST: PERF_* */
+	uint32_t test;		       /* REQUEST: enum perf_test */
+	uint32_t size;		       /* REQUEST */
+	uint32_t window;	       /* REQUEST: messages under way at most, 0: no limit */
+	uint32_t status;	       /* READY, RESULT: errno */
+	uint64_t count;		       /* REQUEST: messages, 0: until END */
+	uint64_t large;		       /* REQUEST */
+	uint64_t warmup;	       /* REQUEST: messages that are not measured */
+	uint64_t seed;		       /* REQUEST */
+	uint64_t sent;		       /* messages sent by this end */
 	uint64_t received, bytes,
 	    errors;		    /* RESULT: arrived, warm-up included, and wrong ones of them */
 	uint64_t measured;	    /* RESULT: messages after the warm-up */
@@ -67,7 +72,10 @@ perf_message_length(uint32_t expected)
 
 #define PERF_MESSAGE_MAX (sizeof(struct perf_message) + 8)
 
-/* Checks and copies a received message. 0 or -EBADMSG (truncated, other version, invalid). */
+/*
+ * Checks and copies a received message. 0; -EPROTONOSUPPORT: to->versions has none of ours; or
+ * -EBADMSG (truncated, invalid).
+ */
 int perf_message_read(struct perf_message *to, const void *buf, size_t length, enum perf_kind kind);
 
 #endif

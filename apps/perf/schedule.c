@@ -127,10 +127,15 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 {
 	struct perf_message m;
 
-	if (length != sizeof(m) && length != PERF_MESSAGE_MAX)
+	if (length < offsetof(struct perf_message, kind))
 		return -EBADMSG;
-	memcpy(&m, buf, sizeof(m));
-	if (m.magic != PERF_MAGIC || m.version != PERF_VERSION || m.kind != (uint32_t)kind)
+	memcpy(&m, buf, length < sizeof(m) ? length : sizeof(m));
+	if (m.magic != PERF_MAGIC)
+		return -EBADMSG;
+	to->versions = m.versions;
+	if (!weir_version_choose(PERF_VERSIONS, m.versions, "", "", "", NULL))
+		return -EPROTONOSUPPORT;
+	if ((length != sizeof(m) && length != PERF_MESSAGE_MAX) || m.kind != (uint32_t)kind)
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && (m.test >= PERF_TESTS || m.size > WEIR_STREAM_MESSAGE_MAX ||
 				     m.large > m.count || (m.test == PERF_MIX && !m.count)))

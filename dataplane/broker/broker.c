@@ -192,6 +192,7 @@ broker_create(const struct broker_config *config)
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	TAILQ_INIT(&b->building);
 	TAILQ_INIT(&b->adopting);
+	TAILQ_INIT(&b->adopt_waiting);
 	memcpy(b->most, config->most, sizeof(b->most));
 	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));

@@ -37,6 +37,8 @@ void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
 /* Makes a piece of the regions asked for. Returns when to be called again. */
 uint64_t regions_build(struct broker *b, uint64_t now);
+/* The session closes: its ADOPT gets no answer. */
+void adopt_stop_waiting(struct broker_session *s);
 /* arena_cut() for all regions of the session. */
 bool regions_cut(struct broker_session *s);
 /* Frees all regions, once no engine knows the session any more. */

@@ -60,7 +60,13 @@ struct broker_session {
 	bool *view_owned;		/* view i has registered its send_mr itself */
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
 	uint64_t region_bytes;		/* bytes of all regions that are not free */
-	struct broker_user *owner;	/* charged for memory and connections */
+	struct {
+		bool waits; /* for a region that is leaving, in broker.adopt_waiting */
+		uint32_t flags;
+		uint64_t bytes, until;
+		TAILQ_ENTRY(broker_session) in_waiting;
+	} adopt;		   /* the last ADOPT */
+	struct broker_user *owner; /* charged for memory and connections */
 	struct quota quota;
 	struct engine_share share; /* weight and rate, as engines read them */
 	struct broker_channel *channel;

@@ -106,6 +106,7 @@ struct broker {
 	uint64_t built_ns;     /* built_ns of the user who was served last; a user begins with it */
 	uint64_t told_to_wait; /* when their programs were last told to wait */
 	TAILQ_HEAD(broker_adopting, broker_region) adopting; /* in the order of ADOPT */
+	TAILQ_HEAD(, broker_session) adopt_waiting; /* for room, in the order of adopt.until */
 	struct quota_setting *quota_settings;
 	struct broker_user *users;
 	/*

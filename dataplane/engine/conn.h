@@ -18,19 +18,19 @@ struct pend;
  * ends.
  */
 struct conn_cold {
+	struct pend *asked[RTS_MAX]; /* bulk messages whose RTS has left, oldest first */
 	union {
-		struct pend *asked[RTS_MAX];	/* bulk messages whose RTS has left, oldest first */
-		char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned */
-	};
-	union {
-		struct rts rts[RTS_MAX];  /* announced by the peer */
-		struct {		  /* datagram: ours alone, zeroed when it begins */
-			uint64_t newest;  /* largest number that has arrived, 0 none */
-			uint64_t came;	  /* bit i: newest - i has arrived */
-			uint64_t dropped; /* no room */
-			uint32_t qpn;	  /* our QP, as the peer knows it */
-			uint16_t mtu;	  /* its largest message */
-		} dgram;
+		struct rts rts[RTS_MAX]; /* announced by the peer */
+		struct {
+			struct {		  /* datagram: ours alone, zeroed when it begins */
+				uint64_t newest;  /* largest number that has arrived, 0 none */
+				uint64_t came;	  /* bit i: newest - i has arrived */
+				uint64_t dropped; /* no room */
+				uint32_t qpn;	  /* our QP, as the peer knows it */
+				uint16_t mtu;	  /* its largest message */
+			} dgram;
+			char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned, which never opens */
+		};
 	};
 	struct list_node writing;      /* in queue.members (BULK): has segments to post */
 	struct list_node reading;      /* in link.reading */
@@ -73,7 +73,7 @@ struct conn {
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
 	bool rejoined : 1; /* cold.unspent counts */
 	bool held : 1;	   /* its program, which accepted it, has not decided yet (CONN_DECIDE) */
-	bool reasoned : 1; /* refused: cold.refusal says why */
+	bool reasoned : 1; /* refused, or to be refused: cold.refusal says why */
 	bool shut : 1;	   /* the program sends no more */
 	bool end_sent : 1; /* END has left */
 	bool peer_shut : 1; /* END came: the peer sends no more */
@@ -152,6 +152,8 @@ void conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t 
 void conn_refused(struct engine *e, struct conn *c, uint32_t status);
 /* Why a program refuses it, WEIR_REFUSAL_MAX bytes; empty: for no stated reason. */
 void conn_set_refusal(struct conn *c, const char *reason);
+/* The next part of the peer's reason. False: it is too long. */
+bool conn_add_refusal(struct conn *c, const char *part, size_t length);
 /* ENGINE_CONN_DECIDE. 0 or -ENOENT. */
 int conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k);
 /* The program closed the connection; `abort`: the program died. */

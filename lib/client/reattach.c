@@ -5,6 +5,7 @@
  * (stream/listen.c) and the table of nodes; nothing else moves to the new session. Memory of the
  * former session stays mapped until nothing of it is used.
  */
+#define _GNU_SOURCE
 #include "reason.h"
 #include "session.h"
 #include "wait.h"
@@ -13,6 +14,7 @@
 #include "ipc/invariant.h"
 
 #include <errno.h>
+#include <poll.h>
 
 /* ns between two attempts of weir_reattach(): doubled from the first to the largest */
 #define PAUSE_MIN_NS 5000000u
@@ -45,6 +47,21 @@ is_final(int rc)
 	return false;
 }
 
+/* Whether the data plane of a session that counts as up is gone: the watcher will notice. */
+static bool
+has_hung_up(const struct weir *w)
+{
+	struct pollfd p = {.fd = w->transport.fd, .events = POLLRDHUP};
+	int n;
+
+	if (!w->watched || atomic_load(&w->hung_up))
+		return w->watched;
+	do
+		n = poll(&p, 1, 0);
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
 /* One attempt. reattach_lock held. */
 static int
 attempt_locked(struct weir *first)
@@ -59,7 +76,7 @@ attempt_locked(struct weir *first)
 	struct weir_transport transport;
 	int rc;
 
-	if (weir_state(former) == WEIR_UP && former->watched && atomic_load(&former->hung_up))
+	if (weir_state(former) == WEIR_UP && has_hung_up(former))
 		return weir_fail(-ECONNREFUSED,
 				 "the data plane has just hung up and the session is not over yet; "
 				 "try again");

@@ -75,6 +75,8 @@ enum weir_slot_op {
 	 * CLOSE; program -> local program; engine -> program
 	 */
 	WEIR_OP_END = 40,
+	/* data: the next WEIR_SLOT_HEAD_BYTES of a reason, whose rest OPENED has */
+	WEIR_OP_REASON = 41,
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */
@@ -100,8 +102,9 @@ typedef uint64_t weir_place;
 #define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))
 
-#define WEIR_REFUSAL_MAX                                                                           \
-	36u /* bytes: reason of a program that refuses a connection, with its NUL */
+/* Reason of a program that refuses a connection: bytes with its NUL; of these in the last slot. */
+#define WEIR_REFUSAL_MAX 128u
+#define WEIR_REFUSAL_LAST 36u
 
 #define WEIR_ACCEPTED_HELD 0x1u /* the program decides whether the connection opens (DECIDE) */
 
@@ -143,7 +146,7 @@ struct weir_slot {
 			uint32_t status; /* errno, positive, or 0 */
 			union {
 				uint32_t extra;
-				char reason[WEIR_REFUSAL_MAX];
+				char reason[WEIR_REFUSAL_LAST];
 			};
 		};
 		struct weir_slot_accept accept;
@@ -158,17 +161,6 @@ struct weir_slot_more {
 static_assert(sizeof(struct weir_slot) == WEIR_SLOT_SIZE, "a slot is one cache line");
 static_assert(sizeof(struct weir_slot_more) == WEIR_SLOT_SIZE, "a slot is one cache line");
 static_assert(offsetof(struct weir_slot, data) == 16, "head of a slot is 16 bytes");
-
-/* Copies a text of another process into `size` bytes, without bytes that could steer a terminal. */
-static inline void
-weir_text_copy(char *to, const char *from, size_t size)
-{
-	size_t i = 0;
-
-	for (; i < size - 1 && from[i]; i++)
-		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
-	memset(to + i, 0, size - i);
-}
 
 /* Slots of an inline payload of `length` bytes, 1 to WEIR_INLINE_SLOTS. */
 static inline uint32_t

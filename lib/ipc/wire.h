@@ -20,7 +20,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 3u
+#define WEIR_WIRE_VERSION 4u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
 #define WEIR_LITTLE_ENDIAN 0x100u
@@ -86,6 +86,8 @@ enum weir_wire_op {
 	    77, /* bulk: message `value` is read; extra 1: and delivered, else BULK follows */
 	WEIR_WIRE_END = 78, /* the end sends no more messages, but takes them; value: messages sent
 			     */
+	/* data: the next WEIR_SLOT_HEAD_BYTES of a reason, whose rest REJECT has */
+	WEIR_WIRE_REASON = 79,
 	/* of the link, vqpn 0; docs/protocol.md 2, end of a link */
 	WEIR_WIRE_LINK_CLOSE = 80, /* the sender has no connection and opens none; it is answered */
 	WEIR_WIRE_LINK_CLOSED = 81, /* nor has the other end: the sender's last line */

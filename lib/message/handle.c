@@ -283,10 +283,10 @@ dispatch(struct handler_thread *k)
 }
 
 static void
-malformed(struct handler_thread *k)
+malformed(struct handler_thread *k, int status)
 {
 	count(&k->malformed);
-	lane_ended(k->lane, k->life, -EPROTO);
+	lane_ended(k->lane, k->life, status);
 }
 
 static void
@@ -295,7 +295,7 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
 	struct message_hello more;
-	bool bad = k->header.type != MESSAGE_VERSION || length != sizeof(more);
+	bool speaks = messenger_speaks(m, &k->header), bad = !speaks || length != sizeof(more);
 
 	pthread_mutex_lock(&m->lock);
 	if (!bad && lane->life == k->life && lane->conn) {
@@ -304,13 +304,13 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 		if (!bad) {
 			lane->hello_received = true;
 			lane->key = more.key;
-			peer_hello(lane, k->header.id, k->header.status);
+			peer_hello(lane, k->header.id, MESSAGE_HELLO_RECEIVERS(k->header.status));
 			peer_lane_open(lane);
 		}
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (bad)
-		malformed(k);
+		malformed(k, speaks ? -EPROTO : -EPROTONOSUPPORT);
 }
 
 static void
@@ -324,7 +324,7 @@ take_fragment(struct handler_thread *k, const uint8_t *data, uint32_t length)
 		if (k->lane == lane)
 			assembly_done(lane);
 	} else if (rc == -EPROTO) {
-		malformed(k);
+		malformed(k, -EPROTO);
 	} else if (rc && rc != -EAGAIN) {
 		lane_ended(k->lane, k->life, rc);
 	}
@@ -362,7 +362,7 @@ handle_other(struct handler_thread *k)
 		pthread_mutex_unlock(&m->lock);
 		break;
 	default:
-		malformed(k);
+		malformed(k, -EPROTO);
 	}
 }
 

@@ -5,6 +5,8 @@
 
 #include "public.h"
 
+#include "ipc/version.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,8 +19,8 @@ enum message_kind {
 	/* part of a message too long for one; id: of the request, else 0; struct message_fragment
 	 * follows; flags: kind of the whole */
 	KIND_FRAGMENT = 4,
-	/* first message each way; type: MESSAGE_VERSION; id: incarnation; status: receivers; out:
-	 * struct message_hello follows */
+	/* first message each way; type: lowest version; status: receivers, and the highest version
+	 * << 16; id: incarnation; out: struct message_hello follows */
 	KIND_HELLO = 5,
 	/* the sender wants to close the connection: close your lanes; out: id is the key of one of
 	 * these */
@@ -36,7 +38,18 @@ static_assert(sizeof(struct message_header) == 16, "as it travels");
 #define HEADER_SHORT 8u
 #define HEADER_LONG 16u
 
-#define MESSAGE_VERSION 2u
+#define MESSAGE_VERSION 3u
+/* what is spoken besides: until 1.0 nothing */
+#define MESSAGE_VERSIONS ((struct weir_versions){MESSAGE_VERSION, MESSAGE_VERSION})
+
+/* A messenger before there were ranges named one version in `type`: its `status` is below 2^16. */
+static inline struct weir_versions
+message_hello_versions(const struct message_header *h)
+{
+	return (struct weir_versions){h->type, h->status >> 16};
+}
+#define MESSAGE_HELLO_STATUS(receivers, highest) ((receivers) | (highest) << 16)
+#define MESSAGE_HELLO_RECEIVERS(status) ((status)&0xffffu)
 
 /* Follows the head of a HELLO on the lane of the program that connected. */
 struct message_hello {

@@ -162,9 +162,25 @@ messenger_follow(struct weir_messenger *m)
 	return 0;
 }
 
+bool
+messenger_speaks(struct weir_messenger *m, const struct message_header *hello)
+{
+	struct weir_versions its = message_hello_versions(hello);
+
+	if (weir_version_choose(MESSAGE_VERSIONS, its, "", "", "", NULL))
+		return true;
+	atomic_store_explicit(&m->foreign, (uint64_t)its.lowest << 32 | its.highest,
+			      memory_order_relaxed);
+	return false;
+}
+
 int
 message_error(const struct weir_messenger *m, int rc)
 {
+	char why[WEIR_VERSION_WHY] = "the other node speaks another version of messages; install "
+				     "one release on both";
+	uint64_t foreign;
+
 	if (rc == -ENODEV ||
 	    (rc == -ECONNABORTED && weir_state(m->w) != WEIR_UP && rc == weir_loss(m->w)))
 		return messenger_gone(m);
@@ -176,6 +192,13 @@ message_error(const struct weir_messenger *m, int rc)
 	case -ESHUTDOWN:
 		return weir_fail(-EHOSTUNREACH, "the connection to the node is lost; what was "
 						"under way may not have arrived, send again");
+	case -EPROTONOSUPPORT:
+		foreign = atomic_load_explicit(&m->foreign, memory_order_relaxed);
+		weir_version_choose(
+		    MESSAGE_VERSIONS,
+		    (struct weir_versions){(uint32_t)(foreign >> 32), (uint32_t)foreign},
+		    "messages", "the messenger here", "the other node's", why);
+		return weir_fail(rc, "%s", why);
 	case -ETIMEDOUT:
 		return weir_fail(-EHOSTUNREACH, "no link to the node came up; see weirctl show "
 						"nodes, qps");
@@ -232,10 +255,11 @@ hello_header(const struct weir_messenger *m)
 {
 	bool client = m->o.flags & WEIR_MESSENGER_CLIENT;
 
-	return (struct message_header){.kind = KIND_HELLO,
-				       .type = MESSAGE_VERSION,
-				       .status = client ? 0 : m->receivers,
-				       .id = m->incarnation};
+	return (struct message_header){
+	    .kind = KIND_HELLO,
+	    .type = MESSAGE_VERSION,
+	    .status = MESSAGE_HELLO_STATUS(client ? 0 : m->receivers, MESSAGE_VERSION),
+	    .id = m->incarnation};
 }
 
 static int

@@ -44,8 +44,9 @@ struct lane {
 	struct waiting *first, **last;	/* responses; messages wait until these are sent */
 	_Atomic uint64_t incarnation;	/* of the other end; 0: not known yet */
 	/* for look_lane() */
-	_Atomic uint32_t bye_received, malformed; /* such a message was received */
-	_Atomic uint32_t receivers;		  /* of the other end, + 1; 0: no new HELLO */
+	_Atomic uint32_t bye_received; /* such a message was received */
+	_Atomic uint32_t malformed;    /* errno: one that ends the lane was received */
+	_Atomic uint32_t receivers;    /* of the other end, + 1; 0: no new HELLO */
 	/* incoming: the thread `running`'s; else under worker */
 	struct assembly in;  /* fragments.total: a message is under way */
 	uint64_t key;	     /* a BYE for it has this id; 0: not known yet. m->lock */

@@ -14,6 +14,7 @@
 #define WEIR_MESSAGE_MESSENGER_H
 
 #include "fragments.h"
+#include "header.h"
 #include "public.h"
 
 #include "client/session.h"
@@ -50,6 +51,8 @@ struct weir_messenger {
 	_Atomic(struct weir *) w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
+	/* lowest << 32 | highest version of the last messenger that speaks none of ours */
+	_Atomic uint64_t foreign;
 	uint32_t working;   /* handler threads in work(); lock */
 	bool begun;	    /* all handler threads have started: they may work. lock */
 	bool driven;	    /* no handler threads: weir_messenger_progress() runs handlers */
@@ -96,6 +99,8 @@ int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
 int messenger_follow(struct weir_messenger *m);
 /* Turns an error of the stream model into one of the message model. */
 int message_error(const struct weir_messenger *m, int rc);
+/* Whether the sender of this HELLO speaks a version of ours; else message_error() tells which. */
+bool messenger_speaks(struct weir_messenger *m, const struct message_header *hello);
 /* Adds an event that the first handler thread reports. m->lock. */
 void event_add(struct weir_messenger *m, const struct event *e);
 /* Reports events to the program. How many. Nothing locked. */

@@ -558,8 +558,9 @@ look_lane(struct lane *lane)
 		atomic_store_explicit(&lane->bye_received, 0, memory_order_relaxed);
 		peer_bye(m, lane->peer);
 	}
-	if (atomic_load_explicit(&lane->malformed, memory_order_acquire)) {
-		lane_end(lane, -EPROTO);
+	status = -(int)atomic_load_explicit(&lane->malformed, memory_order_acquire);
+	if (status) {
+		lane_end(lane, status);
 		return;
 	}
 	if (!lane->conn || (weir_state(lane->worker->w) == WEIR_UP &&

@@ -17,8 +17,11 @@
 
 #define RESPONSES_MAX 64u
 
-/* A message on a lane of ours: a response, HELLO or BYE. False: it is malformed. Worker locked. */
-static bool
+/*
+ * A message on a lane of ours: a response, HELLO or BYE. 0, -EPROTO: it is malformed, or
+ * -EPROTONOSUPPORT. Worker locked.
+ */
+static int
 outgoing(struct lane *lane, struct weir_taken *taken)
 {
 	const uint8_t *data = taken->data;
@@ -29,24 +32,25 @@ outgoing(struct lane *lane, struct weir_taken *taken)
 	switch (head ? h.kind : 0) {
 	case KIND_RESPONSE:
 		request_response(lane, &h, data + head, length - head, taken);
-		return true;
+		return 0;
 	case KIND_FRAGMENT:
-		return request_piece(lane, &h, data + head, length - head);
+		return request_piece(lane, &h, data + head, length - head) ? 0 : -EPROTO;
 	case KIND_HELLO:
-		if (h.type != MESSAGE_VERSION || !h.id ||
-		    atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
-			return false;
+		if (!messenger_speaks(lane->m, &h))
+			return -EPROTONOSUPPORT;
+		if (!h.id || atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
+			return -EPROTO;
 		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
 		/* pairs with the acquire in look_lane() */
 		atomic_store_explicit(&lane->receivers, (h.status & 0xff) + 1,
 				      memory_order_release);
-		return true;
+		return 0;
 	case KIND_BYE:
 		/* pairs with the acquire in look_lane() */
 		atomic_store_explicit(&lane->bye_received, 1, memory_order_release);
-		return true;
+		return 0;
 	default:
-		return false;
+		return -EPROTO;
 	}
 }
 
@@ -62,7 +66,6 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 {
 	struct lane *lane = lane_of(c);
 	int rc = weir_take(c, buffer, &out->taken);
-	bool good;
 
 	if (rc == -EAGAIN)
 		return TAKE_NOTHING;
@@ -74,15 +77,15 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 	}
 	if (!lane->sender)
 		return TAKE_MESSAGE;
-	good = outgoing(lane, &out->taken);
+	rc = outgoing(lane, &out->taken);
 	weir_taken_done(c, &out->taken);
-	if (good)
+	if (!rc)
 		return TAKE_MOVED;
 	count(&lane->sender->malformed);
 	/* pairs with the acquire in look_lane() */
-	atomic_store_explicit(&lane->malformed, 1, memory_order_release);
-	weir_conn_ended(c, EPROTO);
-	out->status = -EPROTO;
+	atomic_store_explicit(&lane->malformed, (uint32_t)-rc, memory_order_release);
+	weir_conn_ended(c, (uint32_t)-rc);
+	out->status = rc;
 	return TAKE_ENDED;
 }
 

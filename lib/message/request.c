@@ -577,6 +577,8 @@ result(const struct weir_messenger *m, const struct weir_request *r, int timeout
 				 "nobody on node %u has registered the type; see that both ends "
 				 "are of one release",
 				 r->node);
+	case -EPROTONOSUPPORT:
+		return message_error(m, r->status);
 	case -EMSGSIZE:
 		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
 				 r->length);

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "client/thread.h"
 #include "client/wait.h"
+#include "ipc/text.h"
 
 #define BUDGET 128u /* slots per call */
 
@@ -162,15 +163,16 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 	weir_listener_report(l);
 }
 
-/* Without memory the program learns the error alone. */
+/* A part of the reason why the connection does not open. Without memory it stays unknown. */
 static void
-note_refusal(struct weir_conn *c, const struct weir_slot *s)
+note_refusal(struct weir_conn *c, const char *part, size_t length)
 {
-	char reason[WEIR_REFUSAL_MAX];
-
-	weir_text_copy(reason, s->reason, sizeof(reason));
-	if (*reason)
-		c->refusal = strdup(reason);
+	if (c->state != CONN_OPENING || !*part)
+		return;
+	if (!c->refusal)
+		c->refusal = calloc(1, WEIR_REFUSAL_MAX);
+	if (c->refusal)
+		weir_reason_append(c->refusal, part, length);
 }
 
 static void
@@ -206,8 +208,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		if (status) {
 			/* it never was open: no CLOSE is owed, and no other end will come */
 			c->never_opened = c->state == CONN_OPENING;
-			if (c->never_opened)
-				note_refusal(c, s);
+			note_refusal(c, s->reason, sizeof(s->reason));
 			weir_rx_queue_clear(c); /* a local peer may have written already */
 			weir_conn_forget(c);	/* its vQPN may be another's by now */
 			weir_conn_ended(c, status);
@@ -223,6 +224,9 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 				weir_reconnect_opened(c);
 			weir_conn_report(c, PENDING_OPENED);
 		}
+		break;
+	case WEIR_OP_REASON:
+		note_refusal(c, (const char *)s->data, sizeof(s->data));
 		break;
 	case WEIR_OP_END:
 		if (c->state == CONN_OPEN && !c->local)

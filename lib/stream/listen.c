@@ -8,6 +8,7 @@
 #include "client/reason.h"
 #include "client/sized.h"
 #include "client/wait.h"
+#include "ipc/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,9 +318,6 @@ weir_refuse(struct weir_conn *c, const char *reason)
 		return weir_fail(-EISCONN,
 				 "the connection is open already; close it, or accept with "
 				 "WEIR_ACCEPT_HOLD");
-	if (reason && strlen(reason) >= sizeof(m.decide.reason))
-		return weir_fail(-EINVAL, "the reason has %zu bytes; give %zu at most",
-				 strlen(reason), sizeof(m.decide.reason) - 1);
 	m.decide.vqpn = c->vqpn;
 	m.decide.flags = WEIR_DECIDE_REFUSE;
 	if (reason)

@@ -14,6 +14,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/text.h"
+
 #include <errno.h>
 
 /* The session's connection. NULL after a refusal. */

@@ -17,6 +17,7 @@
 #include "user.h"
 
 #include "ipc/invariant.h"
+#include "ipc/text.h"
 
 #include <errno.h>
 #include <stdlib.h>

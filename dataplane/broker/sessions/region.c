@@ -21,6 +21,7 @@
 
 #define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 #define PAGE 4096u
+#define ROOM_WAIT_NS 1000000000u /* that ADOPT waits for a region that is leaving */
 
 /* The first engine on the device of engine i. */
 static uint32_t
@@ -107,6 +108,8 @@ tell_engines(struct broker_session *s, struct broker_region *r, enum engine_comm
 	}
 }
 
+static void adopt(struct broker_session *s);
+
 static void
 removed(struct broker *b, struct broker_command *c)
 {
@@ -115,8 +118,11 @@ removed(struct broker *b, struct broker_command *c)
 
 	weir_assert(r->state == REGION_LEAVING && r->waiting && s->commands);
 	s->commands--;
-	if (--r->waiting == 0)
+	if (--r->waiting == 0) {
 		region_free(s, r);
+		if (s->adopt.waits)
+			adopt(s);
+	}
 	if (s->state != SESSION_OPEN)
 		broker_session_release(s);
 }
@@ -232,13 +238,16 @@ refuse_memory(struct broker_session *s, int rc)
 uint64_t
 regions_build(struct broker *b, uint64_t now)
 {
-	struct broker_region *r = TAILQ_FIRST(&b->adopting);
 	struct broker_session *s;
+	struct broker_region *r;
 	uint64_t start;
 	int rc;
 
+	while ((s = TAILQ_FIRST(&b->adopt_waiting)) && s->adopt.until <= now)
+		adopt(s);
+	r = TAILQ_FIRST(&b->adopting);
 	if (!r)
-		return UINT64_MAX;
+		return s ? s->adopt.until : UINT64_MAX;
 	s = r->session;
 	weir_assert(r->state == REGION_BUILDING);
 	start = pace_clock();
@@ -248,20 +257,112 @@ regions_build(struct broker *b, uint64_t now)
 		region_free(s, r);
 		refuse_memory(s, rc);
 	}
-	return TAILQ_EMPTY(&b->adopting) ? UINT64_MAX : now;
+	if (!TAILQ_EMPTY(&b->adopting))
+		return now;
+	s = TAILQ_FIRST(&b->adopt_waiting);
+	return s ? s->adopt.until : UINT64_MAX;
 }
 
 void
-adopt_request(struct broker_session *s, const struct weir_session_msg *m)
+adopt_stop_waiting(struct broker_session *s)
 {
-	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
-	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE, i = 0;
+	if (s->adopt.waits)
+		TAILQ_REMOVE(&s->b->adopt_waiting, s, adopt.in_waiting);
+	s->adopt.waits = false;
+}
+
+/*
+ * True: ADOPT waits. A program that disowns one range and adopts the next finds the first one
+ * leaving, mostly for as long as an engine's turn.
+ */
+static bool
+wait_for_room(struct broker_session *s)
+{
+	uint32_t i = 0;
+
+	while (i < s->b->config.regions && s->region[i].state != REGION_LEAVING)
+		i++;
+	if (i == s->b->config.regions || broker_now(s->b) >= s->adopt.until)
+		return false;
+	TAILQ_INSERT_TAIL(&s->b->adopt_waiting, s, adopt.in_waiting);
+	s->adopt.waits = true;
+	return true;
+}
+
+/* Makes the region that the session asks for, or waits for room, or refuses. */
+static void
+adopt(struct broker_session *s)
+{
+	uint64_t bytes = s->adopt.bytes;
 	enum user_limit which = USER_REGIONS;
 	struct broker *b = s->b;
 	struct broker_release *release;
 	struct engine_region *view;
 	struct broker_region *r;
+	uint32_t i = 0;
 	int rc;
+
+	adopt_stop_waiting(s);
+	if (bytes > b->config.region_bytes - s->region_bytes) {
+		if (!wait_for_room(s))
+			session_refuse(s, ENOSPC,
+				       "the session has adopted as much memory as it may; disown "
+				       "some, or raise --adopt");
+		return;
+	}
+	while (i < b->config.regions && s->region[i].state != REGION_FREE)
+		i++;
+	if (i == b->config.regions) {
+		if (!wait_for_room(s))
+			session_refuse(s, EMFILE,
+				       "all regions of the session are in use; disown some, or "
+				       "raise --regions");
+		return;
+	}
+	rc = user_take(s->owner, USER_REGIONS, 1);
+	if (!rc) {
+		which = USER_MEMORY;
+		rc = user_take(s->owner, USER_MEMORY, bytes);
+		if (rc)
+			user_give(s->owner, USER_REGIONS, 1);
+	}
+	if (rc) {
+		if (!wait_for_room(s))
+			user_refuse(s, s->owner, which, which == USER_MEMORY ? bytes : 1, rc);
+		return;
+	}
+	view = broker_alloc(b->config.engines * sizeof(*view));
+	release = release_new();
+	if (!view || !release || command_reserve(b, reserved(b))) {
+		free(view);
+		free(release);
+		user_give(s->owner, USER_REGIONS, 1);
+		user_give(s->owner, USER_MEMORY, bytes);
+		session_refuse_memory(s);
+		return;
+	}
+	r = &s->region[i];
+	*r = (struct broker_region){.state = REGION_BUILDING,
+				    .session = s,
+				    .memory = {.fd = -1, .base = (void *)-1},
+				    .guard = -1,
+				    .bytes = bytes,
+				    .flags = s->adopt.flags & ~WEIR_ADOPT_HUGE,
+				    .view = view,
+				    .release = release};
+	s->region_bytes += r->bytes;
+	TAILQ_INSERT_TAIL(&b->adopting, r, building);
+	rc = begin_memory(s, r, s->adopt.flags & WEIR_ADOPT_HUGE && bytes % MEMFD_HUGE_PAGE == 0);
+	if (rc) {
+		region_free(s, r);
+		refuse_memory(s, rc);
+	}
+}
+
+void
+adopt_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE;
 
 	if (!flags || flags & ~FLAGS) {
 		session_refuse(s, EINVAL,
@@ -274,57 +375,10 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 		    "whole pages, 64 MiB at most, are adopted; align it, or adopt parts");
 		return;
 	}
-	if (m->adopt.bytes > b->config.region_bytes - s->region_bytes) {
-		session_refuse(s, ENOSPC,
-			       "the session has adopted as much memory as it may; disown some, or "
-			       "raise --adopt");
-		return;
-	}
-	while (i < b->config.regions && s->region[i].state != REGION_FREE)
-		i++;
-	if (i == b->config.regions) {
-		session_refuse(s, EMFILE,
-			       "all regions of the session are in use; disown some, or raise "
-			       "--regions");
-		return;
-	}
-	rc = user_take(s->owner, USER_REGIONS, 1);
-	if (!rc) {
-		which = USER_MEMORY;
-		rc = user_take(s->owner, USER_MEMORY, m->adopt.bytes);
-		if (rc)
-			user_give(s->owner, USER_REGIONS, 1);
-	}
-	if (rc) {
-		user_refuse(s, s->owner, which, which == USER_MEMORY ? m->adopt.bytes : 1, rc);
-		return;
-	}
-	view = broker_alloc(b->config.engines * sizeof(*view));
-	release = release_new();
-	if (!view || !release || command_reserve(b, reserved(b))) {
-		free(view);
-		free(release);
-		user_give(s->owner, USER_REGIONS, 1);
-		user_give(s->owner, USER_MEMORY, m->adopt.bytes);
-		session_refuse_memory(s);
-		return;
-	}
-	r = &s->region[i];
-	*r = (struct broker_region){.state = REGION_BUILDING,
-				    .session = s,
-				    .memory = {.fd = -1, .base = (void *)-1},
-				    .guard = -1,
-				    .bytes = m->adopt.bytes,
-				    .flags = flags,
-				    .view = view,
-				    .release = release};
-	s->region_bytes += r->bytes;
-	TAILQ_INSERT_TAIL(&b->adopting, r, building);
-	rc = begin_memory(s, r, huge);
-	if (rc) {
-		region_free(s, r);
-		refuse_memory(s, rc);
-	}
+	s->adopt.bytes = m->adopt.bytes;
+	s->adopt.flags = m->adopt.flags;
+	s->adopt.until = broker_now(s->b) + ROOM_WAIT_NS;
+	adopt(s);
 }
 
 void

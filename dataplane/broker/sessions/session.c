@@ -21,6 +21,7 @@
 #include "user.h"
 
 #include "ipc/invariant.h"
+#include "ipc/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -229,6 +230,7 @@ close_session(struct broker_session *s)
 	session_enter(s, SESSION_CLOSING);
 	s->reply = NULL;
 	s->pending = false;
+	adopt_stop_waiting(s);
 	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
 		if (s->listener[i])
 			session_unlisten(s, i);

@@ -12,6 +12,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/text.h"
+
 #include <errno.h>
 
 void
@@ -63,6 +65,13 @@ channel_put_event(struct engine *e, struct channel *ch, const struct weir_slot *
 	return true;
 }
 
+static void
+put_reason_end(struct weir_slot *s, const char *reason)
+{
+	reason += weir_reason_slots(reason) * WEIR_SLOT_HEAD_BYTES;
+	memcpy(s->reason, reason, strnlen(reason, sizeof(s->reason) - 1));
+}
+
 static struct weir_slot
 make_event(const struct conn *c, unsigned what)
 {
@@ -76,7 +85,7 @@ make_event(const struct conn *c, unsigned what)
 		if (!c->refused)
 			s.extra = c->peer_node;
 		else if (c->reasoned)
-			memcpy(s.reason, c->cold->refusal, sizeof(s.reason));
+			put_reason_end(&s, c->cold->refusal);
 	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);
@@ -104,6 +113,23 @@ make_event(const struct conn *c, unsigned what)
 	return s;
 }
 
+/* The parts of a long reason, which OPENED follows. False: no room for all. */
+static bool
+put_reason(struct engine *e, struct channel *ch, const struct conn *c)
+{
+	struct weir_slot s = {.vqpn = c->vqpn, .op = WEIR_OP_REASON};
+	const char *reason = c->cold->refusal;
+	uint32_t n = weir_reason_slots(reason);
+
+	if (!channel_room(e, ch, n + 1))
+		return false;
+	for (; n; n--, reason += sizeof(s.data)) {
+		memcpy(s.data, reason, sizeof(s.data));
+		channel_put_event(e, ch, &s);
+	}
+	return true;
+}
+
 void
 app_events_put(struct engine *e, struct channel *ch)
 {
@@ -122,7 +148,9 @@ app_events_put(struct engine *e, struct channel *ch)
 			    (what & (APP_END | APP_CLOSED) && c->spilled))
 				continue;
 			event = make_event(c, what);
-			room = channel_put_event(e, ch, &event);
+			room = (what != APP_OPENED || !c->refused || !c->reasoned ||
+				put_reason(e, ch, c)) &&
+			       channel_put_event(e, ch, &event);
 			if (!room)
 				break;
 			c->events_due &= (uint8_t)~what;

@@ -21,6 +21,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/text.h"
+
 #include <errno.h>
 
 void
@@ -152,9 +154,19 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 void
 conn_set_refusal(struct conn *c, const char *reason)
 {
-	weir_assert(!c->asked_count);
+	weir_assert(c->state == CONN_OPENING || c->state == CONN_LOCAL);
 	weir_text_copy(c->cold->refusal, reason, sizeof(c->cold->refusal));
 	c->reasoned = c->cold->refusal[0];
+}
+
+bool
+conn_add_refusal(struct conn *c, const char *part, size_t length)
+{
+	weir_assert(c->state == CONN_OPENING);
+	if (!c->reasoned)
+		c->cold->refusal[0] = 0;
+	c->reasoned = true;
+	return weir_reason_append(c->cold->refusal, part, length);
 }
 
 int
@@ -190,6 +202,8 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 	conn_enter(c, CONN_PEER_GONE);
 	c->sealed = c->refused = true;
 	set_status(c, status);
+	if (status != ECONNREFUSED) /* a part of the peer's, when the link failed */
+		c->reasoned = false;
 	credit_withdraw(e, c);
 	pend_drop(c);
 	if (c->user_closed)

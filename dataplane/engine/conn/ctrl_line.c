@@ -19,6 +19,8 @@
 #include "slot_head.h"
 #include "state.h"
 
+#include "ipc/text.h"
+
 #include <errno.h>
 
 enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME_LINES */
@@ -116,12 +118,20 @@ send_bulk_lines(struct engine *e, struct peer_link *l, struct conn *c)
 	return true;
 }
 
-/* Writes a line of one kind; the frame has room. */
+/* Lines that put_line() writes. */
+static uint32_t
+lines_of(const struct conn *c, unsigned what)
+{
+	return what == CTRL_REJECT && c->reasoned ? 1 + weir_reason_slots(c->cold->refusal) : 1;
+}
+
+/* Writes what a line of one kind takes; the frame has room. */
 static void
 put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 {
 	const struct weir_wire_datagram datagrams = {e->datagrams.qpn, e->datagrams.is.qkey};
 	struct weir_wire_connect w;
+	const char *reason;
 	struct weir_slot *s;
 
 	switch (what) {
@@ -185,10 +195,13 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		credit_withdraw(e, c);
 		break;
 	case CTRL_REJECT:
+		reason = c->reasoned ? c->cold->refusal : "";
+		for (uint32_t i = lines_of(c, what); i > 1; i--, reason += WEIR_SLOT_HEAD_BYTES)
+			memcpy(put(l, WEIR_WIRE_REASON, c->peer_vqpn, 0)->data, reason,
+			       WEIR_SLOT_HEAD_BYTES);
 		s = put(l, WEIR_WIRE_REJECT, c->peer_vqpn, 0);
 		s->status = ECONNREFUSED;
-		if (c->reasoned)
-			memcpy(s->reason, c->cold->refusal, sizeof(s->reason));
+		memcpy(s->reason, reason, strnlen(reason, sizeof(s->reason) - 1));
 		conn_refused(e, c, ECONNREFUSED);
 		break;
 	default:
@@ -224,7 +237,7 @@ ctrl_lines_send(struct engine *e, struct peer_link *l)
 			/* these say that no WRITE or READ of ours is under way */
 			if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
 				break;
-			room = link_room(e, l, 1) == ROOM;
+			room = link_room(e, l, lines_of(c, what)) == ROOM;
 			if (!room)
 				break;
 			c->ctrl_lines &= ~what;
@@ -333,19 +346,20 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		return take_connect(e, l, s);
 	if (UNLIKELY(s->op >= WEIR_WIRE_LINK_CLOSE && s->op <= WEIR_WIRE_LINK_STAYS))
 		return !s->vqpn && link_line_receive(e, l, s->op);
-	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_END)
+	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_REASON)
 		return false;
 	c = conn_find(e, s->vqpn);
 	if (!c || c->link != l)
 		return false;
-	if ((c->state == CONN_OPENING) != (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT))
+	if ((c->state == CONN_OPENING) !=
+	    (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT || s->op == WEIR_WIRE_REASON))
 		return false;
 	/* a peer opens no connection that our program holds */
 	if (c->state == CONN_OPENING && c->listener != ENGINE_LISTENER_NONE)
 		return false;
 	switch (s->op) {
 	case WEIR_WIRE_ACCEPT:
-		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
+		if (!s->extra || c->reasoned || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
 			return false;
 		if (c->datagram) {
 			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
@@ -354,8 +368,12 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 			conn_opened(e, c, s->extra, s->value, s->length);
 		}
 		return true;
+	case WEIR_WIRE_REASON:
+		return conn_add_refusal(c, (const char *)s->data, sizeof(s->data));
 	case WEIR_WIRE_REJECT:
-		memcpy(reason, s->reason, sizeof(reason)); /* the peer may write it again */
+		if (!conn_add_refusal(c, s->reason, sizeof(s->reason)))
+			return false;
+		memcpy(reason, c->cold->refusal, sizeof(reason));
 		conn_set_refusal(c, reason);
 		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
 		return true;

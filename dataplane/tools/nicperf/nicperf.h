@@ -16,9 +16,9 @@
 
 #include <stdio.h>
 
-/* First message of the asking process. All messages are in host byte order. */
-struct nicperf_hello {
-	uint32_t magic, version, qps, depth;
+/* The request of the asking process, after HELLO. All messages are in host byte order. */
+struct nicperf_request {
+	uint32_t qps, depth;
 	uint64_t stride;
 };
 

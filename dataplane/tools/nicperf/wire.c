@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The protocol of two processes over TCP: offers, then runs one by one. */
 #define _GNU_SOURCE
+#include "greet.h"
 #include "nicperf.h"
 
 #include "tools/socket.h"
@@ -10,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAGIC 0x77656e70u
-#define VERSION 2u
 #define SOCKET_TURNS 1024u /* turns of the NIC per check of the socket, a system call */
 
 struct word {
@@ -37,11 +36,20 @@ nicperf_receive(struct nicperf *np, void *data, size_t n)
 	return nicperf_fail(np, -EPIPE, "the other process is gone; look at its output");
 }
 
+static int
+greet(struct nicperf *np)
+{
+	char why[WEIR_VERSION_WHY];
+	int rc = nicperf_greet(np->socket, why);
+
+	return rc ? nicperf_fail(np, rc, "%s", why) : 0;
+}
+
 int
 nicperf_agree(struct nicperf *np)
 {
 	const struct nicperf_options *o = np->options;
-	struct nicperf_hello hello;
+	struct nicperf_request wants;
 	int rc;
 
 	if (o->listen) {
@@ -55,19 +63,20 @@ nicperf_agree(struct nicperf *np)
 			return nicperf_fail(np, np->socket,
 					    "no connection can be accepted: %s; start it again",
 					    strerror(-np->socket));
-		rc = nicperf_receive(np, &hello, sizeof(hello));
+		rc = greet(np);
+		if (!rc)
+			rc = nicperf_receive(np, &wants, sizeof(wants));
 		if (rc)
 			return rc;
-		if (hello.magic != MAGIC || hello.version != VERSION || !hello.qps ||
-		    hello.qps > NICPERF_QPS_MAX || hello.depth < NICPERF_DEPTH_MIN ||
-		    hello.depth > NICPERF_DEPTH_MAX || hello.stride < 64 ||
-		    hello.stride > NICPERF_SIZE_MAX || hello.stride & (hello.stride - 1))
+		if (!wants.qps || wants.qps > NICPERF_QPS_MAX || wants.depth < NICPERF_DEPTH_MIN ||
+		    wants.depth > NICPERF_DEPTH_MAX || wants.stride < 64 ||
+		    wants.stride > NICPERF_SIZE_MAX || wants.stride & (wants.stride - 1))
 			return nicperf_fail(np, -EPROTO,
-					    "the caller is not a weir-nicperf of this version; "
-					    "start the same one there");
-		np->qps = hello.qps;
-		np->depth = hello.depth;
-		np->stride = hello.stride;
+					    "the other process asks for what there is not; start "
+					    "the same version there");
+		np->qps = wants.qps;
+		np->depth = wants.depth;
+		np->stride = wants.stride;
 		return 0;
 	}
 	np->qps = o->shared ? 1 : o->qps + (o->beside && o->qps == 1);
@@ -83,10 +92,11 @@ nicperf_agree(struct nicperf *np)
 			np->stride = NICPERF_VERIFY_STRIDE;
 	if (!o->connect)
 		return 0;
-	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
+	wants = (struct nicperf_request){np->qps, np->depth, np->stride};
 	np->socket =
 	    tool_dial(o->connect, o->port, "weir-nicperf --listen", np->error, sizeof(np->error));
-	return np->socket < 0 ? np->socket : nicperf_send(np, &hello, sizeof(hello));
+	rc = np->socket < 0 ? np->socket : greet(np);
+	return rc ? rc : nicperf_send(np, &wants, sizeof(wants));
 }
 
 int

@@ -42,7 +42,8 @@ struct weir_region; /* an adopted range; valid until weir_disown() or weir_detac
  *   -EDQUOT  a limit of the user would be exceeded
  *   -ENOMEM  no memory
  *   and the errors of every call (weir/stream.h).
- * Blocks until the data plane answers. Any thread.
+ * Blocks until the data plane answers. Where a limit is reached while a disowned range is still in
+ * use by an engine, the data plane waits for that range, at most a second. Any thread.
  */
 int weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags,
 	       struct weir_region **region);

@@ -508,6 +508,8 @@ void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
  *               is longer than a limit of either messenger
  *   -ENOSPC     too many requests of this thread are outstanding
  *   -EPROTO     the node sent a malformed message
+ *   -EPROTONOSUPPORT
+ *               the node's messenger speaks no version of messages that this one speaks
  *   -ENOMEM     no memory
  *   the error with which the handler refused the request,
  *   or an error of every call that sends. Any thread.

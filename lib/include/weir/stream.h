@@ -168,18 +168,18 @@ int weir_accept_with(struct weir_listener *l, const struct weir_accept_options *
  */
 int weir_admit(struct weir_conn *c, const struct weir_accept_options *options);
 
-#define WEIR_REFUSAL_TEXT_MAX 36u /* bytes: longest reason of weir_refuse(), NUL included */
+#define WEIR_REFUSAL_TEXT_MAX 128u /* bytes: longest reason of weir_refuse(), NUL included */
 
 /*
  * Refuses a connection that weir_accept_with() handed out undecided, and frees the handle. The
  * connecting program gets -ECONNREFUSED, and weir_reason() there has the reason.
  *
- * @reason  up to WEIR_REFUSAL_TEXT_MAX bytes with the NUL; others than printable ASCII become '?';
- *          NULL: none
+ * @reason  UTF-8 text, copied; NULL: none. At most WEIR_REFUSAL_TEXT_MAX bytes with the NUL
+ *          travel: a longer text is cut, by whole characters. Control characters, marks of
+ *          direction and bytes that are not UTF-8 become '?'.
  *
  * Returns 0, also if the connecting program has gone, or
  *   -EISCONN  the connection is open; the handle stays valid
- *   -EINVAL   the reason is too long; the handle stays valid
  * Blocks until the data plane answers. No other thread may use the connection.
  */
 int weir_refuse(struct weir_conn *c, const char *reason);

@@ -90,6 +90,50 @@ TEST_FAKE(test_limits, two_engines)
 	expect_refused(disown(f, &s, UINT32_MAX), ENOENT);
 }
 
+/* ADOPT, which waits for another region to leave. */
+static void
+ask_for(struct fake *f, struct fake_session *s, uint64_t bytes)
+{
+	struct weir_session_msg m = {
+	    .type = WEIR_MSG_ADOPT, .adopt.bytes = bytes, .adopt.flags = WEIR_ADOPT_SEND};
+
+	s->replies = 0;
+	assert_int_equal(fake_request(f, s, &m), 0);
+	fake_run(f);
+	assert_int_equal(s->replies, 0);
+}
+
+/* With all regions in use one is disowned: its number is for the next as soon as it is free. */
+TEST_FAKE(test_adopt_after_disown, two_engines)
+{
+	struct fake_session s, other;
+
+	fake_attach(f, &s);
+	fake_attach(f, &other);
+	for (uint32_t i = 0; i < REGIONS; i++) {
+		assert_int_equal(adopt(f, &s, 4096, WEIR_ADOPT_SEND).type, WEIR_MSG_REGION);
+		assert_int_equal(adopt(f, &other, 4096, WEIR_ADOPT_SEND).type, WEIR_MSG_REGION);
+	}
+	f->hold = true;
+	disown(f, &s, 2);
+	disown(f, &other, 3);
+	ask_for(f, &s, 8192);
+	f->now += 500000000;
+	ask_for(f, &other, 8192);
+	f->now += 500000000;
+	fake_run(f);
+	assert_int_equal(s.replies, 1);
+	expect_refused(s.reply, EMFILE);
+	assert_int_equal(other.replies, 0);
+	fake_let_go(f);
+	assert_int_equal(other.replies, 1);
+	assert_int_equal(other.reply.type, WEIR_MSG_REGION);
+	assert_int_equal(other.reply.region.region, 3);
+	assert_int_equal(other.reply.region.bytes, 8192);
+	assert_int_equal(adopt(f, &s, 4096, WEIR_ADOPT_SEND).region.region, 2);
+	expect_refused(adopt(f, &other, 4096, WEIR_ADOPT_SEND), EMFILE);
+}
+
 /* Disowned with messages under way: the answer comes at once, the number and the memory later. */
 TEST_FAKE(test_disown_later, two_engines)
 {
@@ -104,8 +148,14 @@ TEST_FAKE(test_disown_later, two_engines)
 	assert_int_equal(f->live_mrs, mrs);
 	assert_int_equal(fake_mappings("weir-region"), 1);
 	expect_refused(disown(f, &s, 1), ENOENT);
-	expect_refused(adopt(f, &s, 4096, WEIR_ADOPT_SEND), ENOSPC); /* it counts still */
-	broker_session_close(s.s);
+	ask_for(f, &s, 4096); /* it counts still */
+	f->now += 1000000000;
+	fake_run(f);
+	assert_int_equal(s.replies, 1);
+	expect_refused(s.reply, ENOSPC);
+	ask_for(f, &s, 4096);
+	broker_session_close(s.s); /* while it waits */
+	assert_int_equal(s.replies, 0);
 	assert_int_equal(fake_mappings("weir-region"), 1);
 	fake_release(f);
 	assert_int_equal(fake_mappings("weir-region"), 0);

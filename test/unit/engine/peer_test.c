@@ -403,10 +403,11 @@ test_random_lines(void **state)
 static void
 test_held(void **state)
 {
-	for (unsigned kind = 0; kind < 4; kind++) {
+	for (unsigned kind = 0; kind < 5; kind++) {
 		struct pair p = pair_with_honest();
 		struct weir_slot lines[] = {{.op = WEIR_WIRE_ACCEPT, .length = 512, .extra = 5},
 					    {.op = WEIR_WIRE_REJECT, .status = ECONNREFUSED},
+					    {.op = WEIR_WIRE_REASON, .data = "because"},
 					    {.op = WEIR_WIRE_FIN},
 					    {.op = WEIR_OP_INLINE, .length = 8}};
 		struct pconn *c, *held = NULL;
@@ -432,6 +433,47 @@ test_held(void **state)
 	}
 }
 
-ENGINE_TESTS(TEST(test_held), TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
-	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
+/* A peer that gives reasons without end, or for what it accepts. */
+static void
+test_bad_reasons(void **state)
+{
+	for (unsigned kind = 0; kind < 3; kind++) {
+		struct pair p = pair_with_honest();
+		struct weir_slot lines[4] = {{.op = WEIR_WIRE_REASON},
+					     {.op = WEIR_WIRE_REASON},
+					     {.op = WEIR_WIRE_REASON},
+					     {.op = WEIR_WIRE_REJECT, .status = ECONNREFUSED}};
+		struct pconn *c;
+		unsigned n;
+
+		for (unsigned i = 0; i < 3; i++)
+			memset(lines[i].data, 'x', sizeof(lines[i].data));
+		p.w->node[0].listener = p.pa->id;
+		p.w->node[0].holds = true;
+		c = pconn_connect(p.pb);
+		world_run(p.w, 50);
+		assert_false(c->opened);
+		if (kind == 0) /* right: 127 bytes */
+			lines[2].data[WEIR_REFUSAL_MAX - 1 - 96] = 0;
+		else if (kind == 1)
+			lines[1] =
+			    (struct weir_slot){.op = WEIR_WIRE_ACCEPT, .length = 512, .extra = 5};
+		n = kind == 1 ? 2 : 4;
+		for (unsigned i = 0; i < n; i++)
+			lines[i].vqpn = c->vqpn;
+		inject(&p, lines, n);
+		if (kind) {
+			assert_link_error(&p);
+			assert_int_equal(c->open_status, EHOSTDOWN);
+		} else {
+			world_run(p.w, 50);
+			assert_int_equal(c->open_status, ECONNREFUSED);
+			assert_int_equal(c->reasons, 2);
+		}
+		world_end(state);
+	}
+}
+
+ENGINE_TESTS(TEST(test_held), TEST(test_bad_reasons), TEST(test_bad_heads), TEST(test_bad_lines),
+	     TEST(test_bad_flow), TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
 	     TEST(test_others_connections), TEST(test_random_lines))

@@ -228,6 +228,72 @@ test_malformed(void **state)
 	close_both(&p);
 }
 
+/* Lower, higher and overlapping ranges, and one number as it was before ranges; both ways. */
+static void
+test_versions(void **state)
+{
+	enum { V = MESSAGE_VERSION };
+	static const struct {
+		struct weir_versions its;
+		const char *why; /* NULL: a common version */
+	} cases[] = {
+	    {{V - 1, V}, NULL},
+	    {{V, V + 2}, NULL},
+	    {{V - 1, V + 1}, NULL},
+	    {{V, 0}, NULL},
+	    {{V - 1, 0}, "upgrade the other node's, which is older"},
+	    {{V - 2, V - 1}, "upgrade the other node's, which is older"},
+	    {{V + 1, V + 3}, "upgrade the messenger here, which is older"},
+	};
+	struct weir_address address;
+	struct weir_conn *c;
+	uint64_t bad = 0;
+	struct both p;
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct weir_listener *l;
+		struct weir_request r;
+		uint64_t in;
+
+		/* from a program that connects */
+		open_both(&p, NULL, NULL);
+		must(weir_address_parse("node:11:weir.message", &address));
+		must(weir_connect(p.a.w, &address, PATIENT, &c));
+		raw_hello_of(c, cases[i].its);
+		bad = !!cases[i].why;
+		if (bad) {
+			raw_end(c);
+			await(stats_of(&p.b).malformed == bad);
+		} else {
+			await_looks(&p.b);
+			assert_true(raw_lives(c));
+			assert_int_equal(stats_of(&p.b).malformed, 0);
+			weir_close(c);
+		}
+		/* from one that is connected to */
+		weir_messenger_close(p.a.m);
+		p.a.m = NULL;
+		must(weir_listen(p.a.w, "weir.message", 0, &l));
+		must(weir_request_start(p.b.m, &r, A, TYPE_ECHO, "x", 1, &in, 8, PATIENT));
+		must(weir_accept(l, PATIENT, &c));
+		raw_hello_of(c, cases[i].its);
+		if (bad) {
+			assert_int_equal(weir_request_wait(&r, PATIENT), -EPROTONOSUPPORT);
+			assert_non_null(strstr(weir_reason(), cases[i].why));
+		} else {
+			await_looks(&p.b);
+			assert_true(raw_lives(c));
+			weir_close(c);
+			assert_int_equal(weir_request_wait(&r, PATIENT), -EHOSTUNREACH);
+			c = NULL;
+		}
+		if (c)
+			weir_close(c);
+		weir_listener_close(l);
+		close_both(&p);
+	}
+}
+
 int
 main(void)
 {
@@ -235,7 +301,7 @@ main(void)
 	    cmocka_unit_test(test_hello),     cmocka_unit_test(test_bye),
 	    cmocka_unit_test(test_shut),      cmocka_unit_test(test_further_name),
 	    cmocka_unit_test(test_successor), cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_malformed), cmocka_unit_test(test_versions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

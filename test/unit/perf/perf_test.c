@@ -327,7 +327,7 @@ static void
 test_messages(void **state)
 {
 	struct perf_message m = {.magic = PERF_MAGIC,
-				 .version = PERF_VERSION,
+				 .versions = PERF_VERSIONS,
 				 .kind = PERF_REQUEST},
 			    out;
 	uint8_t buf[PERF_MESSAGE_MAX + 8] = {0};
@@ -348,12 +348,32 @@ test_messages(void **state)
 	memcpy(buf, &m, sizeof(m));
 	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
 	m.size = 8;
-	m.version++;
-	memcpy(buf, &m, sizeof(m));
-	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	/* lower, higher and overlapping ranges; messages of other versions have any length */
+	for (int i = 0; i < 7; i++) {
+		static const struct {
+			struct weir_versions its;
+			int rc;
+		} cases[] = {
+		    {{PERF_VERSION - 1, PERF_VERSION}, 0},
+		    {{PERF_VERSION, PERF_VERSION + 3}, 0},
+		    {{PERF_VERSION - 1, PERF_VERSION + 1}, 0},
+		    {{PERF_VERSION, 0}, 0}, /* one number, as before there were ranges */
+		    {{PERF_VERSION - 1, PERF_REQUEST}, -EPROTONOSUPPORT},
+		    {{PERF_VERSION - 2, PERF_VERSION - 1}, -EPROTONOSUPPORT},
+		    {{PERF_VERSION + 1, PERF_VERSION + 2}, -EPROTONOSUPPORT},
+		};
+
+		m.versions = cases[i].its;
+		memcpy(buf, &m, sizeof(m));
+		assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST),
+				 cases[i].rc);
+		assert_int_equal(perf_message_read(&out, buf, 16, PERF_REQUEST),
+				 cases[i].rc ? cases[i].rc : -EBADMSG);
+		assert_memory_equal(&out.versions, &cases[i].its, sizeof(out.versions));
+	}
 	/* what would be read lies in memory; what threads send has some */
 	m = (struct perf_message){.magic = PERF_MAGIC,
-				  .version = PERF_VERSION,
+				  .versions = PERF_VERSIONS,
 				  .kind = PERF_REQUEST,
 				  .test = PERF_READ,
 				  .size = 65536,

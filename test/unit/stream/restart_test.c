@@ -196,6 +196,31 @@ test_reattach(void **state)
 	pair_close(&p);
 }
 
+/* A loss that the program has heard of elsewhere, and the library has not noticed yet. */
+static void
+test_unnoticed(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
+	struct weir_conn *c;
+
+	pthread_mutex_lock(&p.a->request_lock); /* the watcher takes it before it says DEAD */
+	plane_kill(p.f);
+	plane_come_back(p.f);
+	assert_int_equal(weir_reattach(p.a, 0), -ECONNREFUSED);
+	assert_int_equal(weir_state(p.a), WEIR_UP);
+	pthread_mutex_unlock(&p.a->request_lock);
+	assert_int_equal(weir_reattach(p.a, PATIENT), 0);
+	assert_int_equal(weir_reattach(p.b, PATIENT), 0);
+	c = p.c;
+	p.c = pair_connect(&p, PLANE_REMOTE);
+	weir_close(c);
+	c = p.d;
+	p.d = pair_accept(&p);
+	weir_close(c);
+	pair_pass(&p, p.c, p.d, 1, 100);
+	pair_close(&p);
+}
+
 /* Memory of the former session stays until the program releases it. */
 static void
 test_memory(void **state)
@@ -397,11 +422,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_loss),       cmocka_unit_test(test_loss_local),
-	    cmocka_unit_test(test_reattach),   cmocka_unit_test(test_memory),
-	    cmocka_unit_test(test_name_taken), cmocka_unit_test(test_sleepers),
-	    cmocka_unit_test(test_nodes),      cmocka_unit_test(test_gone_again),
-	    cmocka_unit_test(test_late),
+	    cmocka_unit_test(test_loss),       cmocka_unit_test(test_unnoticed),
+	    cmocka_unit_test(test_loss_local), cmocka_unit_test(test_reattach),
+	    cmocka_unit_test(test_memory),     cmocka_unit_test(test_name_taken),
+	    cmocka_unit_test(test_sleepers),   cmocka_unit_test(test_nodes),
+	    cmocka_unit_test(test_gone_again), cmocka_unit_test(test_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

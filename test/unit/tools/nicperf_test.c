@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of weir-nicperf. */
+/* Options of weir-nicperf, and its HELLO. */
 #include "worlds/test.h"
+#include "tools/nicperf/greet.h"
 #include "tools/nicperf/options.h"
 #include "worlds/words.h"
+
+#include <sys/socket.h>
 
 #define NIC "--nic roce:net_ring0,ip=10.0.0.1/24 "
 
@@ -105,5 +108,42 @@ TEST(test_bad)
 		if (!(strstr(reason, "; ") || strstr(reason, " (expected ")) ||
 		    strchr(reason, '\n'))
 			fail_msg("'%s': '%s'", bad[i], reason);
+	}
+}
+
+/* Lower, higher and overlapping ranges, and what is no weir-nicperf. */
+TEST(test_versions)
+{
+	enum { V = NICPERF_VERSION };
+	static const struct {
+		struct nicperf_hello its;
+		const char *why; /* NULL: a common version */
+	} cases[] = {
+	    {{NICPERF_MAGIC, {V, V}}, NULL},
+	    {{NICPERF_MAGIC, {V - 2, V}}, NULL},
+	    {{NICPERF_MAGIC, {V - 1, V + 1}}, NULL},
+	    {{NICPERF_MAGIC, {V - 1, 1}}, "upgrade weir-nicperf there, which is older"},
+	    {{NICPERF_MAGIC, {V - 2, V - 1}}, "upgrade weir-nicperf there, which is older"},
+	    {{NICPERF_MAGIC, {V + 1, V + 2}}, "upgrade weir-nicperf here, which is older"},
+	    {{NICPERF_MAGIC + 1, {V, V}}, "is not a weir-nicperf"},
+	};
+	char why[WEIR_VERSION_WHY];
+	struct nicperf_hello ours;
+	int ends[2];
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		assert_int_equal(write(ends[1], &cases[i].its, sizeof(cases[i].its)),
+				 sizeof(cases[i].its));
+		assert_int_equal(nicperf_greet(ends[0], why), cases[i].why ? -EPROTO : 0);
+		if (cases[i].why)
+			assert_non_null(strstr(why, cases[i].why));
+		assert_int_equal(read(ends[1], &ours, sizeof(ours)), sizeof(ours));
+		assert_int_equal(ours.magic, NICPERF_MAGIC);
+		assert_int_equal(ours.versions.lowest, V);
+		assert_int_equal(ours.versions.highest, V);
+		close(ends[1]);
+		assert_int_equal(nicperf_greet(ends[0], why), -EPIPE);
+		close(ends[0]);
 	}
 }

@@ -579,6 +579,10 @@ take_event(struct program *p, const struct weir_slot *s)
 		assert_true(s->value >= c->done_value);
 		c->done_value = s->value;
 		break;
+	case WEIR_OP_REASON:
+		assert_false(c->opened);
+		c->reasons++;
+		break;
 	case WEIR_OP_WRITABLE:
 		c->writable++;
 		break;

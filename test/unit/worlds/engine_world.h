@@ -42,6 +42,7 @@ struct pconn { /* one end of a connection, as a library knows it */
 	uint64_t done_value;
 	uint32_t placed; /* messages that came into adopted memory */
 	uint32_t wants, writable;
+	unsigned reasons; /* REASON slots before OPENED */
 	uint32_t percent; /* its threshold; 0: the engine's */
 	uint32_t peer_vqpn;
 	bool datagram;

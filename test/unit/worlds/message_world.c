@@ -168,6 +168,21 @@ stats_of(const struct side *s)
 }
 
 void
+raw_hello_of(struct weir_conn *c, struct weir_versions v)
+{
+	struct {
+		struct message_header h;
+		struct message_hello hello;
+	} m = {{.kind = KIND_HELLO,
+		.type = (uint16_t)v.lowest,
+		.status = MESSAGE_HELLO_STATUS(1, v.highest),
+		.id = 99},
+	       {.key = 5}};
+
+	must(weir_send(c, &m, sizeof(m), PATIENT));
+}
+
+void
 raw_hello(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
 {
 	struct {

@@ -66,7 +66,7 @@ void nap(unsigned ms);
 #define await(condition)                                                                           \
 	do {                                                                                       \
 		for (unsigned await_n = 0; !(condition); await_n++) {                              \
-			if (await_n == 20000)                                                      \
+			if (await_n == PATIENT)                                                    \
 				fail_msg("never: %s", #condition);                                 \
 			nap(1);                                                                    \
 		}                                                                                  \
@@ -100,6 +100,8 @@ struct weir_messenger_stats stats_of(const struct side *s);
 /* A stream connection of w to a messenger's name on a node, which has said hello as one does. */
 struct weir_conn *raw_connect(struct weir *w, uint16_t node, uint64_t incarnation,
 			      uint32_t receivers);
+/* HELLO of another messenger, with these versions. */
+void raw_hello_of(struct weir_conn *c, struct weir_versions versions);
 void raw_hello(struct weir_conn *c, uint64_t incarnation, uint32_t receivers);
 /* A piece of `bytes` bytes. */
 int raw_piece(struct weir_conn *c, const struct message_header *h, uint64_t total, uint64_t offset,

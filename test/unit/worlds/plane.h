@@ -15,7 +15,7 @@
 #include "client/wait.h"
 #include "stream/progress.h"
 
-#define PATIENT 30000 /* ms to wait for an event that must come, however slow the machine is */
+#define PATIENT 120000 /* ms to wait for an event that must come, however slow the machine is */
 #define PLANE_LOCAL "node:0:svc"
 #define PLANE_REMOTE "node:1:svc"
 /* Node of the i-th session, if each session is a node. */
