@@ -84,6 +84,7 @@ struct engine {
 	struct engine_command *waiting; /* for room: CHANNEL_ADD, CONN_REJECT */
 	struct engine_command *done, **done_last;
 	struct engine_counters counters;
+	struct weir_conn_desc no_desc; /* of all passive ends: written, never read */
 };
 
 /* Whether something waits for room in the queue of main, or for a program. */

@@ -226,18 +226,23 @@ messenger_await(struct weir_messenger *m)
 	pthread_cond_timedwait(&m->changed, &m->lock, &ts);
 }
 
-void
+int
 weir_messenger_close(struct weir_messenger *m)
 {
 	uint64_t end = weir_clock() + LEAVE_NS;
 	struct lane *lane, *next_lane;
 	struct peer *p, *next;
 	struct sender *s;
+	struct calling calling;
 	struct weir *w;
 	int status;
 
 	if (!m || weir_state(m->w) == WEIR_FORKED)
-		return;
+		return 0;
+	if (is_calling(m))
+		return weir_fail(-EDEADLK, "called from a handler of the messenger; close it when "
+					   "the handler has returned");
+	calling_begin(&calling, m);
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	requests_cancel(s, UINT32_MAX);
@@ -273,11 +278,13 @@ weir_messenger_close(struct weir_messenger *m)
 	events_report(m);
 	TAILQ_FOREACH(s, &m->senders, next)
 	completions_report(s, UINT32_MAX, NULL);
+	calling_end(&calling);
 	w = m->w;
 	messenger_free(m);
 	for (; w; w = w->former)
 		if (weir_state(w) != WEIR_UP)
 			weir_threads_release(w);
+	return 0;
 }
 
 /* ---- events and counters ---- */

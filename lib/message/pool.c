@@ -483,6 +483,32 @@ rejoin(struct handler_thread *k)
 
 /* ---- the threads ---- */
 
+static __thread struct calling *calling;
+
+void
+calling_begin(struct calling *c, const struct weir_messenger *m)
+{
+	*c = (struct calling){m, calling};
+	calling = c;
+}
+
+void
+calling_end(struct calling *c)
+{
+	weir_assert(calling == c);
+	calling = c->outer;
+}
+
+bool
+is_calling(const struct weir_messenger *m)
+{
+	const struct calling *c = calling;
+
+	while (c && c->m != m)
+		c = c->outer;
+	return c;
+}
+
 static void
 work(struct handler_thread *k)
 {
@@ -555,8 +581,10 @@ run(void *arg)
 {
 	struct handler_thread *k = arg;
 	struct weir_messenger *m = k->m;
+	struct calling c;
 	int rc;
 
+	calling_begin(&c, m);
 	weir_guard_exempt();
 	rc = open_thread(k);
 	started(k, rc);
@@ -573,6 +601,7 @@ run(void *arg)
 		pthread_mutex_unlock(&m->lock);
 	}
 	weir_listener_close(k->listener);
+	calling_end(&c);
 	return NULL;
 }
 
@@ -750,9 +779,12 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	 struct weir_guard *guard)
 {
 	struct weir_thread *t = s->worker;
-	unsigned n = completions_report(s, most, guard);
+	struct calling c;
+	unsigned n;
 	int rc = 0;
 
+	calling_begin(&c, m);
+	n = completions_report(s, most, guard);
 	if (weir_unlikely(weir_thread_get(t->w) == t && t->fd_armed))
 		weir_thread_disarm_fd(t);
 	if (n < most && drives) {
@@ -765,6 +797,7 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	n += rc > 0 ? (unsigned)rc : 0;
 	if (n < most)
 		n += completions_report(s, most - n, guard);
+	calling_end(&c);
 	return n ? (int)n : rc;
 }
 

@@ -53,6 +53,19 @@ struct handler_thread {
 	_Alignas(64) uint8_t buffer[WEIR_INLINE_MAX + 12];
 };
 
+/*
+ * A stretch in which a messenger may call the program, in the thread whose stretch it is. Lies on
+ * its stack.
+ */
+struct calling {
+	const struct weir_messenger *m;
+	struct calling *outer;
+};
+void calling_begin(struct calling *c, const struct weir_messenger *m);
+void calling_end(struct calling *c);
+/* Whether the caller was called by the messenger. */
+bool is_calling(const struct weir_messenger *m);
+
 int pool_start(struct weir_messenger *m);
 void pool_stop(struct weir_messenger *m);
 /* Wakes the first handler thread for housekeeping. */

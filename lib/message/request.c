@@ -105,7 +105,7 @@ request_end(struct sender *s, struct weir_request *r, int status, size_t length)
 	lane_outstanding(lane, -1);
 	r->status = status;
 	r->length = length;
-	if (weir_likely(!inside(r)->flags)) {
+	if (weir_likely(!(inside(r)->flags & WEIR_REQUEST_LOAN))) {
 		r->data = inside(r)->buffer;
 	} else if (status) {
 		weir_buffer_give(s->worker->w, inside(r)->memory);
@@ -224,6 +224,31 @@ weir_request_release(struct weir_request *r)
 
 /* ---- responses ---- */
 
+/*
+ * Makes room for the first `got` bytes of a response of `total`: the buffer of WEIR_REQUEST_GROW
+ * grows with the bytes that arrive. 0, -EMSGSIZE, -ENOMEM.
+ */
+static int
+grow(const struct weir_messenger *m, struct weir_request *r, uint64_t got, uint64_t total)
+{
+	struct inside *in = inside(r);
+	uint64_t bytes = fragments_memory(got, total);
+	void *grown;
+
+	if (weir_likely(!(in->flags & WEIR_REQUEST_GROW)))
+		return 0;
+	if (total > m->o.message_max)
+		return -EMSGSIZE;
+	if (got <= in->size)
+		return 0;
+	grown = realloc(in->buffer, bytes);
+	if (!grown)
+		return -ENOMEM;
+	in->buffer = grown;
+	in->size = bytes;
+	return 0;
+}
+
 void
 request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
 		 uint32_t length, struct weir_taken *taken)
@@ -231,6 +256,7 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 	struct sender *s = lane->sender;
 	struct weir_request *r = find(s, lane, h->id);
 	struct inside *in;
+	int rc;
 
 	if (!r) {
 		count(&s->late);
@@ -245,9 +271,10 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 		request_end(s, r, keep_whole(lane, r, data, length, taken), length);
 		return;
 	}
+	rc = grow(lane->m, r, length, length);
 	if (length && in->size)
 		memcpy(in->buffer, data, length < in->size ? length : in->size);
-	request_end(s, r, length > in->size ? -EMSGSIZE : 0, length);
+	request_end(s, r, rc ? rc : length > in->size ? -EMSGSIZE : 0, length);
 }
 
 bool
@@ -282,16 +309,24 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 		}
 	} else if (r) {
 		in = inside(r);
+		rc = grow(lane->m, r, fragment.offset + length, fragment.total);
 		if (fragment.offset < in->size)
 			memcpy((uint8_t *)in->buffer + fragment.offset, data + sizeof(fragment),
 			       length < in->size - fragment.offset ? length
 								   : in->size - fragment.offset);
+		if (rc) { /* the rest is late */
+			request_end(s, r, rc, a->total);
+			r = NULL;
+		}
 	}
 	if (a->got < a->total)
 		return true;
 	a->total = 0;
 	if (r)
-		request_end(s, r, !inside(r)->flags && a->got > inside(r)->size ? -EMSGSIZE : 0,
+		request_end(s, r,
+			    !(inside(r)->flags & WEIR_REQUEST_LOAN) && a->got > inside(r)->size
+				? -EMSGSIZE
+				: 0,
 			    a->got);
 	else
 		count(&s->late);
@@ -494,10 +529,15 @@ request_options(struct weir_request_options *own, const struct weir_request_opti
 
 	if (rc)
 		return rc;
-	if (own->flags & ~WEIR_REQUEST_LOAN)
-		return weir_fail(-EINVAL, "unknown flag; only WEIR_REQUEST_LOAN is known");
-	if (own->flags && (own->response || own->response_size))
+	if (own->flags & ~(WEIR_REQUEST_LOAN | WEIR_REQUEST_GROW))
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_REQUEST_LOAN and "
+					  "WEIR_REQUEST_GROW are known");
+	if (own->flags & WEIR_REQUEST_LOAN &&
+	    (own->flags & WEIR_REQUEST_GROW || own->response || own->response_size))
 		return weir_fail(-EINVAL, "a response buffer and WEIR_REQUEST_LOAN; give one");
+	if (own->flags & WEIR_REQUEST_GROW && !own->response != !own->response_size)
+		return weir_fail(-EINVAL, "a buffer to grow without memory, or without its size; "
+					  "give both or none");
 	return 0;
 }
 

@@ -134,12 +134,15 @@ int weir_messenger_open(struct weir *w, const struct weir_messenger_options *opt
 
 /*
  * Closes all connections in order, as weir_message_disconnect() does, ends the handler threads and
- * frees the messenger. Outstanding requests end with -ECANCELED. Call it before weir_detach(), not
- * from a handler, and while no other thread uses the messenger. Without handler threads the calling
- * thread runs the handlers of the last messages. Commit or abandon drafts first: closing waits for
- * them, up to 10 s, and drops those that are left. NULL is allowed.
+ * frees the messenger. Outstanding requests end with -ECANCELED. Call it before weir_detach(), and
+ * while no other thread uses the messenger. Without handler threads the calling thread runs the
+ * handlers of the last messages. Commit or abandon drafts first: closing waits for them, up to
+ * 10 s, and drops those that are left. NULL is allowed.
+ *
+ * Returns 0, or -EDEADLK if the messenger itself is calling the program in this thread (a handler,
+ * `place`, `link`, `sent`, `done`): nothing has changed, close it when the call has returned.
  */
-void weir_messenger_close(struct weir_messenger *m);
+int weir_messenger_close(struct weir_messenger *m);
 
 /*
  * Calls the program for what has ended on the calling thread's lanes: `done` of requests, `sent` of
@@ -552,13 +555,23 @@ int weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_
  * handler.
  */
 #define WEIR_REQUEST_LOAN 0x1u
+/*
+ * The response goes to the buffer `response`, which malloc() made and which the library makes
+ * larger by realloc() where the response is longer; NULL with response_size 0: it makes one. The
+ * buffer is the library's from a successful start until the request has ended. Then `data` of the
+ * request is the buffer, which may have moved, or NULL; it has room for the larger of response_size
+ * and, where status is 0, `length` bytes, and is the program's, who passes it to another request or
+ * to free(), whatever the status. A response longer than message_max of the messenger ends the
+ * request with -EMSGSIZE.
+ */
+#define WEIR_REQUEST_GROW 0x2u
 
 /* Initialize with WEIR_REQUEST_OPTIONS_INIT, then change single fields. */
 struct weir_request_options {
 	size_t size;		 /* sizeof(struct weir_request_options) */
 	const struct iovec *iov; /* buffers of the request; not for weir_request_commit() */
 	unsigned parts;		 /* entries of iov, at most WEIR_MESSAGE_PARTS */
-	uint32_t flags;		 /* WEIR_REQUEST_LOAN or 0 */
+	uint32_t flags;		 /* WEIR_REQUEST_LOAN, WEIR_REQUEST_GROW or 0 */
 	void *response;		 /* receives the response; not with WEIR_REQUEST_LOAN */
 	size_t response_size;	 /* bytes of response */
 	/*
@@ -581,8 +594,9 @@ struct weir_request_options {
  * @send_timeout_ms  milliseconds to wait for room; below 0: no limit; 0: do not wait
  *
  * Returns as weir_request_start(), or
- *   -EINVAL  an unknown flag, too many buffers, a response buffer beside WEIR_REQUEST_LOAN, or
- *            an invalid size
+ *   -EINVAL  an unknown flag, too many buffers, a response buffer or WEIR_REQUEST_GROW beside
+ *            WEIR_REQUEST_LOAN, a buffer to grow with one of address and size only, or an invalid
+ *            size
  *   -E2BIG   the options have a field that this library does not know
  */
 int weir_request_start_with(struct weir_messenger *m, struct weir_request *r, uint16_t node,

@@ -167,7 +167,8 @@ TEST(test_sleep)
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(pthread_create(&t, NULL, send_late, &l), 0);
 		while (p.b.notes == i) {
-			if (!weir_messenger_arm(p.b.m) && epoll_wait(set, &e, 1, PATIENT) < 1)
+			/* a stop of the process ends it early */
+			if (!weir_messenger_arm(p.b.m) && !epoll_wait(set, &e, 1, PATIENT))
 				fail_msg("slept until the end");
 			weir_messenger_progress(p.b.m, 0, 0);
 		}
@@ -297,20 +298,25 @@ TEST(test_evict)
 	close_both(&p);
 }
 
-/* A wait is over when its time is, however long a tick of housekeeping is. */
+/* A wait is over when its time is, however long a tick of housekeeping is. A machine that keeps the
+ * thread from its CPU gets more tries. */
 TEST(test_short_wait)
 {
+	unsigned shorter = 0;
 	uint64_t begin, took;
 	struct both p;
 
 	open_both(&p, NULL, &no_threads);
 	while (weir_messenger_progress(p.b.m, 0, 20)) /* all news */
 		;
-	begin = weir_clock();
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 200 && shorter < 5; i++) {
+		begin = weir_clock();
 		assert_int_equal(weir_messenger_progress(p.b.m, 0, 2), 0);
-	took = weir_clock() - begin;
-	assert_in_range(took, 20 * 2000000, 10 * TICK_NS);
+		took = weir_clock() - begin;
+		assert_true(took >= 2000000);
+		shorter += took < TICK_NS;
+	}
+	assert_int_equal(shorter, 5);
 	close_both(&p);
 }
 
@@ -401,4 +407,85 @@ TEST(test_signals_in_calls)
 	assert_int_equal(blocked_calls, 0);
 	close_both(&p);
 	assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+/* Closing from a call of the messenger: refused, whoever makes the call and whichever it is. */
+static int closed_inside[4];
+
+static void
+close_handle(struct weir_messenger *m, const struct weir_message *message, void *user)
+{
+	struct side *s = user;
+
+	closed_inside[0] = weir_messenger_close(m);
+	atomic_fetch_add(&s->notes, 1);
+}
+
+static void
+close_link(uint16_t node, enum weir_link_event event, int status, void *user)
+{
+	struct weir_messenger **m = user;
+
+	closed_inside[1] = weir_messenger_close(*m);
+}
+
+static void
+close_sent(struct weir_messenger *m, uint16_t node, uint64_t cookie, int status, void *user)
+{
+	closed_inside[2] = weir_messenger_close(m);
+}
+
+static void
+close_done(struct weir_request *r, void *user)
+{
+	struct weir_messenger **m = user;
+
+	closed_inside[3] = weir_messenger_close(*m);
+}
+
+TEST(test_close_inside)
+{
+	for (unsigned own_threads = 0; own_threads < 2; own_threads++) {
+		struct weir_request_options ro = WEIR_REQUEST_OPTIONS_INIT;
+		struct weir_handler h = WEIR_HANDLER_INIT;
+		struct weir_messenger_options o = no_threads;
+		struct iovec part = {"x", 1};
+		struct weir_messenger *other;
+		struct weir_request r;
+		struct both p;
+		uint64_t in;
+
+		memset(closed_inside, 0, sizeof(closed_inside));
+		open_both(&p, NULL, NULL);
+		weir_messenger_close(p.b.m);
+		o.handler_threads = own_threads;
+		o.link = close_link;
+		o.sent = close_sent;
+		o.user = &p.b.m;
+		must(weir_messenger_open(p.b.w, &o, &p.b.m));
+		h.handle = close_handle;
+		h.user = &p.b;
+		must(weir_message_register(p.b.m, WEIR_TYPE(9, 9), &h));
+		must(weir_message_send(p.a.m, B, WEIR_TYPE(9, 9), "x", 1, PATIENT));
+		must(weir_message_send_notify(p.b.m, A, TYPE_MUTE, &part, 1, 1, PATIENT));
+		ro.done = close_done;
+		ro.user = &p.b.m;
+		ro.iov = &part;
+		ro.parts = 1;
+		ro.response = &in;
+		ro.response_size = sizeof(in);
+		must(weir_request_start_with(p.b.m, &r, A, TYPE_ECHO, &ro, PATIENT));
+		drive(&p, p.b.notes && closed_inside[1] && closed_inside[2] && closed_inside[3]);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(closed_inside[i], -EDEADLK);
+		/* another one may be closed there */
+		o.service = "other";
+		o.handler_threads = 0;
+		o.link = NULL;
+		must(weir_messenger_open(p.b.w, &o, &other));
+		assert_int_equal(weir_messenger_close(other), 0);
+		assert_int_equal(weir_messenger_close(p.b.m), 0);
+		p.b.m = NULL;
+		close_both(&p);
+	}
 }

@@ -222,6 +222,37 @@ TEST(test_drafts)
 	close_both(&p);
 }
 
+/* Responses into a buffer that has grown. */
+static void
+grown(struct both *p)
+{
+	static struct weir_request_options o = WEIR_REQUEST_OPTIONS_INIT;
+	struct iovec part = {buf, 0};
+	struct weir_request r;
+
+	o.flags = WEIR_REQUEST_GROW;
+	o.iov = &part;
+	o.parts = 1;
+	for (size_t length = 100; length < 4 * WHOLE; length *= 30) {
+		part.iov_len = length;
+		must(weir_request_start_with(p->a.m, &r, B, TYPE_ECHO, &o, PATIENT));
+		must(weir_request_wait(&r, PATIENT));
+		assert_int_equal(r.length, length);
+		o.response = (void *)(uintptr_t)r.data;
+		if (length > o.response_size)
+			o.response_size = length;
+	}
+}
+
+TEST(test_grown)
+{
+	struct both p;
+
+	open_counted(&p, &large, NULL);
+	rounds(grown(&p));
+	close_both(&p);
+}
+
 /* Messages with a cookie, some of which wait. */
 static unsigned ended;
 

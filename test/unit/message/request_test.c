@@ -92,7 +92,15 @@ TEST(test_loan)
 	o.response = out;
 	assert_int_equal(weir_request_start_with(p.a.m, &r[0], B, TYPE_REPLY, &o, 0), -EINVAL);
 	o.response = NULL;
-	o.flags = 2;
+	o.flags = 4;
+	assert_int_equal(weir_request_start_with(p.a.m, &r[0], B, TYPE_REPLY, &o, 0), -EINVAL);
+	o.flags = WEIR_REQUEST_LOAN | WEIR_REQUEST_GROW;
+	assert_int_equal(weir_request_start_with(p.a.m, &r[0], B, TYPE_REPLY, &o, 0), -EINVAL);
+	o.flags = WEIR_REQUEST_GROW;
+	o.response = out;
+	assert_int_equal(weir_request_start_with(p.a.m, &r[0], B, TYPE_REPLY, &o, 0), -EINVAL);
+	o.response = NULL;
+	o.response_size = 8;
 	assert_int_equal(weir_request_start_with(p.a.m, &r[0], B, TYPE_REPLY, &o, 0), -EINVAL);
 	o.flags = 0;
 	o.parts = 17;
@@ -129,6 +137,69 @@ TEST(test_loan_bound)
 	must(weir_request_wait(&r, PATIENT));
 	assert_memory_equal(r.data, pattern, 100);
 	weir_request_release(&r);
+	close_both(&p);
+}
+
+/* One buffer, which the library makes larger when a response needs it, and the program frees. */
+TEST(test_grow)
+{
+	static const uint32_t lengths[] = {0, 1, 76, 900, 60000, 50, 1000000, 1048577, 8, LARGEST};
+	struct weir_request_options o = WEIR_REQUEST_OPTIONS_INIT;
+	struct weir_messenger_options mine = WEIR_MESSENGER_OPTIONS_INIT;
+	uint32_t out[2] = {0};
+	struct iovec part = {out, 8};
+	struct weir_request r;
+	struct both p;
+
+	open_reply(&p, NULL, NULL);
+	o.flags = WEIR_REQUEST_GROW;
+	o.iov = &part;
+	o.parts = 1;
+	for (unsigned i = 0; i < 10; i++) {
+		out[0] = lengths[i];
+		must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
+		must(weir_request_wait(&r, PATIENT));
+		assert_int_equal(r.length, lengths[i]);
+		assert_memory_equal(r.data, pattern, lengths[i]);
+		if (r.length <= o.response_size) /* it stays where it is */
+			assert_ptr_equal(r.data, o.response);
+		else
+			o.response_size = r.length;
+		o.response = (void *)(uintptr_t)r.data;
+		if (o.response) /* all of it is the program's */
+			memset(o.response, 0xee, o.response_size);
+	}
+	/* an error leaves it to the program too */
+	must(weir_request_start_with(p.a.m, &r, B, TYPE_NOBODY, &o, PATIENT));
+	assert_int_equal(weir_request_wait(&r, PATIENT), -ENOMSG);
+	assert_ptr_equal(r.data, o.response);
+	free(o.response);
+	/* not without limit */
+	weir_messenger_close(p.a.m);
+	mine.message_max = 2u << 20;
+	open_side(&p.a, &mine);
+	o.response = NULL;
+	o.response_size = 0;
+	out[0] = LARGEST;
+	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
+	assert_int_equal(weir_request_wait(&r, PATIENT), -EMSGSIZE);
+	assert_int_equal(r.length, LARGEST);
+	assert_null(r.data);
+	/* the rest of it disturbs nothing */
+	out[0] = 100;
+	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
+	must(weir_request_wait(&r, PATIENT));
+	assert_memory_equal(r.data, pattern, 100);
+	free((void *)(uintptr_t)r.data);
+	/* given up before the response: the buffer comes back as it was */
+	register_keep(&p.b);
+	o.response = malloc(8);
+	o.response_size = 8;
+	must(weir_request_start_with(p.a.m, &r, B, TYPE_KEEP, &o, PATIENT));
+	weir_request_cancel(&r);
+	assert_int_equal(weir_request_wait(&r, PATIENT), -ECANCELED);
+	assert_ptr_equal(r.data, o.response);
+	free(o.response);
 	close_both(&p);
 }
 
