@@ -23,7 +23,7 @@ struct broker_conn {
 	uint8_t engine;
 	bool gone;	     /* the engine's entry is free */
 	bool loop;	     /* remote */
-	bool datagram;	     /* local ones too */
+	uint8_t kind;	     /* enum engine_conn_kind, local ones too */
 	bool opened;	     /* local: the program was told the result of opening */
 	bool replied;	     /* local, connecting end: CONNECTING has been sent */
 	uint8_t class;	     /* enum weir_class */
@@ -65,5 +65,12 @@ void broker_conns_settle(struct broker *b);
 /* Tells the other end of a local connection that this end has ended. */
 void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);
 void conn_reply_connecting(struct broker_conn *c);
+
+/* The kind that a program asks for by the flags of CONNECT. */
+static inline enum engine_conn_kind
+conn_kind(uint32_t flags)
+{
+	return flags & WEIR_CONNECT_DATAGRAM ? CONN_DATAGRAM : CONN_STREAM;
+}
 
 #endif

@@ -40,18 +40,23 @@ engine_done(struct engine *e)
 static struct conn *
 make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 {
+	bool passive = k->channel == ENGINE_CHANNEL_NONE;
 	struct session *s = session_find(e, k->session);
 	struct conn *c;
 
+	weir_assert(!passive || k->kind == CONN_MEMORY);
 	*result = -EBUSY;
-	if (k->datagram && !k->segment && e->datagrams.broken)
+	if (k->kind == CONN_DATAGRAM && !k->segment && e->datagrams.broken)
 		return NULL; /* until main has made another queue pair */
 	*result = -ENOENT;
-	if (!s || s->remove || s->violated || k->channel >= s->shared->geometry.channels ||
-	    !s->channels[k->channel].session)
+	if (!s || s->remove || s->violated)
+		return NULL;
+	if (!passive &&
+	    (k->channel >= s->shared->geometry.channels || !s->channels[k->channel].session))
 		return NULL;
 	*result = -EINVAL;
-	if (k->desc >= s->shared->geometry.connections)
+	if (k->kind > CONN_MEMORY || passive != (k->desc == ENGINE_DESC_NONE) ||
+	    (!passive && k->desc >= s->shared->geometry.connections))
 		return NULL;
 	*result = -ENOSPC;
 	c = conn_new(e, s, k);
@@ -69,10 +74,10 @@ attach(struct engine *e, struct conn *c, struct peer_link *l, const struct engin
 {
 	c->peer_node = l->is.peer_node;
 	conn_attach(e, c, l);
-	if (c->datagram) {
+	if (c->kind == CONN_DATAGRAM) {
 		datagrams_join(l, k);
 		c->cold->dgram.mtu = k->mtu;
-	} else {
+	} else if (c->kind == CONN_STREAM) {
 		credit_first(e, c);
 	}
 	ctrl_line_due(e, c, line);
@@ -187,7 +192,7 @@ execute(struct engine *e, struct engine_command *command)
 			c->peer_vqpn = k->peer_vqpn;
 			c->peer_window = k->granted;
 			app_event(e, c, APP_ACCEPTED);
-		} else if (c->datagram) {
+		} else if (c->kind == CONN_DATAGRAM) {
 			datagrams_open(e, c, k->peer_vqpn);
 		} else {
 			conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);

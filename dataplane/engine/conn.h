@@ -20,7 +20,7 @@ struct pend;
 struct conn_cold {
 	struct pend *asked[RTS_MAX]; /* bulk messages whose RTS has left, oldest first */
 	union {
-		struct rts rts[RTS_MAX]; /* announced by the peer */
+		struct rts rts[RTS_MAX]; /* stream: announced by the peer */
 		struct {
 			struct {		  /* datagram: ours alone, zeroed when it begins */
 				uint64_t newest;  /* largest number that has arrived, 0 none */
@@ -50,6 +50,7 @@ struct conn {
 	uint32_t vqpn; /* 0: entry unused */
 	uint16_t generation;
 	uint8_t state;	    /* enum engine_conn_state */
+	uint8_t kind;	    /* enum engine_conn_kind */
 	bool fast;	    /* a message may go straight into the frame */
 	bool accepts;	    /* messages of the peer are delivered */
 	bool in_turn;	    /* got its quantum of this round */
@@ -70,12 +71,11 @@ struct conn {
 	bool refused : 1;      /* never opened: OPENED says why */
 	bool forget : 1;       /* bulk_forget() waits for READs in flight */
 	bool memory_lent : 1;  /* the peer may still READ adopted memory of messages given up */
-	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
-	bool rejoined : 1; /* cold.unspent counts */
-	bool held : 1;	   /* its program, which accepted it, has not decided yet (CONN_DECIDE) */
-	bool reasoned : 1; /* refused, or to be refused: cold.refusal says why */
-	bool shut : 1;	   /* the program sends no more */
-	bool end_sent : 1; /* END has left */
+	bool rejoined : 1;     /* cold.unspent counts */
+	bool held : 1;	    /* its program, which accepted it, has not decided yet (CONN_DECIDE) */
+	bool reasoned : 1;  /* refused, or to be refused: cold.refusal says why */
+	bool shut : 1;	    /* the program sends no more */
+	bool end_sent : 1;  /* END has left */
 	bool peer_shut : 1; /* END came: the peer sends no more */
 	bool ended : 1;	    /* no object refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
@@ -94,8 +94,8 @@ struct conn {
 	};
 	uint64_t completed;
 	uint64_t done_at; /* DONE is due once `completed` reaches this; 0: no DONE is due */
-	struct weir_conn_desc *desc;
-	uint64_t returned; /* cost that the peer consumed, by its last GRANT */
+	struct weir_conn_desc *desc; /* passive end: engine.no_desc */
+	uint64_t returned;	     /* cost that the peer consumed, by its last GRANT */
 	uint32_t peer_window;
 	uint32_t wanted;		     /* cost of WANT */
 	struct pend *pend_first, *pend_last; /* slots that wait, in order */
@@ -109,7 +109,7 @@ struct conn {
 	uint32_t status;	    /* errno of OPENED or CLOSED */
 
 	/* receiving */
-	struct channel *channel; /* of the program thread that gets its events */
+	struct channel *channel; /* of the program thread that gets its events; passive end: NULL */
 	uint64_t rx_granted, rx_delivered,
 	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
 	uint64_t rx_messages; /* delivered */
@@ -197,12 +197,21 @@ conn_is_open(const struct conn *c)
 	return c->state == CONN_OPEN || c->state == CONN_FINISHING;
 }
 
+/* Whether it is the accepting end of a memory connection. */
+static inline bool
+conn_is_passive(const struct conn *c)
+{
+	return !c->channel;
+}
+
 static inline uint32_t
 conn_desc_index(const struct conn *c)
 {
 	const struct engine_session *s = c->session->shared;
 	const uint8_t *first = s->base + weir_arena_descs(&s->geometry);
 
+	if (conn_is_passive(c))
+		return ENGINE_DESC_NONE;
 	return (uint32_t)(c->desc - (const struct weir_conn_desc *)(const void *)first);
 }
 

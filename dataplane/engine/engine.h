@@ -122,15 +122,30 @@ enum engine_command_type {
 #define ENGINE_LINK_NONE UINT32_MAX
 #define ENGINE_LISTENER_NONE UINT32_MAX
 
+/* How the two ends of a connection exchange data. */
+enum engine_conn_kind {
+	CONN_STREAM,   /* messages in order, with a flow-control window */
+	CONN_DATAGRAM, /* by the queue pair for datagrams: no window, no order, no repetition */
+	CONN_MEMORY,   /* operations on memory of the accepting end, without a window */
+};
+
+/*
+ * The accepting end of a memory connection is passive: the program takes no part, so the end has
+ * neither a descriptor in the arena nor a channel, and raises no event there.
+ */
+#define ENGINE_DESC_NONE UINT32_MAX
+#define ENGINE_CHANNEL_NONE UINT32_MAX
+
 struct engine_conn_command {
-	uint32_t session, channel; /* whose, and where its events go */
-	uint32_t vqpn;		   /* in or out, by type */
-	uint32_t desc;		   /* descriptor in the arena, chosen by main */
-	uint32_t link;		   /* link id */
+	/* whose, and where its events go; passive end: ENGINE_CHANNEL_NONE */
+	uint32_t session, channel;
+	uint32_t vqpn; /* in or out, by type */
+	uint32_t desc; /* descriptor in the arena, chosen by main; passive end: ENGINE_DESC_NONE */
+	uint32_t link; /* link id */
 	uint16_t peer_node;
-	uint16_t mtu;  /* datagram: largest message */
-	bool datagram; /* by the queue pair for datagrams; local ones differ in mtu only */
-	bool held;     /* accepting end: it opens by CONN_DECIDE */
+	uint16_t mtu; /* datagram: largest message */
+	uint8_t kind; /* enum engine_conn_kind; local datagram connections differ in mtu only */
+	bool held;    /* accepting end: it opens by CONN_DECIDE */
 	uint32_t peer_vqpn;
 	uint32_t window;	      /* wished, bytes; 0 = default */
 	uint32_t granted;	      /* CONN_ACCEPT: cost that the initiator granted */
@@ -392,7 +407,7 @@ struct engine_conn_record {
 	uint32_t vqpn, peer_vqpn, session, state, window;
 	uint16_t peer_node;
 	uint16_t local;
-	uint32_t datagram;		/* 1: a datagram connection */
+	uint32_t kind;			/* enum engine_conn_kind */
 	uint64_t dropped;		/* datagrams that came and found no room */
 	uint64_t outstanding, returned; /* cost: spent and not yet back; given back by the peer */
 	uint64_t by_ring, by_send, by_read, by_write; /* messages by primitive */

@@ -80,6 +80,7 @@ struct engine {
 	struct engine_command *waiting; /* for room: CHANNEL_ADD, CONN_REJECT */
 	struct engine_command *done, **done_last;
 	struct engine_counters counters;
+	struct weir_conn_desc no_desc; /* of all passive ends: written, never read */
 };
 
 static inline void

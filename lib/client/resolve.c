@@ -153,13 +153,16 @@ weir_resolve(struct weir *w, const char *host, const char *service, int timeout_
 	uint64_t end;
 	int rc = 0;
 
+	/* no handler may run unseen while the thread starts */
+	weir_guard_block(&g);
 	l = start(host, &rc);
+	if (l) {
+		end = timeout_ms < 0 ? UINT64_MAX : weir_clock() + (uint64_t)timeout_ms * 1000000u;
+		rc = weir_wake_await(&g, w, l->done, end);
+	}
+	weir_guard_end(&g);
 	if (!l)
 		return rc;
-	end = timeout_ms < 0 ? UINT64_MAX : weir_clock() + (uint64_t)timeout_ms * 1000000u;
-	weir_guard_block(&g);
-	rc = weir_wake_await(&g, w, l->done, end);
-	weir_guard_end(&g);
 	if (!rc)
 		rc = result(l, service, found);
 	else if (rc == -ETIMEDOUT)

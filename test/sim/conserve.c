@@ -48,7 +48,7 @@ check_ring(const struct peer_link *l, const struct peer_link *m)
 static const char *
 check_window(const struct conn *c, const struct conn *p)
 {
-	if (c->datagram)
+	if (c->kind != CONN_STREAM)
 		return p->rx_messages > c->sent ? "more datagrams came than were sent" : NULL;
 	if (p->accepts && c->granted > p->rx_granted)
 		return "a sender has more window than it was granted";

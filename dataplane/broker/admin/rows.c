@@ -384,7 +384,7 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->state = e->state;
 	if (e->state < sizeof(conn_state_name) / sizeof(conn_state_name[0]))
 		memcpy(r->state_name, conn_state_name[e->state], sizeof(r->state_name));
-	r->datagram = e->datagram;
+	r->datagram = e->kind == CONN_DATAGRAM;
 	c = conn_find(q->b, e->vqpn);
 	r->class = c ? c->class : WEIR_CLASS_NORMAL;
 	r->dropped = e->dropped;

@@ -137,8 +137,8 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 	e->desc = c->desc;
 	e->link = c->link;
 	e->peer_node = (uint16_t)c->node;
-	e->datagram = c->datagram;
-	if (c->datagram && c->segment)
+	e->kind = c->kind;
+	if (c->kind == CONN_DATAGRAM && c->segment)
 		e->mtu = datagrams_local_mtu(b, c->engine);
 	e->peer_vqpn = c->peer ? c->peer->vqpn : 0;
 	e->window = c->window || !c->segment ? c->window : WEIR_SEGMENT_WINDOW;

@@ -89,7 +89,7 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 	if (l)
 		link_used(l);
 	k->cmd.conn.status = status;
-	if (l && c->datagram)
+	if (l && c->kind == CONN_DATAGRAM)
 		k->cmd.conn.status = (uint32_t)-datagrams_fill(b, l, &k->cmd.conn);
 	command_submit(b, k);
 }
@@ -254,9 +254,9 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, uint8
 	c->class = class;
 	c->node = n->is.id;
 	c->window = m->connect.window;
-	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
+	c->kind = conn_kind(m->connect.flags);
 	/* datagrams take two steps: the second makes the objects that the link lacks for them */
-	if (c->datagram)
+	if (c->kind == CONN_DATAGRAM)
 		l = NULL;
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	if (l)
@@ -397,7 +397,7 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		return;
 	}
 	l = connect_listener(b, asked->service);
-	if (asked->datagram)
+	if (asked->kind == CONN_DATAGRAM)
 		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
 	if (l && !rc && broker_conn_new(l->session, l->channel[engine], &c) == -ENOMEM)
 		rc = -ENOMEM;
@@ -413,7 +413,7 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	c->held = l->holding;
 	c->class = link ? (uint8_t)link_class(link) : WEIR_CLASS_NORMAL;
 	c->window = asked->window;
-	c->datagram = asked->datagram;
+	c->kind = asked->kind;
 	k = conn_command(b, c, ENGINE_CONN_ACCEPT, accepted);
 	if (!k) {
 		if (link)

@@ -440,7 +440,7 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m, uint8_
 	x->class = y->class = class;
 	x->window = window[1];
 	y->window = window[0];
-	x->datagram = y->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
+	x->kind = y->kind = conn_kind(m->connect.flags);
 	y->listener = l->id;
 	y->held = l->holding;
 	l->created++;

@@ -109,9 +109,10 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 	if (c->state == CONN_LOCAL || c->user_closed || c->shut)
 		return refuse(e, ch, "message on a local, closed or shut connection");
-	if (c->datagram && h.length > c->cold->dgram.mtu)
+	if (c->kind == CONN_DATAGRAM && h.length > c->cold->dgram.mtu)
 		return refuse(e, ch, "datagram too long");
-	if (c->datagram && c->state == CONN_OPEN && !c->pend_first && share_pays(e, c->session)) {
+	if (c->kind == CONN_DATAGRAM && c->state == CONN_OPEN && !c->pend_first &&
+	    share_pays(e, c->session)) {
 		if (!datagram_send(e, c, &ch->tx, h, place)) {
 			ch->blocked = true;
 			return STAYS;

@@ -29,7 +29,8 @@ app_event(struct engine *e, struct conn *c, unsigned what)
 {
 	struct channel *ch = c->channel;
 
-	if (c->session->remove || c->session->violated) { /* no program reads it */
+	/* no program reads it */
+	if (conn_is_passive(c) || c->session->remove || c->session->violated) {
 		if (what & APP_CLOSED)
 			c->closed_told = true;
 		return;
@@ -46,6 +47,8 @@ app_event(struct engine *e, struct conn *c, unsigned what)
 void
 app_events_drop(struct conn *c)
 {
+	if (conn_is_passive(c))
+		return;
 	c->channel->opening -= !!(c->events_due & APP_OPENED) + !!(c->events_due & APP_ACCEPTED);
 	c->events_due = 0;
 	list_remove(&c->events);
@@ -80,7 +83,7 @@ make_event(const struct conn *c, unsigned what)
 	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
-		s.length = c->datagram ? c->cold->dgram.mtu : 0;
+		s.length = c->kind == CONN_DATAGRAM ? c->cold->dgram.mtu : 0;
 		s.status = c->refused ? c->status : 0;
 		if (!c->refused)
 			s.extra = c->peer_node;
@@ -89,14 +92,15 @@ make_event(const struct conn *c, unsigned what)
 	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);
-		s.accept = (struct weir_slot_accept){.listener = c->listener,
-						     .segment = c->segment,
-						     .peer_node = c->peer_node,
-						     .mtu = c->datagram ? c->cold->dgram.mtu : 0,
-						     .peer_vqpn = c->peer_vqpn,
-						     .conn_index = c->conn_index,
-						     .flags = c->held ? WEIR_ACCEPTED_HELD : 0,
-						     .window = c->rx_window_max};
+		s.accept = (struct weir_slot_accept){
+		    .listener = c->listener,
+		    .segment = c->segment,
+		    .peer_node = c->peer_node,
+		    .mtu = c->kind == CONN_DATAGRAM ? c->cold->dgram.mtu : 0,
+		    .peer_vqpn = c->peer_vqpn,
+		    .conn_index = c->conn_index,
+		    .flags = c->held ? WEIR_ACCEPTED_HELD : 0,
+		    .window = c->rx_window_max};
 	} else if (what == APP_WRITABLE) {
 		s.op = WEIR_OP_WRITABLE;
 	} else if (what == APP_DONE) {

@@ -47,7 +47,8 @@ void
 conn_refresh(struct conn *c)
 {
 	c->fast = c->state == CONN_OPEN && !c->shut && !c->pend_first &&
-		  !(c->ctrl_lines & CTRL_ACCEPT) && c->link && !c->datagram && !c->session->limited;
+		  !(c->ctrl_lines & CTRL_ACCEPT) && c->link && c->kind == CONN_STREAM &&
+		  !c->session->limited;
 }
 
 struct conn *
@@ -55,6 +56,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 {
 	uint32_t window = k->window ? k->window : e->config.window, generation;
 	struct conn *c;
+	uint8_t *descs;
 
 	if (e->free_count)
 		c = &e->conns[e->free_conns[--e->free_count]];
@@ -71,17 +73,20 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
 	conn_enter(c, CONN_OPENING);
 	c->session = s;
-	c->channel = &s->channels[k->channel];
-	c->desc =
-	    (struct weir_conn_desc *)(void *)(s->base + weir_arena_descs(&s->shared->geometry)) +
-	    k->desc;
+	c->kind = k->kind;
+	if (k->channel != ENGINE_CHANNEL_NONE) {
+		c->channel = &s->channels[k->channel];
+		descs = s->base + weir_arena_descs(&s->shared->geometry);
+		c->desc = (struct weir_conn_desc *)(void *)descs + k->desc;
+	} else {
+		c->desc = &e->no_desc;
+	}
 	c->rx_window_max = window < 1u << 30 ? window : 1u << 30;
 	c->peer_node = k->peer_node;
 	c->listener = k->listener;
 	c->segment = k->segment;
 	c->conn_index = k->conn_index;
-	if (k->datagram) {
-		c->datagram = true;
+	if (c->kind == CONN_DATAGRAM) {
 		memset(&c->cold->dgram, 0, sizeof(c->cold->dgram));
 		c->cold->dgram.mtu = k->mtu;
 	}
@@ -134,7 +139,7 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 {
 	memset(c->service, 0, sizeof(c->service)); /* from now on it counts sends */
 	c->peer_vqpn = peer_vqpn;
-	c->accepts = true;
+	c->accepts = c->kind != CONN_MEMORY;
 	c->granted = granted;
 	c->peer_window = window;
 	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
@@ -186,7 +191,7 @@ conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *
 		app_event(e, c, APP_OPENED);
 	} else {
 		ctrl_line_due(e, c, CTRL_ACCEPT);
-		if (c->datagram)
+		if (c->kind == CONN_DATAGRAM)
 			datagrams_open(e, c, c->peer_vqpn);
 		else
 			conn_opened(e, c, c->peer_vqpn, c->peer_window, c->peer_window);
@@ -419,6 +424,8 @@ conns_settle(struct engine *e)
 
 		weir_assert(c->state == CONN_PEER_GONE && !c->ended);
 		list_remove(node);
+		if (conn_is_passive(c)) /* no program closes it */
+			c->user_closed = true;
 		region_lent_back(c);
 		if (!c->closed_told && !(c->events_due & (APP_OPENED | APP_CLOSED)) &&
 		    (c->sealed || c->landed == c->sent))

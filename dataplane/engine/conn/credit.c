@@ -201,7 +201,7 @@ grant(struct engine *e, struct conn *c)
 	bool starves, is_due;
 
 	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
-	if (c->datagram)
+	if (c->kind != CONN_STREAM)
 		return;
 	if (c->reclaiming)
 		return; /* its answer comes back here */

@@ -141,7 +141,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 					       .window = c->rx_window_max,
 					       .granted = (uint32_t)c->rx_granted,
 					       .node = e->node};
-		if (c->datagram) {
+		if (c->kind == CONN_DATAGRAM) {
 			c->cold->dgram.qpn = datagrams.qpn;
 			w.datagram = datagrams;
 			s->flags = WEIR_SLOT_DATAGRAM;
@@ -150,9 +150,10 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		memcpy(s->data, &w, sizeof(w));
 		break;
 	case CTRL_ACCEPT:
-		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->datagram ? 0 : c->rx_window);
+		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn,
+			c->kind == CONN_DATAGRAM ? 0 : c->rx_window);
 		s->extra = c->vqpn;
-		if (c->datagram) {
+		if (c->kind == CONN_DATAGRAM) {
 			c->cold->dgram.qpn = datagrams.qpn;
 			s->flags = WEIR_SLOT_DATAGRAM;
 			memcpy(&s->value, &datagrams, sizeof(datagrams));
@@ -275,8 +276,8 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 	    .type = ENGINE_EVENT_CONNECT,
 	    .conn = {.link = l->id, .peer_node = l->is.peer_node, .peer_vqpn = w.vqpn},
 	};
-	event->conn.datagram = s->flags & WEIR_SLOT_DATAGRAM;
-	if (event->conn.datagram) {
+	if (s->flags & WEIR_SLOT_DATAGRAM) {
+		event->conn.kind = CONN_DATAGRAM;
 		event->conn.to = w.datagram;
 	} else {
 		event->conn.window = w.window;
@@ -358,9 +359,10 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		return false;
 	switch (s->op) {
 	case WEIR_WIRE_ACCEPT:
-		if (!s->extra || c->reasoned || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
+		if (!s->extra || c->reasoned ||
+		    !(s->flags & WEIR_SLOT_DATAGRAM) != (c->kind != CONN_DATAGRAM))
 			return false;
-		if (c->datagram) {
+		if (c->kind == CONN_DATAGRAM) {
 			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
 			datagrams_open(e, c, s->extra);
 		} else {
@@ -377,12 +379,13 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
 		return true;
 	case WEIR_WIRE_END:
-		if ((c->accepts && !c->datagram && s->value != c->rx_messages) ||
+		if (c->kind == CONN_MEMORY ||
+		    (c->accepts && c->kind != CONN_DATAGRAM && s->value != c->rx_messages) ||
 		    !conn_peer_shut(e, c))
 			peer_misbehaved(e, c);
 		return true;
 	case WEIR_WIRE_FIN:
-		if (c->accepts && !c->datagram && s->value != c->rx_messages)
+		if (c->accepts && c->kind != CONN_DATAGRAM && s->value != c->rx_messages)
 			peer_misbehaved(e, c);
 		else
 			conn_peer_ended(e, c, 0, false);
@@ -403,7 +406,7 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		conn_peer_acknowledged(e, c);
 		return true;
 	default:
-		if (c->datagram || !take_flow(e, c, s))
+		if (c->kind != CONN_STREAM || !take_flow(e, c, s))
 			peer_misbehaved(e, c);
 		return true;
 	}

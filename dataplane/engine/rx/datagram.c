@@ -68,7 +68,7 @@ datagrams_settle(struct engine *e)
 	weir_assert(e->datagrams.broken);
 	e->datagrams.ending = false;
 	for (uint32_t i = 0; i < e->conns_fresh; i++)
-		if (e->conns[i].vqpn && e->conns[i].datagram && !e->conns[i].local)
+		if (e->conns[i].vqpn && e->conns[i].kind == CONN_DATAGRAM && !e->conns[i].local)
 			conn_abort(e, &e->conns[i], ECONNRESET, true);
 }
 
@@ -122,7 +122,7 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 	struct nic_send_wr wr;
 	int n;
 
-	weir_assert(c->datagram);
+	weir_assert(c->kind == CONN_DATAGRAM);
 	/* a datagram that can't be sent now is lost: its connection ends, or isn't accepted yet */
 	if (d->up && !d->broken && l && l->ah && !(c->ctrl_lines & CTRL_ACCEPT)) {
 		weir_assert(d->posted - d->done <= ENGINE_DATAGRAMS);
@@ -266,7 +266,7 @@ datagrams_completion(struct engine *e, const struct nic_wc *wc)
 		c = conn_find(e, head.vqpn);
 	}
 	/* a datagram that overtakes its ACCEPT is lost */
-	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
+	if (!c || c->kind != CONN_DATAGRAM || !c->link || c->state == CONN_OPENING ||
 	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
 	    !head.number || !is_from(c->link, buffer))
 		count(&e->counters.datagrams_refused, 1);

@@ -172,7 +172,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 	uint32_t slots = message_slots(h.op, h.length);
 	struct weir_slot *to;
 
-	if (c->datagram) {
+	if (c->kind == CONN_DATAGRAM) {
 		if (!datagram_send(e, c, NULL, h, p->slot.place[0]))
 			return false;
 		c->pend_cost -= weir_cost(h.length);

@@ -36,7 +36,7 @@ TEST_NET(test_made_once, open_net_of_two)
 	k = &n->f[0]->last[ENGINE_CONN_START];
 	assert_int_equal(n->f[0]->count[ENGINE_CONN_START], 1);
 	assert_int_equal(k->conn.status, 0);
-	assert_true(k->conn.datagram);
+	assert_int_equal(k->conn.kind, CONN_DATAGRAM);
 	assert_int_equal(k->conn.mtu, MTU);
 	assert_non_null(k->conn.ah);
 	assert_memory_equal(n->f[0]->last_ah.gid.raw, nic_gid_ipv4(0x0a000002).raw, 16);
@@ -72,7 +72,7 @@ asked(struct net *n, unsigned i)
 				 .conn = {.link = the_link(n, i)->id,
 					  .peer_node = (uint16_t)(2 - i),
 					  .peer_vqpn = 0x100001,
-					  .datagram = true,
+					  .kind = CONN_DATAGRAM,
 					  .to = {77, 88},
 					  .service = "echo"}};
 
@@ -86,7 +86,7 @@ TEST_NET(test_accept, bring_up)
 	asked(n, 1);
 	k = &n->f[1]->last[ENGINE_CONN_ACCEPT];
 	assert_int_equal(n->f[1]->count[ENGINE_CONN_ACCEPT], 1);
-	assert_true(k->conn.datagram);
+	assert_int_equal(k->conn.kind, CONN_DATAGRAM);
 	assert_int_equal(k->conn.mtu, MTU);
 	assert_non_null(k->conn.ah);
 	assert_int_equal(k->conn.to.qpn, 77);

@@ -328,8 +328,9 @@ queue_pair_fails(bool told)
 	assert_closed(p.a, ECONNRESET);
 	assert_closed(p.b, ECONNRESET);
 	assert_int_equal(n->datagram_errors, 0); /* the NIC has not given all back */
-	k = (struct engine_command){.type = ENGINE_CONN_OPEN,
-				    .conn = {.session = 0, .desc = 9, .link = 1, .datagram = true}};
+	k = (struct engine_command){
+	    .type = ENGINE_CONN_OPEN,
+	    .conn = {.session = 0, .desc = 9, .link = 1, .kind = CONN_DATAGRAM}};
 	assert_int_equal(program_command(p.pa, &k), -EBUSY);
 	fake_ud_release(&n->ud);
 	world_run(p.w, 5);

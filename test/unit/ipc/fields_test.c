@@ -89,14 +89,21 @@ rte_tel_data_add_dict_string(struct rte_tel_data *d, const char *name, const cha
 	return 0;
 }
 
+/* A machine that keeps the other end from its CPU for longer than an answer may take gets more
+ * tries. */
 static int
 ask(const char *cmd, const char *params)
 {
-	for (uint32_t i = 0; i < commands; i++)
-		if (!strcmp(command[i].name, cmd))
-			return command[i].callback(cmd, params, &answer);
-	fail_msg("no endpoint %s", cmd);
-	return -1;
+	uint32_t i = 0;
+	int rc = -EIO;
+
+	while (i < commands && strcmp(command[i].name, cmd))
+		i++;
+	if (i == commands)
+		fail_msg("no endpoint %s", cmd);
+	for (int try = 0; try < 20 && rc == -EIO; try++)
+		rc = command[i].callback(cmd, params, &answer);
+	return rc;
 }
 
 static void

@@ -167,7 +167,8 @@ TEST(test_sleep)
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(pthread_create(&t, NULL, send_late, &l), 0);
 		while (p.b.notes == i) {
-			if (!weir_messenger_arm(p.b.m) && epoll_wait(set, &e, 1, PATIENT) < 1)
+			/* a stop of the process ends it early */
+			if (!weir_messenger_arm(p.b.m) && !epoll_wait(set, &e, 1, PATIENT))
 				fail_msg("slept until the end");
 			weir_messenger_progress(p.b.m, 0, 0);
 		}
@@ -297,20 +298,25 @@ TEST(test_evict)
 	close_both(&p);
 }
 
-/* A wait is over when its time is, however long a tick of housekeeping is. */
+/* A wait is over when its time is, however long a tick of housekeeping is. A machine that keeps the
+ * thread from its CPU gets more tries. */
 TEST(test_short_wait)
 {
+	unsigned shorter = 0;
 	uint64_t begin, took;
 	struct both p;
 
 	open_both(&p, NULL, &no_threads);
 	while (weir_messenger_progress(p.b.m, 0, 20)) /* all news */
 		;
-	begin = weir_clock();
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 200 && shorter < 5; i++) {
+		begin = weir_clock();
 		assert_int_equal(weir_messenger_progress(p.b.m, 0, 2), 0);
-	took = weir_clock() - begin;
-	assert_in_range(took, 20 * 2000000, 10 * TICK_NS);
+		took = weir_clock() - begin;
+		assert_true(took >= 2000000);
+		shorter += took < TICK_NS;
+	}
+	assert_int_equal(shorter, 5);
 	close_both(&p);
 }
 

@@ -21,7 +21,7 @@ struct entry {
 	struct sockaddr_storage address;
 };
 
-static _Atomic uint32_t asked, freed, under_way;
+static _Atomic uint32_t asked, listed, freed;
 static _Atomic bool held; /* the resolver does not answer */
 
 /* A host's addresses are in its name: "v4", "v6", and "x" for one that no node has. */
@@ -32,14 +32,13 @@ __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo 
 	struct addrinfo **next = list;
 	sigset_t blocked;
 
+	atomic_fetch_add(&listed, strcmp(host, "nobody") != 0);
 	atomic_fetch_add(&asked, 1);
-	atomic_fetch_add(&under_way, 1);
 	pthread_sigmask(SIG_BLOCK, NULL, &blocked);
 	if (!sigismember(&blocked, SIGTERM) || hints->ai_family != AF_UNSPEC || service)
 		abort();
 	while (atomic_load(&held))
 		weir_sleep(1000000);
-	atomic_fetch_sub(&under_way, 1);
 	*list = NULL;
 	if (!strcmp(host, "nobody"))
 		return EAI_NONAME;
@@ -84,11 +83,10 @@ __wrap_freeaddrinfo(struct addrinfo *list)
 static void
 await_resolver(void)
 {
-	for (unsigned ms = 0; atomic_load(&under_way); ms++) {
+	for (unsigned ms = 0; atomic_load(&freed) < atomic_load(&listed); ms++) {
 		assert_true(ms < PATIENT);
 		weir_sleep(1000000);
 	}
-	weir_sleep(20000000); /* its threads end */
 }
 
 static void
@@ -191,6 +189,8 @@ TEST(test_silent_resolver)
 	/* the wake is still there, for the next wait */
 	atomic_store(&held, true);
 	fails(&p, "v4:svc", -1, -EINTR, "weir_wake()");
+	while (atomic_load(&asked) < before + LOOKUPS_MAX + 1)
+		weir_sleep(1000000);
 	atomic_store(&held, false);
 	await_resolver();
 	before = atomic_load(&freed);
@@ -206,12 +206,27 @@ on_signal(int signal)
 {
 }
 
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg);
+
+static bool signals; /* whoever makes a thread is sent a signal */
+
+int
+__wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+	if (signals)
+		pthread_kill(pthread_self(), SIGUSR1);
+	return __real_pthread_create(t, a, run, arg);
+}
+
+static uint32_t asked_before;
+
+/* As soon as the host is looked up: the caller may not sleep yet. */
 static void *
 interrupt(void *arg)
 {
-	while (!atomic_load(&under_way))
+	while (atomic_load(&asked) == asked_before)
 		weir_sleep(1000000);
-	weir_sleep(20000000);
 	pthread_kill(*(pthread_t *)arg, SIGUSR1);
 	return NULL;
 }
@@ -224,9 +239,16 @@ TEST(test_interrupted)
 
 	sigaction(SIGUSR1, &a, NULL);
 	atomic_store(&held, true);
+	asked_before = atomic_load(&asked);
 	assert_int_equal(pthread_create(&t, NULL, interrupt, &self), 0);
-	fails(&p, "v4:svc", -1, -EINTR, "signal handler");
+	fails(&p, "v4:svc", PATIENT, -EINTR, "signal handler");
 	pthread_join(t, NULL);
+	asked_before = atomic_load(&asked);
+	signals = true;
+	fails(&p, "v4:svc", PATIENT, -EINTR, "signal handler");
+	signals = false;
+	while (atomic_load(&asked) == asked_before)
+		weir_sleep(1000000);
 	atomic_store(&held, false);
 	await_resolver();
 	pair_close(&p);

@@ -217,7 +217,8 @@ open_conn(struct program *p, bool datagram)
 	    .type = ENGINE_CONN_OPEN,
 	    .conn = {.session = p->id, .desc = c->desc, .link = 1, .service = "echo"}};
 
-	c->datagram = k.conn.datagram = datagram;
+	c->datagram = datagram;
+	k.conn.kind = datagram ? CONN_DATAGRAM : CONN_STREAM;
 	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
 	k.conn.mtu = datagram ? WORLD_MTU : 0;
 	assert_int_equal(program_command(p, &k), 0);

@@ -53,11 +53,16 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
 	k.conn.held = n->holds;
+	if (n->passive) {
+		k.conn.kind = CONN_MEMORY;
+		k.conn.channel = ENGINE_CHANNEL_NONE;
+		k.conn.desc = ENGINE_DESC_NONE;
+	}
 	k.conn.ah = (struct nic_ah *)&n->ah;
-	k.conn.mtu = asked->datagram ? WORLD_MTU : 0;
+	k.conn.mtu = asked->kind == CONN_DATAGRAM ? WORLD_MTU : 0;
 	c->used = !node_command(n, &k);
 	c->vqpn = k.conn.vqpn;
-	c->datagram = asked->datagram;
+	c->datagram = asked->kind == CONN_DATAGRAM;
 }
 
 struct late { /* events are answered outside of the turn */

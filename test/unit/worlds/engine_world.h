@@ -91,6 +91,7 @@ struct node {
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
 	bool holds;	   /* the program decides about CONNECTs */
+	bool passive;	   /* ends that it accepts are of memory connections */
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
 	uint32_t links_idle, links_closed, links_stay;

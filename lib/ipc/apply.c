@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "apply.h"
+
+#include <complex.h>
+#include <errno.h>
+#include <string.h>
+
+#define TYPES (WEIR_T_LONG_DOUBLE_AT + 1)
+
+/* name, C type of an element, operations besides REPLACE and NO_OP */
+#define INTEGER_OPS                                                                                \
+	(1u << WEIR_ACC_SUM | 1u << WEIR_ACC_PROD | 1u << WEIR_ACC_MIN | 1u << WEIR_ACC_MAX |      \
+	 LOGICAL_OPS | BITWISE_OPS)
+#define LOGICAL_OPS (1u << WEIR_ACC_LAND | 1u << WEIR_ACC_LOR | 1u << WEIR_ACC_LXOR)
+#define BITWISE_OPS (1u << WEIR_ACC_BAND | 1u << WEIR_ACC_BOR | 1u << WEIR_ACC_BXOR)
+#define COMPLEX_OPS (1u << WEIR_ACC_SUM | 1u << WEIR_ACC_PROD)
+#define FLOATING_OPS (COMPLEX_OPS | 1u << WEIR_ACC_MIN | 1u << WEIR_ACC_MAX)
+#define PAIR_OPS (1u << WEIR_ACC_MINLOC | 1u << WEIR_ACC_MAXLOC)
+#define EACH_TYPE(X)                                                                               \
+	X(WEIR_T_BYTE, uint8_t, BITWISE_OPS)                                                       \
+	X(WEIR_T_BOOL, uint8_t, LOGICAL_OPS)                                                       \
+	X(WEIR_T_INT8, int8_t, INTEGER_OPS)                                                        \
+	X(WEIR_T_UINT8, uint8_t, INTEGER_OPS)                                                      \
+	X(WEIR_T_INT16, int16_t, INTEGER_OPS)                                                      \
+	X(WEIR_T_UINT16, uint16_t, INTEGER_OPS)                                                    \
+	X(WEIR_T_INT32, int32_t, INTEGER_OPS)                                                      \
+	X(WEIR_T_UINT32, uint32_t, INTEGER_OPS)                                                    \
+	X(WEIR_T_INT64, int64_t, INTEGER_OPS)                                                      \
+	X(WEIR_T_UINT64, uint64_t, INTEGER_OPS)                                                    \
+	X(WEIR_T_FLOAT, float, FLOATING_OPS)                                                       \
+	X(WEIR_T_DOUBLE, double, FLOATING_OPS)                                                     \
+	X(WEIR_T_LONG_DOUBLE, long double, FLOATING_OPS)                                           \
+	X(WEIR_T_FLOAT_COMPLEX, float complex, COMPLEX_OPS)                                        \
+	X(WEIR_T_DOUBLE_COMPLEX, double complex, COMPLEX_OPS)                                      \
+	X(WEIR_T_LONG_DOUBLE_COMPLEX, long double complex, COMPLEX_OPS)                            \
+	X(WEIR_T_INT16_AT, struct weir_int16_at, PAIR_OPS)                                         \
+	X(WEIR_T_INT32_AT, struct weir_int32_at, PAIR_OPS)                                         \
+	X(WEIR_T_INT64_AT, struct weir_int64_at, PAIR_OPS)                                         \
+	X(WEIR_T_FLOAT_AT, struct weir_float_at, PAIR_OPS)                                         \
+	X(WEIR_T_DOUBLE_AT, struct weir_double_at, PAIR_OPS)                                       \
+	X(WEIR_T_LONG_DOUBLE_AT, struct weir_long_double_at, PAIR_OPS)
+
+static const struct {
+	uint8_t size, align;
+	uint16_t ops; /* bit enum weir_acc */
+} types[TYPES] = {
+#define X(name, type, defined)                                                                     \
+	[name] = {sizeof(type), _Alignof(type),                                                    \
+		  (defined) | 1u << WEIR_ACC_REPLACE | 1u << WEIR_ACC_NO_OP},
+    EACH_TYPE(X)
+#undef X
+};
+
+size_t
+weir_type_size(enum weir_type t)
+{
+	return (unsigned)t < TYPES ? types[t].size : 0;
+}
+
+size_t
+weir_type_align(enum weir_type t)
+{
+	return (unsigned)t < TYPES ? types[t].align : 0;
+}
+
+int
+weir_acc_valid(enum weir_type t, enum weir_acc op)
+{
+	return (unsigned)t < TYPES && (unsigned)op < 16 && types[t].ops >> op & 1;
+}
+
+bool
+weir_type_is_wide(enum weir_type t)
+{
+	return t >= WEIR_T_LONG_DOUBLE;
+}
+
+/* ---- narrow types ---- */
+
+/*
+ * Functions for one type: U, its bits, is what the CPU updates; V, its value, is what operations
+ * compute with; W, unsigned and at least as wide as int, is what sums and products wrap in. get and
+ * put convert between U and V.
+ */
+#define EACH_ELEMENT(U, statement)                                                                 \
+	do {                                                                                       \
+		for (uint64_t i = 0; i < count; i++) {                                             \
+			U x = 0, old;                                                              \
+                                                                                                   \
+			if (operand)                                                               \
+				memcpy(&x, operand + i * sizeof(U), sizeof(U));                    \
+			statement;                                                                 \
+			if (result)                                                                \
+				memcpy(result + i * sizeof(U), &old, sizeof(U));                   \
+		}                                                                                  \
+	} while (0)
+/* A value that stays as it is needs no store: the load was the atomic operation. */
+#define EXCHANGE(U, new_bits)                                                                      \
+	EACH_ELEMENT(U, {                                                                          \
+		old = __atomic_load_n(&at[i], __ATOMIC_RELAXED);                                   \
+		for (;;) {                                                                         \
+			U next = (new_bits);                                                       \
+                                                                                                   \
+			if (next == old ||                                                         \
+			    __atomic_compare_exchange_n(&at[i], &old, next, true,                  \
+							__ATOMIC_RELAXED, __ATOMIC_RELAXED))       \
+				break;                                                             \
+		}                                                                                  \
+	})
+
+#define COMMON_CASES(U)                                                                            \
+	case WEIR_ACC_REPLACE:                                                                     \
+		EACH_ELEMENT(U, old = __atomic_exchange_n(&at[i], x, __ATOMIC_RELAXED));           \
+		break;                                                                             \
+	default: /* NO_OP */                                                                       \
+		EACH_ELEMENT(U, old = __atomic_load_n(&at[i], __ATOMIC_RELAXED));                  \
+		break
+
+#define BITWISE_CASES(U)                                                                           \
+	case WEIR_ACC_BAND:                                                                        \
+		EACH_ELEMENT(U, old = __atomic_fetch_and(&at[i], x, __ATOMIC_RELAXED));            \
+		break;                                                                             \
+	case WEIR_ACC_BOR:                                                                         \
+		EACH_ELEMENT(U, old = __atomic_fetch_or(&at[i], x, __ATOMIC_RELAXED));             \
+		break;                                                                             \
+	case WEIR_ACC_BXOR:                                                                        \
+		EACH_ELEMENT(U, old = __atomic_fetch_xor(&at[i], x, __ATOMIC_RELAXED));            \
+		break
+
+#define LOGICAL_CASES(U)                                                                           \
+	case WEIR_ACC_LAND:                                                                        \
+		EXCHANGE(U, old &&x);                                                              \
+		break;                                                                             \
+	case WEIR_ACC_LOR:                                                                         \
+		EXCHANGE(U, old || x);                                                             \
+		break;                                                                             \
+	case WEIR_ACC_LXOR:                                                                        \
+		EXCHANGE(U, !old != !x);                                                           \
+		break
+
+#define APPLY_ARGUMENTS(U)                                                                         \
+	enum weir_acc op, U *at, const uint8_t *operand, uint8_t *result, uint64_t count
+
+/* Programs access the same memory by other types. */
+typedef uint8_t __attribute__((may_alias)) bits8;
+typedef uint16_t __attribute__((may_alias)) bits16;
+typedef uint32_t __attribute__((may_alias)) bits32;
+typedef uint64_t __attribute__((may_alias)) bits64;
+
+#define INTEGER(name, U, V, W)                                                                     \
+	static void apply_##name(APPLY_ARGUMENTS(U))                                               \
+	{                                                                                          \
+		switch (op) {                                                                      \
+		case WEIR_ACC_SUM:                                                                 \
+			EACH_ELEMENT(U, old = __atomic_fetch_add(&at[i], x, __ATOMIC_RELAXED));    \
+			break;                                                                     \
+		case WEIR_ACC_PROD:                                                                \
+			EXCHANGE(U, (U)((W)old * (W)x));                                           \
+			break;                                                                     \
+		case WEIR_ACC_MIN:                                                                 \
+			EXCHANGE(U, (V)x < (V)old ? x : old);                                      \
+			break;                                                                     \
+		case WEIR_ACC_MAX:                                                                 \
+			EXCHANGE(U, (V)x > (V)old ? x : old);                                      \
+			break;                                                                     \
+			LOGICAL_CASES(U);                                                          \
+			BITWISE_CASES(U);                                                          \
+			COMMON_CASES(U);                                                           \
+		}                                                                                  \
+	}
+
+INTEGER(int8, bits8, int8_t, uint32_t)
+INTEGER(uint8, bits8, uint8_t, uint32_t)
+INTEGER(int16, bits16, int16_t, uint32_t)
+INTEGER(uint16, bits16, uint16_t, uint32_t)
+INTEGER(int32, bits32, int32_t, uint32_t)
+INTEGER(uint32, bits32, uint32_t, uint32_t)
+INTEGER(int64, bits64, int64_t, uint64_t)
+INTEGER(uint64, bits64, uint64_t, uint64_t)
+
+static void
+apply_byte(APPLY_ARGUMENTS(bits8))
+{
+	switch (op) {
+		BITWISE_CASES(bits8);
+		COMMON_CASES(bits8);
+	}
+}
+
+/* A _Bool that is neither 0 nor 1 is no value of C: none is stored, and none is fetched. */
+static void
+apply_bool(APPLY_ARGUMENTS(bits8))
+{
+	switch (op) {
+		LOGICAL_CASES(bits8);
+	case WEIR_ACC_REPLACE:
+		EACH_ELEMENT(bits8, old = __atomic_exchange_n(&at[i], !!x, __ATOMIC_RELAXED));
+		break;
+	default: /* NO_OP */
+		EACH_ELEMENT(bits8, old = __atomic_load_n(&at[i], __ATOMIC_RELAXED));
+	}
+	for (uint64_t i = 0; result && i < count; i++)
+		result[i] = !!result[i];
+}
+
+#define FLOATING(name, U)                                                                          \
+	static inline U name##_bits(name v)                                                        \
+	{                                                                                          \
+		U bits;                                                                            \
+                                                                                                   \
+		memcpy(&bits, &v, sizeof(bits));                                                   \
+		return bits;                                                                       \
+	}                                                                                          \
+	static inline name name##_value(U bits)                                                    \
+	{                                                                                          \
+		name v;                                                                            \
+                                                                                                   \
+		memcpy(&v, &bits, sizeof(v));                                                      \
+		return v;                                                                          \
+	}                                                                                          \
+	static void apply_##name(APPLY_ARGUMENTS(U))                                               \
+	{                                                                                          \
+		switch (op) {                                                                      \
+		case WEIR_ACC_SUM:                                                                 \
+			EXCHANGE(U, name##_bits(name##_value(old) + name##_value(x)));             \
+			break;                                                                     \
+		case WEIR_ACC_PROD:                                                                \
+			EXCHANGE(U, name##_bits(name##_value(old) * name##_value(x)));             \
+			break;                                                                     \
+		case WEIR_ACC_MIN:                                                                 \
+			EXCHANGE(U, name##_value(x) < name##_value(old) ? x : old);                \
+			break;                                                                     \
+		case WEIR_ACC_MAX:                                                                 \
+			EXCHANGE(U, name##_value(x) > name##_value(old) ? x : old);                \
+			break;                                                                     \
+			COMMON_CASES(U);                                                           \
+		}                                                                                  \
+	}
+
+FLOATING(float, bits32)
+FLOATING(double, bits64)
+
+/* ---- wide types ---- */
+
+#define WIDE(name, T, cases)                                                                       \
+	static void apply_##name(enum weir_acc op, void *memory, const uint8_t *operand,           \
+				 uint8_t *result, uint64_t count)                                  \
+	{                                                                                          \
+		uint8_t *at = memory;                                                              \
+                                                                                                   \
+		for (uint64_t i = 0; i < count; i++, at += sizeof(T)) {                            \
+			T a, b;                                                                    \
+                                                                                                   \
+			memcpy(&a, at, sizeof(a));                                                 \
+			memcpy(&b, operand ? operand + i * sizeof(b) : at, sizeof(b));             \
+			if (result)                                                                \
+				memcpy(result + i * sizeof(a), &a, sizeof(a));                     \
+			switch (op) {                                                              \
+				cases;                                                             \
+			case WEIR_ACC_REPLACE:                                                     \
+				a = b;                                                             \
+				break;                                                             \
+			default: /* NO_OP */                                                       \
+				continue;                                                          \
+			}                                                                          \
+			memcpy(at, &a, sizeof(a));                                                 \
+		}                                                                                  \
+	}
+
+#define COMPLEX_CASES                                                                              \
+	case WEIR_ACC_SUM:                                                                         \
+		a += b;                                                                            \
+		break;                                                                             \
+	case WEIR_ACC_PROD:                                                                        \
+		a *= b;                                                                            \
+		break
+
+#define WIDE_CASES                                                                                 \
+	COMPLEX_CASES;                                                                             \
+	case WEIR_ACC_MIN:                                                                         \
+		a = b < a ? b : a;                                                                 \
+		break;                                                                             \
+	case WEIR_ACC_MAX:                                                                         \
+		a = b > a ? b : a;                                                                 \
+		break
+
+#define PAIR_CASES                                                                                 \
+	case WEIR_ACC_MINLOC:                                                                      \
+		if (b.value < a.value || (b.value == a.value && b.at < a.at))                      \
+			a = b;                                                                     \
+		break;                                                                             \
+	case WEIR_ACC_MAXLOC:                                                                      \
+		if (b.value > a.value || (b.value == a.value && b.at < a.at))                      \
+			a = b;                                                                     \
+		break
+
+WIDE(long_double, long double, WIDE_CASES)
+WIDE(float_complex, float complex, COMPLEX_CASES)
+WIDE(double_complex, double complex, COMPLEX_CASES)
+WIDE(long_double_complex, long double complex, COMPLEX_CASES)
+WIDE(int16_at, struct weir_int16_at, PAIR_CASES)
+WIDE(int32_at, struct weir_int32_at, PAIR_CASES)
+WIDE(int64_at, struct weir_int64_at, PAIR_CASES)
+WIDE(float_at, struct weir_float_at, PAIR_CASES)
+WIDE(double_at, struct weir_double_at, PAIR_CASES)
+WIDE(long_double_at, struct weir_long_double_at, PAIR_CASES)
+
+int
+weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
+	   uint64_t count)
+{
+	if (!weir_acc_valid(t, op) || (uintptr_t)at % types[t].align)
+		return -EINVAL;
+	switch (t) {
+#define X(name, function)                                                                          \
+	case name:                                                                                 \
+		apply_##function(op, at, operand, result, count);                                  \
+		break
+		X(WEIR_T_BYTE, byte);
+		X(WEIR_T_BOOL, bool);
+		X(WEIR_T_INT8, int8);
+		X(WEIR_T_UINT8, uint8);
+		X(WEIR_T_INT16, int16);
+		X(WEIR_T_UINT16, uint16);
+		X(WEIR_T_INT32, int32);
+		X(WEIR_T_UINT32, uint32);
+		X(WEIR_T_INT64, int64);
+		X(WEIR_T_UINT64, uint64);
+		X(WEIR_T_FLOAT, float);
+		X(WEIR_T_DOUBLE, double);
+		X(WEIR_T_LONG_DOUBLE, long_double);
+		X(WEIR_T_FLOAT_COMPLEX, float_complex);
+		X(WEIR_T_DOUBLE_COMPLEX, double_complex);
+		X(WEIR_T_LONG_DOUBLE_COMPLEX, long_double_complex);
+		X(WEIR_T_INT16_AT, int16_at);
+		X(WEIR_T_INT32_AT, int32_at);
+		X(WEIR_T_INT64_AT, int64_at);
+		X(WEIR_T_FLOAT_AT, float_at);
+		X(WEIR_T_DOUBLE_AT, double_at);
+		X(WEIR_T_LONG_DOUBLE_AT, long_double_at);
+#undef X
+	}
+	return 0;
+}
+
+#define COMPARE_SWAP(U)                                                                            \
+	do {                                                                                       \
+		U expected, next;                                                                  \
+                                                                                                   \
+		memcpy(&expected, compare, sizeof(expected));                                      \
+		memcpy(&next, operand, sizeof(next));                                              \
+		__atomic_compare_exchange_n((U *)at, &expected, next, false, __ATOMIC_RELAXED,     \
+					    __ATOMIC_RELAXED);                                     \
+		if (result)                                                                        \
+			memcpy(result, &expected, sizeof(expected));                               \
+	} while (0)
+
+/* Of any byte that is not 0 the value is true. */
+static void
+compare_swap_bool(bits8 *at, const uint8_t *compare, const uint8_t *operand, uint8_t *result)
+{
+	bits8 old = __atomic_load_n(at, __ATOMIC_RELAXED);
+
+	while (!old == !*compare &&
+	       !__atomic_compare_exchange_n(at, &old, !!*operand, true, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
+	if (result)
+		*result = !!old;
+}
+
+int
+weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const void *operand,
+			void *result)
+{
+	if (t < WEIR_T_BYTE || t > WEIR_T_UINT64 || (uintptr_t)at % types[t].align)
+		return -EINVAL;
+	if (t == WEIR_T_BOOL)
+		compare_swap_bool(at, compare, operand, result);
+	else if (types[t].size == 1)
+		COMPARE_SWAP(bits8);
+	else if (types[t].size == 2)
+		COMPARE_SWAP(bits16);
+	else if (types[t].size == 4)
+		COMPARE_SWAP(bits32);
+	else
+		COMPARE_SWAP(bits64);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Updates of memory: the only implementation of all pairs of type and operation. The library calls
+ * it on mapped memory, engines call it on regions, so that all updates of a host are atomic to each
+ * other.
+ *
+ * Narrow types (integers, BOOL, BYTE, float, double) are updated by lock-free CPU instructions:
+ * atomic per element to each other, to C11 atomics and to plain aligned loads. Wide types (long
+ * double, complex, pairs) are updated by plain code: one thread at a time may do so.
+ */
+#ifndef WEIR_COMMON_APPLY_H
+#define WEIR_COMMON_APPLY_H
+
+#include "weir/type.h"
+
+#include <stdbool.h>
+
+/* Whether updates of the type are not lock-free: one thread alone may perform them. */
+bool weir_type_is_wide(enum weir_type t);
+
+/*
+ * For each of `count` elements: *result = *at; *at = *at OP *operand. Elements of `at` are aligned;
+ * operands and results are packed, of any alignment. operand may be NULL with NO_OP, result may be
+ * NULL. The caller owns the memory and has checked its bounds. Relaxed order.
+ *
+ * Returns 0, or -EINVAL: `op` is not defined for `t`, or `at` is not aligned; nothing was done.
+ */
+int weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
+	       uint64_t count);
+
+/*
+ * One element of an integer type, BOOL or BYTE: *result = *at; if that equals *compare, *at =
+ * *operand. result may be NULL. Relaxed order. Returns 0, or -EINVAL as above.
+ */
+int weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const void *operand,
+			    void *result);
+
+#endif
