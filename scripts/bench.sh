@@ -206,6 +206,9 @@ local_figures()
 
 loop_figures()
 {
+	wanted loop_instr_64 && test/bench/instructions.sh "$WEIR_BUILD/test/bench/loop_bench" |
+		record loop_instr_64 "instructions of a lone message but for the programs'" '<=' 1500 any \
+			"callgrind of loop_bench 64"
 	any_wanted loop_rtt_64 loop_rate_64 || return 0
 	one_node --idle adaptive
 	perf loop_rtt_64 "lines above 2, mean" '<=' 1.25 '.ratio.mean_line - 2' \

@@ -148,7 +148,7 @@ check_session(const struct engine *e, const struct session *s)
 }
 
 static const char *
-check_link(const struct peer_link *l)
+check_link(const struct engine *e, const struct peer_link *l)
 {
 	uint64_t flight = 0, runs = 0, end = l->credited;
 	const struct list_node *node;
@@ -156,6 +156,10 @@ check_link(const struct peer_link *l)
 	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
 	    l->tx_pos - l->credited > l->mask + 1)
 		return "the peer's ring is overrun";
+	if (!l->look && l->hold != WEIR_RESUME_BOTH && link_has_more(e, l))
+		return "a link has something to send that no turn looks for";
+	if ((l->rx_pos != l->rx_told || l->wrs_back != l->wrs_told) && l->credit_due == UINT64_MAX)
+		return "credit is owed that never leaves";
 	if (l->wrs_used - l->wrs_credited > l->is.peer_recv_wrs)
 		return "more receive WRs used than granted";
 	if (l->wrs_seen - l->wrs_told > l->is.recv_wrs)
@@ -186,11 +190,14 @@ engine_check(const struct engine *e)
 {
 	const char *wrong = NULL;
 
+	if (!e->rare && (engine_tells_later(e) || !list_empty(&e->settling) ||
+			 !list_empty(&e->violators) || e->datagrams.ending))
+		return "work is due that no turn looks for";
 	for (uint32_t i = 0; i < e->config.sessions && !wrong; i++)
 		if (e->sessions[i].shared)
 			wrong = check_session(e, &e->sessions[i]);
 	for (uint32_t i = 0; i < e->config.links && !wrong; i++)
 		if (e->links[i].up && !e->links[i].broken)
-			wrong = check_link(&e->links[i]);
+			wrong = check_link(e, &e->links[i]);
 	return wrong;
 }

@@ -298,6 +298,7 @@ engine_execute(struct engine *e, struct engine_command *c)
 		last = &(*last)->next;
 	c->next = NULL;
 	*last = c;
+	e->rare = true;
 	return false;
 }
 

@@ -89,6 +89,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->limited);
 	e->limited_at = UINT64_MAX;
 	e->done_last = &e->done;
+	e->rare = true; /* receive WRs are missing */
 	e->srq_free = (uint32_t *)(void *)(memory + at.srq_free);
 	while (config->srq && e->srq_missing < config->srq_depth) {
 		e->srq_free[e->srq_missing] = e->srq_missing;
@@ -198,7 +199,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
 		link_heard(e, l);
 	l->wrs_seen++;
-	link_busy(e, l);
+	link_attend(e, l);
 	if (kind == WEIR_IMM_CREDIT)
 		return; /* every turn reads the credit line */
 	if (qp->index == RING && wc->has_imm) {
@@ -218,20 +219,14 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 /*
  * Credit counts only after everything that arrived before it: a RESET in an earlier frame says
  * which of the messages that it covers were refused. So the credit lines are read before the poll,
- * and applied after it if it took all completions.
+ * and applied after it if it took all completions. Returns whether a line brings some.
  */
-static unsigned
-poll_nic(struct engine *e)
+static bool
+read_credit_lines(struct engine *e)
 {
-	struct nic_wc wc[NIC_POLL_MAX];
 	struct list_node *node, *following;
-	bool busy = false, covered;
-	unsigned n, work;
+	bool some = false;
 
-	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
-		refill_srq(e); /* it is empty at first */
-	if (UNLIKELY(e->datagrams.missing_count))
-		datagrams_refill(e);
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
@@ -240,31 +235,58 @@ poll_nic(struct engine *e)
 		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
 		/* mostly a frame has brought that credit, or more, before */
 		l->snapped = l->snap_consumed > l->credited || l->snap_wrs > l->wrs_credited;
+		some |= l->snapped;
 	}
-	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
-	for (unsigned i = 0; i < n; i++)
-		take_completion(e, &wc[i]);
-	if (e->srq_missing >= SRQ_REFILL || !srq_covers(e))
-		refill_srq(e);
-	covered = srq_covers(e);
-	work = n + busy;
+	return some;
+}
+
+/* Credit of ours that peers may be told of, and theirs unless completions may be left. */
+static unsigned
+apply_credit(struct engine *e, bool all)
+{
+	struct list_node *node, *following;
+	unsigned work = 0;
+
+	e->wrs_lack = !srq_covers(e);
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
 
-		if (covered)
-			l->wrs_back = l->wrs_seen;
-		if (!l->snapped)
+		if (l->wrs_back != l->wrs_seen) { /* each frame takes one */
+			if (LIKELY(!e->wrs_lack))
+				l->wrs_back = l->wrs_seen;
+			link_owes(e, l);
+		}
+		if (LIKELY(!l->snapped))
 			continue;
 		l->snapped = false;
-		if (n == NIC_POLL_MAX || !l->up || l->broken)
+		if (!all || !l->up || l->broken)
 			continue;
 		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
 			count(&e->counters.bad_frames, 1);
 			link_break(e, l, RING, EPROTO, 0);
 		}
+		l->look = true;
 		work += l->credited != before;
 	}
+	return work;
+}
+
+static unsigned
+poll_nic(struct engine *e)
+{
+	bool busy = false, credit = read_credit_lines(e);
+	struct nic_wc wc[NIC_POLL_MAX];
+	unsigned n, work;
+
+	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
+	for (unsigned i = 0; i < n; i++)
+		take_completion(e, &wc[i]);
+	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
+		refill_srq(e);
+	work = n + busy;
+	if (n || UNLIKELY(credit || e->wrs_lack))
+		work += apply_credit(e, n < NIC_POLL_MAX);
 	return work;
 }
 
@@ -300,6 +322,38 @@ engine_set_away(struct engine *e, uint64_t ns)
 	e->away = ns < AWAY_MOST_NS ? ns : AWAY_MOST_NS;
 }
 
+/* Before slots of programs: events about a connection have been told, and hold for it. */
+static COLD void
+rare_before(struct engine *e)
+{
+	if (!list_empty(&e->violators))
+		sessions_settle(e);
+	if (e->datagrams.ending)
+		datagrams_settle(e);
+	if (!list_empty(&e->settling))
+		conns_settle(e);
+	if (e->datagrams.missing_count)
+		datagrams_refill(e);
+	if (e->config.nic && e->srq_missing >= SRQ_REFILL)
+		refill_srq(e);
+}
+
+/* Returns whether the next turn has work of it. */
+static COLD bool
+rare_after(struct engine *e)
+{
+	bool soon;
+
+	if (e->waiting)
+		commands_retry(e);
+	if (!list_empty(&e->removals))
+		sessions_remove(e);
+	engine_emit_pending(e);
+	soon = !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
+	e->rare = soon || engine_tells_later(e) || e->datagrams.missing_count;
+	return soon;
+}
+
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
@@ -310,13 +364,8 @@ engine_turn(struct engine *e, uint64_t now)
 	e->now = now;
 	e->turn++;
 	e->delivered = false;
-	/* before slots of programs: events about a connection have been told, and hold for it */
-	if (UNLIKELY(!list_empty(&e->violators)))
-		sessions_settle(e);
-	if (UNLIKELY(e->datagrams.ending))
-		datagrams_settle(e);
-	if (UNLIKELY(!list_empty(&e->settling)))
-		conns_settle(e);
+	if (UNLIKELY(e->rare))
+		rare_before(e);
 	work = channels_poll(e);
 	e->served = work != 0;
 	if (UNLIKELY(e->turn % HOUSEKEEPING == 0)) {
@@ -347,15 +396,10 @@ engine_turn(struct engine *e, uint64_t now)
 	}
 	if (!list_empty(&e->doorbells))
 		doorbells_ring(e);
-	if (e->waiting)
-		commands_retry(e);
-	if (!list_empty(&e->removals))
-		sessions_remove(e);
-	if (e->main_events_due || !list_empty(&e->closing) || e->connect_first != e->connect_end)
-		engine_emit_pending(e);
-	/* credit that one link's line brought may be owed on a link that has sent already */
+	if (UNLIKELY(e->rare))
+		work += rare_after(e);
+	/* lines may be owed on links that have sent already */
 	work += e->ctrl_added;
-	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
 	return work;
 }

@@ -82,7 +82,8 @@ struct peer_link {
 	bool overfull;			       /* a program found no room left */
 	bool split;	       /* the last frame was too small for all: each program has its part */
 	uint32_t last_weight;  /* frame_weight of the last frame */
-	struct list_node busy; /* in engine.busy */
+	struct list_node busy; /* in engine.busy: sends, or awaits credit or owes some */
+	bool look;	       /* more than the open frame may be there to send */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
@@ -144,6 +145,10 @@ void link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t 
 		uint32_t wc_status);
 /* The sending half of a turn: posts at most one frame. */
 void link_send(struct engine *e, struct peer_link *l);
+/* Frames have come: credit is owed to the peer. */
+void link_owes(struct engine *e, struct peer_link *l);
+/* Whether something waits for the next turn of link_send(). */
+bool link_has_more(const struct engine *e, const struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
 bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs);
 /* Whether work could be done now that sleeping would leave undone. */
@@ -196,11 +201,19 @@ link_lasts(const struct peer_link *l)
 	return l->end < LINK_AGREED;
 }
 
-/* Has link_send() look at the link in this turn. */
+/* Each turn reads the link's credit line, and sends the open frame. */
+static inline void
+link_attend(struct engine *e, struct peer_link *l)
+{
+	list_append_once(&e->busy, &l->busy);
+}
+
+/* The same, and something else may be there to send. */
 static inline void
 link_busy(struct engine *e, struct peer_link *l)
 {
-	list_append_once(&e->busy, &l->busy);
+	l->look = true;
+	link_attend(e, l);
 }
 
 #endif

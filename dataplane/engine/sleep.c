@@ -38,8 +38,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
 	/* room in the ring of a program, or in main's queue, is not announced */
-	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
-	    e->waiting || e->main_events_due || e->connect_first != e->connect_end)
+	if (!list_empty(&e->backlog) || engine_tells_later(e))
 		next = sooner(next, now + RETRY_NS);
 	if (!list_empty(&e->busy)) /* credit by credit line comes without a completion */
 		next = sooner(next, now + ACK_WAIT_NS);

@@ -30,6 +30,42 @@ head_load(const struct weir_slot *s)
 			     (uint32_t)b, (uint32_t)(b >> 32)};
 }
 
+/*
+ * The same as words, in which loops over the messages of one connection compare and count. a:
+ * sequence number, op, flags, order; b: vQPN, length.
+ */
+struct head_words {
+	uint64_t a, b;
+};
+
+#define HEAD_SEQ UINT64_C(0xffffffff)
+#define HEAD_FLAGS (UINT64_C(0xff) << 40)
+#define HEAD_NOTIFY ((uint64_t)WEIR_SLOT_NOTIFY << 40)
+#define HEAD_NEXT (UINT64_C(1) << 48) /* from a message to the next of its connection */
+
+static inline struct head_words
+head_words(const struct weir_slot *s)
+{
+	const _Atomic uint64_t *from = (const void *)s;
+
+	return (struct head_words){atomic_load_explicit(&from[0], memory_order_relaxed),
+				   atomic_load_explicit(&from[1], memory_order_relaxed)};
+}
+
+/* Word a without flags and sequence number. */
+static inline uint64_t
+head_word(uint8_t op, uint16_t order)
+{
+	return (uint64_t)weir_slot_what(op, 0, order) << 32;
+}
+
+/* Word b. */
+static inline uint64_t
+head_whose(uint32_t vqpn, uint32_t length)
+{
+	return vqpn | (uint64_t)length << 32;
+}
+
 /* Writes a head together with its sequence field; the caller publishes the slot. */
 static inline void
 head_store(struct weir_slot *s, uint32_t seq, struct head h)

@@ -46,6 +46,9 @@ struct engine {
 	struct peer_link *links;
 	struct list_node hot, cold; /* channels that had work lately; all others */
 	struct list_node busy, backlog, doorbells, closing, removals;
+	/* work that most turns don't have is due: whoever makes some sets it, engine_turn() looks
+	 * for all of it then */
+	bool rare;
 	struct list_node links_in_use; /* links whose peer is probed when silent */
 	struct list_node link_news;    /* links that main must hear of */
 	struct list_node settling;  /* connections that conns_settle() looks at in the next turn */
@@ -68,6 +71,7 @@ struct engine {
 	uint32_t *srq_free;   /* stack of receive buffers that are not posted */
 	uint32_t srq_missing; /* entries of srq_free */
 	uint32_t wrs_granted; /* receive WRs that the peers of all links were granted */
+	bool wrs_lack;	      /* peers are not told of used ones: none stand in for them */
 	struct datagrams datagrams;
 	struct link_qp datagram_user;
 	uint16_t node;
@@ -82,6 +86,14 @@ struct engine {
 	struct engine_counters counters;
 	struct weir_conn_desc no_desc; /* of all passive ends: written, never read */
 };
+
+/* Whether something waits for room in the queue of main, or for a program. */
+static inline bool
+engine_tells_later(const struct engine *e)
+{
+	return e->main_events_due || e->waiting || !list_empty(&e->closing) ||
+	       !list_empty(&e->removals) || e->connect_first != e->connect_end;
+}
 
 static inline void
 count(_Atomic uint64_t *counter, uint64_t n)

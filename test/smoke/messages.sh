@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Messages and requests between two nodes: many threads, all sizes, closing, a peer that is killed.
+# wires: verbs,roce
+# wired: 600
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -17,15 +19,17 @@ alone() {
 		fail "$*: its link does not end: $(log_of serve)"
 }
 
+few=1 # on a wire the machine is an emulated one: that many times fewer
+[ -z "${WEIR_WIRE:-}" ] || few=20
 two_nodes
 courier A leave 2 >"$weir_tmp/nobody.log" 2>&1 && fail "connected to nobody"
 grep -q 'onnection refused' "$weir_tmp/nobody.log" || fail "nobody: $(last_line nobody)"
 serve serve courier B serve
 alone leave 2
-alone note 2 1 50000 64
-alone note 2 4 20000 200
-alone ask 2 1 2000 64
-alone ask 2 4 1000 3000
+alone note 2 1 $((50000 / few)) 64
+alone note 2 4 $((20000 / few)) 200
+alone ask 2 1 $((2000 / few)) 64
+alone ask 2 4 $((1000 / few)) 3000
 alone large 2 3000000
 # a handler that takes long is named, and others are handled meanwhile
 run block courier A block 2

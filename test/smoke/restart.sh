@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Data planes are killed, or stopped, under traffic and restarted: programs go on, every message is accounted for.
+# wires: verbs,roce
+# wired: 600
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

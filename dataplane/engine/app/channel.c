@@ -88,17 +88,18 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
 	weir_ring_pop(&ch->tx, slots);
 }
 
-/* Copies slots of the ring unchanged, but for the head. */
+/* Copies slots of the ring unchanged, but for the words of the head. */
 static inline void
-copy_to_batch(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct weir_ring *r,
-	      struct head h, uint32_t n)
+copy_to_batch(const struct peer_link *l, uint64_t at, const struct weir_ring *r, uint64_t a,
+	      uint64_t b, uint32_t n)
 {
-	struct weir_slot *to = &staging[at & mask];
+	struct weir_slot *to = link_at(l, at);
 
-	for (uint32_t i = 1; i < n; i++)
-		memcpy(&staging[(at + i) & mask], weir_ring_at(r, r->pos + i), WEIR_SLOT_SIZE);
-	head_store(to, 0, h);
+	memcpy(to, &a, 8);
+	memcpy((char *)to + 8, &b, 8);
 	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(link_at(l, at + i), weir_ring_at(r, r->pos + i), WEIR_SLOT_SIZE);
 }
 
 /* Takes a message that can't go straight into the open frame. */
@@ -162,10 +163,9 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 		if (LIKELY(room == ROOM)) {
 			bool notify = h.flags & WEIR_SLOT_NOTIFY;
 
-			h.vqpn = c->peer_vqpn;
-			h.flags = 0;
 			credit_spend(c, cost);
-			copy_to_batch(l->staging, l->mask, l->tx_pos, &ch->tx, h, slots);
+			copy_to_batch(l, l->tx_pos, &ch->tx, head_word(h.op, h.order),
+				      head_whose(c->peer_vqpn, h.length), slots);
 			l->tx_pos += slots;
 			link_count(l, c, 1);
 			link_sent(l, c, 1, notify);
@@ -233,13 +233,14 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
  * Returns their number. As in batch.c, the connection's fields stay in registers.
  */
 static unsigned
-take_messages(struct engine *e, struct channel *ch, struct head h, uint64_t end)
+take_messages(struct engine *e, struct channel *ch, const struct weir_slot *slot, uint32_t vqpn,
+	      uint64_t end)
 {
-	struct conn *c = conn_find(e, h.vqpn);
-	uint32_t messages = 0, most, lines = 0, vqpn = h.vqpn, notify = 0;
+	uint32_t messages = 0, most, lines = 0, to;
+	struct conn *c = conn_find(e, vqpn);
 	struct weir_ring r = ch->tx;
 	struct peer_link *l;
-	uint64_t bytes = 0, room;
+	uint64_t bytes = 0, room, a, seen = 0;
 
 	if (!c || c->session != ch->session || !c->fast || !list_empty(&c->link->active) ||
 	    c->link->tx_pos >= c->link->tx_limit)
@@ -251,27 +252,24 @@ take_messages(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	if (UNLIKELY(l->split) && room > share_lines(l, ch->session))
 		room = share_lines(l, ch->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
-	for (;;) {
-		uint32_t n = weir_slots_inline(h.length), flags = h.flags;
-		const struct weir_slot *slot;
+	a = head_word(WEIR_OP_INLINE, (uint16_t)c->taken);
+	to = c->peer_vqpn;
+	do {
+		struct head_words h = head_words(slot);
+		uint32_t length = (uint32_t)(h.b >> 32), n = weir_slots_inline(length);
 
-		if (h.op != WEIR_OP_INLINE || h.vqpn != vqpn || h.length > WEIR_INLINE_MAX ||
-		    flags & ~WEIR_SLOT_NOTIFY || h.order != (uint16_t)(c->taken + messages) ||
-		    n > most - lines)
+		if ((h.a & ~HEAD_NOTIFY & ~HEAD_SEQ) != a || (uint32_t)h.b != vqpn ||
+		    length > WEIR_INLINE_MAX || n > most - lines)
 			break;
-		h.vqpn = c->peer_vqpn;
-		h.flags = 0;
-		copy_to_batch(l->staging, l->mask, l->tx_pos + lines, &r, h, n);
+		copy_to_batch(l, l->tx_pos + lines, &r, a, head_whose(to, length), n);
 		r.pos += n;
 		lines += n;
 		messages++;
-		bytes += h.length;
-		notify |= flags & WEIR_SLOT_NOTIFY;
+		bytes += length;
+		seen |= h.a;
+		a += HEAD_NEXT;
 		slot = weir_ring_peek(&r);
-		if (!slot)
-			break;
-		h = head_load(slot);
-	}
+	} while (slot);
 	if (!messages)
 		return 0;
 	credit_spend(c, lines * WEIR_SLOT_SIZE);
@@ -279,7 +277,7 @@ take_messages(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	if (UNLIKELY(l->split))
 		queue_of(ch->session, l, RING)->lines -= lines;
 	link_count(l, c, messages);
-	link_sent(l, c, messages, notify);
+	link_sent(l, c, messages, seen & HEAD_NOTIFY);
 	taken(e, ch, c, messages, lines, bytes);
 	return messages;
 }
@@ -379,8 +377,8 @@ take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct he
 	return TAKEN_DEAR;
 }
 
-static inline unsigned
-channel_poll(struct engine *e, struct channel *ch)
+static __attribute__((noinline)) unsigned
+take_slots(struct engine *e, struct channel *ch)
 {
 	/* where programs share frames, one with a single channel gets no less than others */
 	uint32_t most = e->turn <= e->split_turn ? FRAME_LINES : CHANNEL_BUDGET;
@@ -405,7 +403,7 @@ channel_poll(struct engine *e, struct channel *ch)
 			break;
 		h = head_load(slot);
 		if (n && h.op == WEIR_OP_INLINE) { /* the first message opens the frame */
-			unsigned run = take_messages(e, ch, h, end);
+			unsigned run = take_messages(e, ch, slot, h.vqpn, end);
 
 			n += run;
 			if (run)
@@ -436,6 +434,17 @@ channel_poll(struct engine *e, struct channel *ch)
 		session_active(e, ch->session);
 	ch->empty = n ? 0 : ch->empty + 1;
 	return n;
+}
+
+static inline unsigned
+channel_poll(struct engine *e, struct channel *ch)
+{
+	if (LIKELY(!weir_ring_peek(&ch->tx) && !weir_ring_peek(&ch->returns))) {
+		e->cost = 0;
+		ch->empty++;
+		return 0;
+	}
+	return take_slots(e, ch);
 }
 
 /* The same while programs compete: the program's part of this round may be used up. */
@@ -478,16 +487,13 @@ poll_hot(struct engine *e, bool fairly)
 	return n;
 }
 
-unsigned
-channels_poll(struct engine *e)
+static __attribute__((noinline)) unsigned
+poll_all(struct engine *e)
 {
 	bool fairly = e->now < e->rivals_until;
 	struct list_node *node, *following, *last;
 	unsigned n, left = COLD_CHANNELS;
 
-	e->active_channels = 0;
-	e->held = false;
-	e->round++;
 	n = poll_hot(e, fairly);
 	if (UNLIKELY(e->held && !n)) { /* no other program has slots */
 		e->round += FORGIVEN;
@@ -509,6 +515,24 @@ channels_poll(struct engine *e)
 		n += some;
 		e->active_channels += some != 0;
 	}
+	return n;
+}
+
+unsigned
+channels_poll(struct engine *e)
+{
+	struct list_node *first = e->hot.next;
+	unsigned n;
+
+	e->active_channels = 0;
+	e->held = false;
+	e->round++;
+	/* an only channel takes no turns with others */
+	if (first == &e->hot || first->next != &e->hot || !list_empty(&e->cold) ||
+	    e->now < e->rivals_until)
+		return poll_all(e);
+	n = channel_poll(e, LIST_OWNER(first, struct channel, polled));
+	e->active_channels = n != 0;
 	return n;
 }
 

@@ -135,7 +135,7 @@ session_violate(struct engine *e, struct session *s, const char *reason)
 		return;
 	s->violated = s->unpolled = s->violation_due = true;
 	s->reason = reason;
-	e->main_events_due = true;
+	e->main_events_due = e->rare = true;
 	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
 	count(&e->counters.violations, 1);
 	list_append(&e->violators, &s->violator);
@@ -192,6 +192,7 @@ session_remove(struct engine *e, struct engine_command *c)
 		app_events_drop(LIST_OWNER(node, struct conn, of_session));
 	commands_abandon(e, s);
 	list_append(&e->removals, &s->removal);
+	e->rare = true;
 }
 
 /* Whether its channels hold nothing that can still be sent. */
@@ -269,7 +270,7 @@ sessions_housekeeping(struct engine *e)
 			s->full = s->lacks_memory;
 			if (s->full) {
 				count(&e->counters.receive_full, 1);
-				s->full_due = e->main_events_due = true;
+				s->full_due = e->main_events_due = e->rare = true;
 			}
 		}
 		if (!s->lacks_memory)

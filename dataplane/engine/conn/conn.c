@@ -279,6 +279,7 @@ close_local(struct engine *e, struct conn *c, uint32_t status)
 	conn_enter(c, CONN_PEER_GONE);
 	set_status(c, status);
 	list_append_once(&e->closing, &c->cold->closing);
+	e->rare = true;
 	conn_settle_later(e, c);
 }
 
@@ -410,8 +411,10 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 void
 conn_settle_later(struct engine *e, struct conn *c)
 {
-	if (c->state == CONN_PEER_GONE && !c->ended)
-		list_append_once(&e->settling, &c->cold->settling);
+	if (c->state != CONN_PEER_GONE || c->ended)
+		return;
+	list_append_once(&e->settling, &c->cold->settling);
+	e->rare = true;
 }
 
 void
@@ -440,5 +443,6 @@ conns_settle(struct engine *e)
 		c->vqpn = 0;
 		atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
 		list_append_once(&e->closing, &c->cold->closing);
+		e->rare = true;
 	}
 }

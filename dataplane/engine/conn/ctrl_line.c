@@ -272,6 +272,7 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 	if (e->connect_end - e->connect_first == CONNECTS)
 		return reject_later(e, l, w.vqpn, ECONNREFUSED);
 	event = &e->connects[e->connect_end++ % CONNECTS];
+	e->rare = true;
 	*event = (struct engine_event){
 	    .type = ENGINE_EVENT_CONNECT,
 	    .conn = {.link = l->id, .peer_node = l->is.peer_node, .peer_vqpn = w.vqpn},

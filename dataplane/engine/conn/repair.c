@@ -23,7 +23,7 @@ link_pause(struct engine *e, struct engine_link_command *k)
 		return -ENOLINK;
 	}
 	k->proven = !l->proof && !l->bulk_unproven;
-	l->bulk_broken = true;
+	l->bulk_broken = l->look = true;
 	if (k->resumes == WEIR_RESUME_BOTH) {
 		l->broken = true;
 		l->tx_limit = 0;
@@ -89,6 +89,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 		l->last_wr = PROOF_DUE;
 	/* our credit may be lost as well: return it again, and wake the peer */
 	l->peer_stalled = true;
+	l->credit_due = e->now;
 	l->broken = false;
 	return 0;
 }
@@ -132,5 +133,6 @@ link_heard(struct engine *e, struct peer_link *l)
 {
 	l->hold = WEIR_RESUME_NOT;
 	l->heard = true;
+	link_busy(e, l);
 	link_tell(e, l);
 }

@@ -13,15 +13,15 @@
 #include "slot_head.h"
 #include "state.h"
 
-/* Copies lines of the ring into slots unchanged; the head is stored last. */
+/*
+ * Copies lines of the ring into slots unchanged; the head is stored last, of two words: op and
+ * order without a sequence number, vQPN and length.
+ */
 static inline void
 copy_to_ring(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mask, uint64_t pos,
-	     struct head h, uint32_t n)
+	     uint64_t a, uint64_t b, uint32_t n)
 {
 	struct weir_slot *to = weir_ring_at(r, r->pos);
-	uint64_t b = (uint64_t)h.length << 32 | h.vqpn;
-	uint64_t a =
-	    (uint64_t)h.order << 48 | (uint64_t)WEIR_OP_INLINE << 32 | (uint32_t)(r->pos + 1);
 
 	for (uint32_t i = 1; i < n; i++) {
 		char *more = (char *)weir_ring_at(r, r->pos + i);
@@ -33,7 +33,7 @@ copy_to_ring(const struct weir_ring *r, const struct weir_slot *ring, uint32_t m
 	memcpy(to->data, ring[pos & mask].data, WEIR_SLOT_HEAD_BYTES);
 	/* pairs with the acquire in weir_ring_peek(); sequence and first half of the head at once
 	 */
-	atomic_store_explicit((_Atomic uint64_t *)(void *)to, a, memory_order_release);
+	atomic_store_explicit(&to->first, a | (uint32_t)(r->pos + 1), memory_order_release);
 }
 
 /* The program's ring is full, or older messages wait already. */
@@ -58,37 +58,39 @@ static uint32_t
 deliver_messages(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *ring = l->rx;
-	struct head h = head_load(&ring[pos & l->rx_mask]);
-	struct conn *c = conn_find(e, h.vqpn);
-	uint32_t mask = l->rx_mask, most, taken = 0, vqpn = h.vqpn;
-	uint64_t bytes = 0, messages, room;
+	uint32_t mask = l->rx_mask, most, taken = 0, vqpn;
+	struct head_words h = head_words(&ring[pos & mask]);
+	struct conn *c = conn_find(e, (uint32_t)h.b);
+	uint64_t bytes = 0, messages = 0, room, a;
 	struct weir_ring to;
 
-	if (h.op != WEIR_OP_INLINE || !c || c->link != l || c->state == CONN_OPENING ||
-	    !c->accepts || c->channel->spilling)
+	if ((uint8_t)(h.a >> 32) != WEIR_OP_INLINE || !c || c->link != l ||
+	    c->state == CONN_OPENING || !c->accepts || c->channel->spilling)
 		return 0;
 	to = c->channel->rx;
-	messages = c->rx_messages;
 	room = weir_ring_room(&to);
 	if (room > (c->rx_granted - c->rx_delivered) / WEIR_SLOT_SIZE)
 		room = (c->rx_granted - c->rx_delivered) / WEIR_SLOT_SIZE;
 	most = (uint32_t)(end - pos < room ? end - pos : room);
+	a = head_word(WEIR_OP_INLINE, (uint16_t)c->rx_messages);
+	vqpn = (uint32_t)h.b;
 	while (taken < most) {
-		uint32_t n = weir_slots_inline(h.length);
+		uint32_t length = (uint32_t)(h.b >> 32), n = weir_slots_inline(length);
 
-		if (h.op != WEIR_OP_INLINE || h.vqpn != vqpn || h.order != (uint16_t)messages ||
-		    h.length > WEIR_INLINE_MAX || n > most - taken)
+		if ((h.a & ~HEAD_FLAGS & ~HEAD_SEQ) != a || (uint32_t)h.b != vqpn ||
+		    length > WEIR_INLINE_MAX || n > most - taken)
 			break;
-		copy_to_ring(&to, ring, mask, pos + taken, h, n);
+		copy_to_ring(&to, ring, mask, pos + taken, a, h.b, n);
 		to.pos += n;
 		taken += n;
-		bytes += h.length;
+		bytes += length;
 		messages++;
-		h = head_load(&ring[(pos + taken) & mask]);
+		a += HEAD_NEXT;
+		h = head_words(&ring[(pos + taken) & mask]);
 	}
 	if (!taken)
 		return 0;
-	admitted(e, c, messages - c->rx_messages, bytes, taken * WEIR_SLOT_SIZE);
+	admitted(e, c, messages, bytes, taken * WEIR_SLOT_SIZE);
 	c->channel->rx.pos = to.pos;
 	channel_published(e, c->channel);
 	e->delivered = true;
@@ -116,7 +118,9 @@ take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 			if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
 				return (int)n;
 			if (LIKELY(!c->channel->spilling && channel_room(e, c->channel, n))) {
-				copy_to_ring(&c->channel->rx, l->rx, l->rx_mask, pos, h, n);
+				copy_to_ring(&c->channel->rx, l->rx, l->rx_mask, pos,
+					     head_word(h.op, h.order), head_whose(h.vqpn, h.length),
+					     n);
 				c->channel->rx.pos += n;
 				channel_published(e, c->channel);
 			} else {
@@ -159,7 +163,6 @@ take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 		pos += (unsigned)n;
 	}
 	l->rx_pos += lines;
-	link_busy(e, l);
 	/* after the lines: a RESET among them says which messages were not delivered */
 	return link_credit(e, l, head.consumed, head.wrs);
 }

@@ -49,6 +49,7 @@ datagrams_add(struct engine *e, const struct engine_datagram_command *k)
 	d->qpn = nic_qpn(k->qp);
 	d->up = true;
 	d->broken = d->broken_due = false;
+	e->rare = true; /* buffers are missing */
 	return 0;
 }
 
@@ -59,7 +60,7 @@ datagrams_break(struct engine *e)
 
 	if (!d->up || d->broken)
 		return;
-	d->broken = d->ending = d->broken_due = e->main_events_due = true;
+	d->broken = d->ending = d->broken_due = e->main_events_due = e->rare = true;
 }
 
 void
@@ -256,6 +257,7 @@ datagrams_completion(struct engine *e, const struct nic_wc *wc)
 	if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
 		return;
 	d->missing[d->missing_count++] = (uint16_t)i;
+	e->rare = true;
 	if (wc->status != NIC_WC_SUCCESS || wc->qpn != d->qpn)
 		return;
 	buffer = d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES;

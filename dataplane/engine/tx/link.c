@@ -82,7 +82,7 @@ open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 	l->by_send = l->send_next && lines < WEIR_SEND_LINES;
 	l->send_next &= !l->by_send;
 	set_limit(l);
-	link_busy(e, l);
+	link_attend(e, l);
 }
 
 enum room
@@ -188,7 +188,7 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 }
 
 /* Posts the WRs of the frame. False: some are left. */
-static bool
+static inline bool
 post_frame(struct engine *e, struct peer_link *l)
 {
 	int n;
@@ -236,7 +236,7 @@ credit_told(struct peer_link *l)
 }
 
 /* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
-static void
+static inline __attribute__((always_inline)) void
 add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bool send)
 {
 	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
@@ -367,6 +367,32 @@ prove_last(struct peer_link *l)
 	l->sq_signaled[RING] = l->last_wr = wr->wr_id;
 }
 
+/* Closes the open frame and posts it, with credit of ours in its head. */
+static void
+send_frame(struct engine *e, struct peer_link *l)
+{
+	bool last = l->last_wr == PROOF_DUE;
+
+	weir_assert(l->up && !l->broken && l->hold != WEIR_RESUME_BOTH);
+	link_seal(e, l);
+	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
+	if (UNLIKELY(last))
+		prove_last(l);
+	credit_told(l);
+	if (UNLIKELY(!post_frame(e, l)))
+		l->look = true;
+}
+
+void
+link_owes(struct engine *e, struct peer_link *l)
+{
+	if (l->peer_stalled || l->rx_pos - l->rx_told > l->ring_mask / 4 ||
+	    (l->wrs_back - l->wrs_told) * 4 >= l->is.recv_wrs)
+		l->credit_due = e->now;
+	else if (l->credit_due == UINT64_MAX)
+		l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
+}
+
 /* Whether segments wait to be written or read. */
 static bool
 bulk_waits(const struct peer_link *l)
@@ -374,13 +400,23 @@ bulk_waits(const struct peer_link *l)
 	return !list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read);
 }
 
+bool
+link_has_more(const struct engine *e, const struct peer_link *l)
+{
+	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
+	       (l->stalled && !l->stall_told) || !list_empty(&l->ctrl_due) ||
+	       !list_empty(&l->active) || bulk_waits(l) || e->reject_first != e->reject_end;
+}
+
 void
 link_send(struct engine *e, struct peer_link *l)
 {
-	uint64_t lines, wrs;
-	bool last;
-
 	weir_assert(l->credited <= l->tx_posted && l->tx_posted <= l->tx_pos);
+	if (LIKELY(!l->look && e->now < l->credit_due)) {
+		if (l->tx_limit)
+			send_frame(e, l);
+		return;
+	}
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH) {
 		list_remove(&l->busy);
 		return;
@@ -396,32 +432,17 @@ link_send(struct engine *e, struct peer_link *l)
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1)
 			open_frame(e, l, 0);
-		if (l->tx_limit) {
-			link_seal(e, l);
-			last = l->last_wr == PROOF_DUE;
-			add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at),
-				  l->by_send);
-			if (UNLIKELY(last))
-				prove_last(l);
-			credit_told(l);
-			post_frame(e, l);
-		}
-		lines = l->rx_pos - l->rx_told;
-		wrs = l->wrs_back - l->wrs_told;
-		if (!l->frame_wrs && !l->broken && (lines || wrs || l->peer_stalled)) {
-			if (l->peer_stalled || lines > l->ring_mask / 4 ||
-			    wrs * 4 >= l->is.recv_wrs || e->now >= l->credit_due)
-				write_credit(e, l, 0);
-			else if (l->credit_due == UINT64_MAX)
-				l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
-		}
+		if (l->tx_limit)
+			send_frame(e, l);
+		if (e->now >= l->credit_due && !l->frame_wrs && !l->broken)
+			write_credit(e, l, 0);
 	}
 	if (bulk_waits(l))
 		bulk_post(e, l);
+	l->look = link_has_more(e, l);
 	/* nothing is left to send, to acknowledge or to return */
-	if (l->credited == l->tx_posted && l->rx_pos == l->rx_told && l->wrs_back == l->wrs_told &&
-	    !l->frame_wrs && !l->replaying && !l->peer_stalled && !l->lines_due &&
-	    list_empty(&l->ctrl_due) && list_empty(&l->active) && !bulk_waits(l))
+	if (!l->look && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
+	    l->wrs_back == l->wrs_told)
 		list_remove(&l->busy);
 }
 
@@ -460,7 +481,7 @@ link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error
 
 	if (l->broken || *broken)
 		return;
-	*broken = true;
+	*broken = l->look = true;
 	if (l->end >= LINK_AGREED) { /* the peer may have ended it already */
 		link_over(e, l);
 		return;
@@ -572,7 +593,7 @@ void
 link_tell(struct engine *e, struct peer_link *l)
 {
 	list_append_once(&e->link_news, &l->telling);
-	e->main_events_due = true;
+	e->main_events_due = e->rare = true;
 }
 
 void

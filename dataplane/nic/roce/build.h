@@ -13,6 +13,9 @@ struct roce_qp;
  * for no ACK. Returns its length.
  */
 uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
+/* Makes the only frame of a WR with one piece of memory, which asks for an ACK. Its length. */
+uint32_t roce_build_only(struct roce_qp *qp, const struct nic_send_wr *wr, struct wire_form form,
+			 uint8_t *frame);
 /*
  * A packet to the QP's peer. bth: opcode and flags (BTH()); psn: with the flags beside it and
  * beside the QPN; e0 to e2: up to 20 bytes of extended headers as in memory; n bytes of payload,

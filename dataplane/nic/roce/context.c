@@ -178,6 +178,7 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 
 	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		roce_qp_take_orders(ctx);
+	ctx->now = now;
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
 	ctx->received = frames != 0;
 	/* after a while without the CPU, late frames may lie behind those just taken */
@@ -210,6 +211,7 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 	if (roce_ack_due(ctx, now))
 		roce_ack_all(ctx);
 	ctx->unsent = false;
+	ctx->at_once = 0;
 	if (!list_empty(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);
@@ -224,7 +226,8 @@ roce_context_arm(struct nic_context *nctx, uint64_t now, int *fd)
 	*fd = -1;
 	if (ctx->wire.arm)
 		next = ctx->wire.arm(ctx->wire_user, now, fd);
-	if (!list_empty(&ctx->senders) || !list_empty(&ctx->acks) || ctx->cq_tail != ctx->cq_head ||
+	if (ctx->at_once != 0 || !list_empty(&ctx->senders) || !list_empty(&ctx->acks) ||
+	    ctx->cq_tail != ctx->cq_head ||
 	    atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		return now;
 	if (!list_empty(&ctx->timers) && ctx->next_tick < next)

@@ -36,13 +36,15 @@ struct roce_context {
 	unsigned id;
 	/* engine */
 	struct list_node senders, acks, timers;
-	uint64_t next_tick;  /* <= every deadline, or the earliest time at which timers may run */
-	uint32_t deferred;   /* turns since the timers were due; frames came in each of them */
-	uint32_t held;	     /* frames kept for retransmission */
-	bool received;	     /* frames came in this turn */
-	bool unsent;	     /* the turn ended before everything was sent */
-	bool acks_urgent;    /* not only ACKs wait in `acks` */
-	bool acks_lazy;	     /* only ACKs of short messages */
+	uint64_t next_tick; /* <= every deadline, or the earliest time at which timers may run */
+	uint32_t deferred;  /* turns since the timers were due; frames came in each of them */
+	uint32_t held;	    /* frames kept for retransmission */
+	bool received;	    /* frames came in this turn */
+	bool unsent;	    /* the turn ended before everything was sent */
+	uint8_t at_once;  /* 1 + frames that posts may still send before the flush; 0: not asked */
+	uint64_t now;	  /* of the last poll; 0: none yet */
+	bool acks_urgent; /* not only ACKs wait in `acks` */
+	bool acks_lazy;	  /* only ACKs of short messages */
 	uint64_t acks_since; /* time since when ACKs wait; 0: none */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];

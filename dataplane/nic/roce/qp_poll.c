@@ -75,14 +75,14 @@ received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status st
 
 struct cq_entry *
 roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opcode opcode,
-		 const struct packet *p)
+		 const struct packet *p, uint32_t length)
 {
 	struct cq_entry *e = received(qp, wr, NIC_WC_SUCCESS, opcode);
 
 	e->wc.has_imm = p->flags & PACKET_IMM;
 	e->wc.imm = e->wc.has_imm ? p->imm : 0;
 	e->wc.invalidated = false;
-	e->wc.length = qp->rs.received;
+	e->wc.length = length;
 	return e;
 }
 

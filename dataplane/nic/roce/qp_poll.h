@@ -20,9 +20,10 @@ void roce_qp_drained(struct roce_qp *qp);
 void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */
 void roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status);
-/* The receive WR of a message ends; that of the message under way ends without it. */
+/* The receive WR of a message of `length` bytes ends; that of the message under way ends without
+ * it. */
 struct cq_entry *roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr,
-				  enum nic_opcode opcode, const struct packet *p);
+				  enum nic_opcode opcode, const struct packet *p, uint32_t length);
 void roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status);
 
 #endif

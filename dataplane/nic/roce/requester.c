@@ -81,39 +81,6 @@ roce_requester_wake(struct roce_qp *qp)
 	list_append_once(&qp->ctx->senders, &qp->sender);
 }
 
-int
-roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
-{
-	struct roce_qp *qp = (struct roce_qp *)nqp;
-	struct requester *rq = &qp->rq;
-	uint32_t end = rq->posted + rq->parked, room = rq->sq_depth - (end - rq->freed);
-	unsigned i;
-	int error;
-
-	if (!qp_orders_may_send(qp_state(qp)))
-		return -ENOTCONN;
-	weir_assert(end - rq->freed <= rq->sq_depth);
-	if (n > room)
-		n = room;
-	for (i = 0; i < n; i++) {
-		error = take_wr(qp, &rq->sq[end & rq->sq_mask], &wr[i]);
-		if (error) {
-			if (i == 0)
-				return error;
-			break;
-		}
-		end++;
-	}
-	if (__builtin_expect(rq->draining, 0)) {
-		rq->parked = end - rq->posted;
-		return (int)i;
-	}
-	rq->posted = end;
-	if (i > 0 && !rq->rnr_wait)
-		roce_requester_wake(qp);
-	return (int)i;
-}
-
 static bool
 window_open(const struct requester *rq, uint32_t frame)
 {
@@ -150,15 +117,14 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	return room < ctx->spare_count ? room : ctx->spare_count;
 }
 
-static inline __attribute__((always_inline)) void
-send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
+/* Sends a frame that was just made, and keeps it. */
+static inline void
+send_new(struct roce_qp *qp, void *frame, uint32_t length, uint64_t now)
 {
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
-	uint32_t psn = rq->next, slot = psn & rq->frame_mask, length;
-	void *frame = ctx->spare[--ctx->spare_count]; /* counted by frames_allowed() */
+	uint32_t psn = rq->next, slot = psn & rq->frame_mask;
 
-	length = roce_build_frame(qp, wr, roce_frame_data(ctx, frame), more);
 	weir_assert(rq->next - rq->una <= rq->frame_mask);
 	ctx->held++;
 	rq->in_flight += length;
@@ -169,17 +135,97 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	roce_frame_send(ctx, frame, length, true);
 }
 
+/*
+ * A WR of one frame that no other waits before needs no turn among queue pairs: its frame is made
+ * when it is posted, and leaves with the others of this turn. False: it takes the long way.
+ */
+static inline bool
+send_at_once(struct roce_qp *qp, const struct nic_send_wr *wr)
+{
+	const struct nic_sge *sge = &wr->sge[0];
+	struct requester *rq = &qp->rq;
+	struct roce_context *ctx = qp->ctx;
+	struct sq_entry *e = &rq->sq[rq->posted & rq->sq_mask];
+	bool idle = rq->una == rq->next;
+	void *frame;
+
+	if (wr->sge_count != 1 || wr->opcode > NIC_WRITE_IMM || sge->length - 1u >= qp->mtu ||
+	    (wr->flags & (NIC_INLINE | NIC_FENCE)) != 0 || rq->posted != rq->built ||
+	    rq->send != rq->next || qp->ud || rq->draining || rq->rnr_wait ||
+	    !list_empty(&ctx->senders) || !neighbour_known(qp->neighbour) ||
+	    rq->posted - rq->freed == rq->sq_depth || !window_open(rq, ROCE_FRAME_MAX(qp->mtu)) ||
+	    !mr_check(&ctx->dev->mrs, sge->lkey, sge->address, sge->length, 0) || ctx->now == 0)
+		return false;
+	if (ctx->at_once == 0) { /* the first one since the last flush */
+		unsigned room = ctx->wire.room(ctx->wire_user);
+
+		ctx->at_once = room < ROCE_QUANTUM ? room + 1 : ROCE_QUANTUM + 1;
+	}
+	if (ctx->at_once == 1 || frames_allowed(qp, 1) == 0)
+		return false;
+	ctx->at_once--;
+	e->wr_id = wr->wr_id;
+	e->length = sge->length;
+	e->last_psn = rq->next;
+	e->flags = wr->flags;
+	e->opcode = wr->opcode;
+	rq->posted = ++rq->built;
+	frame = ctx->spare[--ctx->spare_count];
+	send_new(qp, frame,
+		 roce_build_only(qp, wr, wire_forms[wr->opcode], roce_frame_data(ctx, frame)),
+		 ctx->now);
+	if (idle)
+		start_waiting(qp, ctx->now);
+	return true;
+}
+
+int
+roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
+{
+	struct roce_qp *qp = (struct roce_qp *)nqp;
+	struct requester *rq = &qp->rq;
+	uint32_t end = rq->posted + rq->parked, room = rq->sq_depth - (end - rq->freed);
+	unsigned i;
+	int error;
+
+	if (!qp_orders_may_send(qp_state(qp)))
+		return -ENOTCONN;
+	if (n == 1 && send_at_once(qp, wr))
+		return 1;
+	weir_assert(end - rq->freed <= rq->sq_depth);
+	if (n > room)
+		n = room;
+	for (i = 0; i < n; i++) {
+		error = take_wr(qp, &rq->sq[end & rq->sq_mask], &wr[i]);
+		if (error) {
+			if (i == 0)
+				return error;
+			break;
+		}
+		end++;
+	}
+	if (__builtin_expect(rq->draining, 0)) {
+		rq->parked = end - rq->posted;
+		return (int)i;
+	}
+	rq->posted = end;
+	if (i > 0 && !rq->rnr_wait)
+		roce_requester_wake(qp);
+	return (int)i;
+}
+
 /* Makes frames of posted WRs; returns how many. special: some may be READs, atomics or fences. */
 static inline __attribute__((always_inline)) uint32_t
 burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 {
 	struct requester *rq = &qp->rq;
-	uint32_t frame = ROCE_FRAME_MAX(qp->mtu), allowed = frames_allowed(qp, limit), n = 0;
+	uint32_t most = ROCE_FRAME_MAX(qp->mtu), allowed = frames_allowed(qp, limit), n = 0;
 	bool idle = rq->una == rq->next;
 
-	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
+	while (n < allowed && rq->built != rq->posted && window_open(rq, most)) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
 		enum read_result read = READ_NONE;
+		void *frame;
 		bool more;
 
 		if (special)
@@ -196,11 +242,13 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 			return n - 1;
 		}
 		/* whether another frame follows at once: else this one asks for an answer */
-		more = n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
+		more = n < allowed && rq->in_flight + 2 * most <= rq->window.size &&
 		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
 		if (special && more && wr->length - rq->offset <= qp->mtu)
 			more = !wr_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
-		send_new(qp, wr, more, now);
+		frame = qp->ctx->spare[--qp->ctx->spare_count]; /* counted by frames_allowed() */
+		send_new(qp, frame, roce_build_frame(qp, wr, roce_frame_data(qp->ctx, frame), more),
+			 now);
 	}
 	if (n != 0 && idle && (!special || rq->una != rq->next))
 		start_waiting(qp, now);

@@ -87,7 +87,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;
 	if (p->flags & PACKET_LAST) {
-		e = roce_qp_received(qp, &rs->wr, NIC_RECV, p);
+		e = roce_qp_received(qp, &rs->wr, NIC_RECV, p, rs->received);
 		if (p->flags & PACKET_INV) {
 			e->wc.invalidated = true;
 			e->wc.imm = p->imm;
@@ -118,13 +118,17 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	}
 	if (n != 0 && (uintptr_t)p->payload != address)
 		memcpy((void *)(uintptr_t)address, p->payload, n);
-	rs->received = (first ? 0 : rs->received) + n;
-	rs->kind = PACKET_WRITE;
-	rs->address = address + n;
-	rs->left = left - n;
-	rs->rkey = rkey;
+	if (!first)
+		n += rs->received;
+	if (!last) {
+		rs->received = n;
+		rs->kind = PACKET_WRITE;
+		rs->address = address + p->payload_length;
+		rs->left = left - p->payload_length;
+		rs->rkey = rkey;
+	}
 	if (wr != NULL)
-		roce_qp_received(qp, wr, NIC_RECV_IMM, p);
+		roce_qp_received(qp, wr, NIC_RECV_IMM, p, n);
 	return DROP_NONE;
 }
 

@@ -195,7 +195,6 @@ roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 	}
 	if (p->payload_length != 0)
 		memcpy(to + NIC_GRH_BYTES, p->payload, p->payload_length);
-	qp->rs.received = n;
-	roce_qp_received(qp, wr, NIC_RECV, p)->wc.source_qpn = p->source_qpn;
+	roce_qp_received(qp, wr, NIC_RECV, p, n)->wc.source_qpn = p->source_qpn;
 	return DROP_NONE;
 }

@@ -48,6 +48,7 @@ struct ethdev_context {
 	/* Partner: ethdev_impair(), which sets it once `impair` is complete; it stays true. */
 	_Atomic bool impaired;
 	bool checked; /* the port's */
+	bool shares;  /* the port has other contexts besides */
 	uint64_t now; /* of the turn, for impairments */
 	struct impair impair;
 	/* sleep */

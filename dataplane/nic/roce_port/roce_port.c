@@ -258,8 +258,10 @@ start(struct ethdev_port *port, char *error, size_t size)
 	if (port->config.vlan && (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER))
 		rte_eth_dev_vlan_filter(port->id, port->config.vlan, 1);
 	port->steered = ethdev_flow_create(port->id, &flow, port->rules);
-	for (unsigned i = 0; i < port->config.contexts; i++)
+	for (unsigned i = 0; i < port->config.contexts; i++) {
 		port->context[i]->checked = port->checked;
+		port->context[i]->shares = port->config.contexts > 1;
+	}
 	return 0;
 }
 

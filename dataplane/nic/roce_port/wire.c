@@ -186,10 +186,9 @@ parked(const struct ethdev_context *c)
 
 /* Gives frames to our queue, or to the engine that has one; frames that it does not take stay in
  * front. */
-static void
-wire_flush(void *user, uint64_t now)
+static __attribute__((noinline)) void
+flush_frames(struct ethdev_context *c, uint64_t now)
 {
-	struct ethdev_context *c = user;
 	const struct ethdev_port *port = c->port;
 	uint32_t done = 0, length;
 	struct rte_mbuf *m;
@@ -243,6 +242,15 @@ wire_flush(void *user, uint64_t now)
 	}
 }
 
+static void
+wire_flush(void *user, uint64_t now)
+{
+	struct ethdev_context *c = user;
+
+	if (c->tx_count != 0 || c->shares || impaired(c))
+		flush_frames(c, now);
+}
+
 /* Passes frames to the core; those of other engines are handed over. */
 static void
 take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint64_t now)
@@ -288,29 +296,27 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 		c->port->config.wake(c->port->config.user, (unsigned)__builtin_ctz(wake));
 }
 
-static unsigned
-wire_receive(void *user, struct roce_context *ctx, uint64_t now)
+/* The first turn after a sleep: frames that came while it was prepared. */
+static __attribute__((noinline)) unsigned
+receive_early(struct ethdev_context *c, uint64_t now)
 {
-	struct ethdev_context *c = user;
+	unsigned n = c->early_count;
+
+	c->armed = false;
+	c->early_count = 0;
+	rte_eth_dev_rx_intr_disable(c->port->id, c->rx_queue);
+	take_frames(c, c->early, n, now);
+	return n;
+}
+
+/* From other engines of the port. */
+static __attribute__((noinline)) unsigned
+receive_handed(struct ethdev_context *c, uint64_t now)
+{
 	struct rte_mbuf *mbufs[ETHDEV_BURST], *m;
 	unsigned n = 0;
 
-	c->now = now;
-	if (c->armed) {
-		c->armed = false;
-		rte_eth_dev_rx_intr_disable(c->port->id, c->rx_queue);
-	}
-	weir_assert(c->early_count <= ETHDEV_BURST && c->warm_count <= ETHDEV_WARM);
-	if (c->early_count) {
-		n = c->early_count;
-		c->early_count = 0;
-		take_frames(c, c->early, n, now);
-	} else if (c->rx_queue != ETHDEV_NO_QUEUE && !parked(c)) {
-		n = rte_eth_rx_burst(c->port->id, c->rx_queue, mbufs, ETHDEV_BURST);
-		if (n)
-			take_frames(c, mbufs, n, now);
-	}
-	for (unsigned i = 0; i < c->port->rx_queues; i++) { /* from other engines */
+	for (unsigned i = 0; i < c->port->rx_queues; i++) {
 		unsigned handed = 0;
 
 		while (c->rx_in[i] && handed < ETHDEV_BURST &&
@@ -322,6 +328,27 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 			rte_pktmbuf_free_bulk(mbufs, handed);
 		n += handed;
 	}
+	return n;
+}
+
+static unsigned
+wire_receive(void *user, struct roce_context *ctx, uint64_t now)
+{
+	struct ethdev_context *c = user;
+	struct rte_mbuf *mbufs[ETHDEV_BURST];
+	unsigned n = 0;
+
+	c->now = now;
+	weir_assert(c->early_count <= ETHDEV_BURST && c->warm_count <= ETHDEV_WARM);
+	if (c->armed)
+		n = receive_early(c, now);
+	if (n == 0 && c->rx_queue != ETHDEV_NO_QUEUE && !parked(c)) {
+		n = rte_eth_rx_burst(c->port->id, c->rx_queue, mbufs, ETHDEV_BURST);
+		if (n)
+			take_frames(c, mbufs, n, now);
+	}
+	if (c->shares)
+		n += receive_handed(c, now);
 	return n;
 }
 

@@ -3,6 +3,8 @@
  * often. */
 #include "worlds/engine_world.h"
 
+#include "engine/link.h"
+#include "engine/state.h"
 #include "ipc/bell.h"
 
 #include "lcore/nap.h"
@@ -53,6 +55,30 @@ test_credit_before_sleep(void **state)
 	world_run(p.w, 300);
 	assert_false(engine_sleep_check(p.w->node[1].engine));
 	assert_true(world_sleep(p.w, p.w->node[0].engine) > p.w->now + 100000000);
+}
+
+/*
+ * A turn that ends with lines to send counts as one with work: its links have sent, and an engine
+ * that dozes looks for nothing more.
+ */
+static void
+test_lines_owed_late(void **state)
+{
+	struct pair p = PAIR(1);
+	struct engine *e = p.w->node[0].engine;
+	bool owed = false;
+
+	world_run(p.w, 300);
+	program_die(p.pa);
+	for (unsigned i = 0; i < 300 && !owed; i++) {
+		unsigned work = engine_turn(e, p.w->now += 100);
+
+		owed = !list_empty(&e->links[0].ctrl_due);
+		assert_true(work || !owed);
+	}
+	assert_true(owed);
+	world_run(p.w, 1000);
+	assert_true(p.pa->removed);
 }
 
 /* ns from a message's arrival until credit for it leaves alone, when others have the CPU for `away`
@@ -324,6 +350,6 @@ test_naps(void **state)
 }
 
 ENGINE_TESTS(TEST(test_flags), TEST(test_credit_before_sleep), TEST(test_credit_waits),
-	     TEST(test_old_credit_line), TEST(test_stalled_sender_wakes), TEST(test_keepalive),
-	     TEST(test_silence), TEST(test_bells), TEST(test_slow_bells), TEST(test_cold_channels),
-	     TEST(test_naps))
+	     TEST(test_lines_owed_late), TEST(test_old_credit_line),
+	     TEST(test_stalled_sender_wakes), TEST(test_keepalive), TEST(test_silence),
+	     TEST(test_bells), TEST(test_slow_bells), TEST(test_cold_channels), TEST(test_naps))

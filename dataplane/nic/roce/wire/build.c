@@ -173,34 +173,49 @@ roce_build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn
 	return build_packet(qp, frame, bth, psn, e0, e1, e2, extended, payload, n);
 }
 
+/*
+ * A packet of a request. `psn` has the bit that asks for an answer; first, last: of its message,
+ * whose length is `whole`.
+ */
+static inline __attribute__((always_inline)) uint32_t
+build_request(struct roce_qp *qp, uint8_t *frame, struct wire_form form, uint16_t flags,
+	      uint32_t imm, uint64_t remote_address, uint32_t rkey, uint32_t whole, uint32_t psn,
+	      bool first, bool last, const void *payload, uint32_t n)
+{
+	uint32_t extended = 0,
+		 bth = BTH(last ? (first ? form.only : form.last) : form.first + !first);
+	uint64_t e0 = 0, e1 = 0, e2 = 0;
+
+	/* the standard allows the bit only where a receive WR is taken */
+	if (last && (flags & NIC_SOLICITED) && form.last != RC_WRITE_LAST)
+		bth |= BTH_SOLICITED << 16;
+	if (last && form.has_imm) {
+		e0 = htobe64((uint64_t)imm << 32);
+		extended = IMM_BYTES;
+	}
+	if (first && form.first == RC_WRITE_FIRST) {
+		e2 = e0;
+		e0 = htobe64(remote_address);
+		e1 = htobe64((uint64_t)rkey << 32 | whole);
+		extended += RETH_BYTES;
+	}
+	return build_packet(qp, frame, bth, psn, e0, e1, e2, extended, payload, n);
+}
+
 uint32_t
 roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
-	uint32_t psn = rq->next & PSN_MASK, extended = 0, bth, length;
 	bool first = rq->offset == 0, last = n == rest;
-	uint64_t e0 = 0, e1 = 0, e2 = 0;
+	uint32_t psn = rq->next & PSN_MASK, length;
 
-	bth = BTH(last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
-	/* the standard allows the bit only where a receive WR is taken */
-	if (last && (wr->flags & NIC_SOLICITED) && wr->wire.last != RC_WRITE_LAST)
-		bth |= BTH_SOLICITED << 16;
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
 	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)
 		psn |= (uint32_t)BTH_ACK_REQ << 24;
-	if (last && wr->wire.has_imm) {
-		e0 = htobe64((uint64_t)wr->imm << 32);
-		extended = IMM_BYTES;
-	}
-	if (first && wr->wire.first == RC_WRITE_FIRST) {
-		e2 = e0;
-		e0 = htobe64(wr->remote_address);
-		e1 = htobe64((uint64_t)wr->rkey << 32 | wr->length);
-		extended += RETH_BYTES;
-	}
-	length = build_packet(qp, frame, bth, psn, e0, e1, e2, extended,
-			      roce_build_payload(qp, wr, rq->offset, n), n);
+	length = build_request(qp, frame, wr->wire, wr->flags, wr->imm, wr->remote_address,
+			       wr->rkey, wr->length, psn, first, last,
+			       roce_build_payload(qp, wr, rq->offset, n), n);
 	rq->offset += n;
 	weir_assert(rq->offset <= wr->length);
 	if (last) {
@@ -209,4 +224,16 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 		rq->offset = 0;
 	}
 	return length;
+}
+
+uint32_t
+roce_build_only(struct roce_qp *qp, const struct nic_send_wr *wr, struct wire_form form,
+		uint8_t *frame)
+{
+	uint32_t psn = (qp->rq.next & PSN_MASK) | (uint32_t)BTH_ACK_REQ << 24;
+	const struct nic_sge *sge = &wr->sge[0];
+
+	return build_request(qp, frame, form, wr->flags, wr->imm, wr->remote_address, wr->rkey,
+			     sge->length, psn, true, true, (const void *)(uintptr_t)sge->address,
+			     sge->length);
 }
