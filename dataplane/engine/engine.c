@@ -230,12 +230,15 @@ read_credit_lines(struct engine *e)
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
+		uint64_t consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
+		uint64_t wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
 
-		l->snap_consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
-		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
 		/* mostly a frame has brought that credit, or more, before */
-		l->snapped = l->snap_consumed > l->credited || l->snap_wrs > l->wrs_credited;
-		some |= l->snapped;
+		if (LIKELY(consumed <= l->credited && wrs <= l->wrs_credited))
+			continue;
+		l->snap_consumed = consumed;
+		l->snap_wrs = wrs;
+		l->snapped = some = true;
 	}
 	return some;
 }
@@ -385,6 +388,8 @@ engine_turn(struct engine *e, uint64_t now)
 		LIST_EACH (node, following, &e->busy) {
 			struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 
+			if (!link_may_send(e, l))
+				continue;
 			if (UNLIKELY(e->classes))
 				class_send(e, l);
 			else

@@ -208,7 +208,14 @@ link_attend(struct engine *e, struct peer_link *l)
 	list_append_once(&e->busy, &l->busy);
 }
 
-/* The same, and something else may be there to send. */
+/* Whether there may be something for link_send(). */
+static inline bool
+link_may_send(const struct engine *e, const struct peer_link *l)
+{
+	return l->look || l->tx_limit || e->now >= l->credit_due;
+}
+
+/* The same as link_attend(), and more than the open frame may be there to send. */
 static inline void
 link_busy(struct engine *e, struct peer_link *l)
 {

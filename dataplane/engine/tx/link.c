@@ -413,8 +413,7 @@ link_send(struct engine *e, struct peer_link *l)
 {
 	weir_assert(l->credited <= l->tx_posted && l->tx_posted <= l->tx_pos);
 	if (LIKELY(!l->look && e->now < l->credit_due)) {
-		if (l->tx_limit)
-			send_frame(e, l);
+		send_frame(e, l);
 		return;
 	}
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH) {
