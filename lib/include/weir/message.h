@@ -21,7 +21,8 @@
  *   -ENOTCONN      this process is a forked child of the one that attached
  * Errors of every call that waits:
  *   -EINTR         a signal handler ran in the calling thread, or weir_wake() was called. Nothing
- *                  was accepted, as with -EAGAIN
+ *                  was accepted, as with -EAGAIN. weir/stream.h says which handlers are not
+ *                  noticed; one that calls weir_wake() is
  * Errors of every call that sends:
  *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
  *   -ECONNREFUSED  no messenger of this name is open on the node

@@ -20,7 +20,11 @@
  * A call that waits also returns
  *   -EINTR         a signal handler ran in the calling thread while it waited, with or without
  *                  SA_RESTART, or weir_wake() was called. The call has no effect; call it again, or
- *                  stop. docs/stream.md, "Stopping a program", has the details
+ *                  stop. Not every handler is noticed: not one that runs before the call, or in its
+ *                  first 16 polls (some microseconds), nor, until the thread sleeps, one that was
+ *                  installed less than 10 ms ago. A handler that calls weir_wake() or
+ *                  weir_wake_thread() always ends the wait, or the next one. docs/stream.md,
+ *                  "Stopping a program", has the details
  * -ENOMEM (no memory) and -EMFILE (no channel or file descriptor left) are possible with the first
  * call of each thread.
  *

@@ -5,8 +5,10 @@
 
 #include "client/region.h"
 #include "client/session.h"
+#include "client/wait.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #define SLOT 0x10000u /* of addresses, each for at most one region */
 #define PAGE 4096u
@@ -117,6 +119,44 @@ TEST(test_uses)
 	free(w);
 }
 
+struct taker {
+	struct weir_region *r;
+	_Atomic bool done;
+};
+
+static void *
+take(void *arg)
+{
+	struct taker *t = arg;
+
+	weir_regions_take(&t->r->w->regions, t->r);
+	atomic_store(&t->done, true);
+	return NULL;
+}
+
+/* A region leaves the table at once, but its memory stays while a thread searches. */
+TEST(test_waits_for_searchers)
+{
+	struct weir *w = session();
+	struct taker k = {.r = put(w, 1, PAGE, WEIR_ADOPT_SEND)};
+	struct weir_region_list *before = atomic_load(&w->regions.list);
+	uint32_t phase = weir_regions_enter(&w->regions);
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, take, &k), 0);
+	while (atomic_load(&w->regions.list) == before)
+		sched_yield();
+	assert_true(finds(w, 1, 0, 1, NULL)); /* it keeps no new one waiting, and waits for none */
+	weir_sleep(20000000);
+	assert_false(atomic_load(&k.done));
+	weir_regions_leave(&w->regions, phase);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_true(atomic_load(&k.done));
+	free(k.r);
+	weir_regions_free(&w->regions);
+	free(w);
+}
+
 #define MOVING 8u /* regions that come and go */
 #define ROUNDS 3000u
 
@@ -196,6 +236,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_all),
 	    cmocka_unit_test(test_uses),
+	    cmocka_unit_test(test_waits_for_searchers),
 	    cmocka_unit_test(test_threads),
 	};
 
