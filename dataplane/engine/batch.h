@@ -51,6 +51,25 @@ link_room_for(struct engine *e, struct peer_link *l, uint32_t lines, uint8_t fla
 	return link_room(e, l, lines);
 }
 
+/* Room in the frame, and in the program's part of it while several programs want room. */
+static inline enum room
+link_room_of(struct engine *e, struct peer_link *l, struct session *s, uint32_t lines,
+	     uint8_t flags)
+{
+	enum room room;
+
+	if (UNLIKELY(l->split) && share_lines(l, s) < lines) {
+		share_pressed(l, s);
+		return ROOM_LATER;
+	}
+	room = link_room_for(e, l, lines, flags);
+	if (UNLIKELY(room == ROOM_LATER))
+		share_pressed(l, s);
+	else if (UNLIKELY(l->split) && room == ROOM)
+		queue_of(s, l, RING)->lines -= lines;
+	return room;
+}
+
 /* Counts messages of c that are put into the open frame. */
 static inline void
 link_count(const struct peer_link *l, struct conn *c, uint32_t messages)

@@ -6,13 +6,15 @@
 #ifndef WEIR_ENGINE_CHANNEL_H
 #define WEIR_ENGINE_CHANNEL_H
 
+#include "conn.h"
 #include "session.h"
-
-struct conn;
 
 enum {
 	DEAR = 16, /* slots charged for a slot that is no message, and for a look at a channel */
 };
+
+/* TAKEN_DEAR: the slot left nothing to send, and is charged as DEAR slots. */
+enum take { TAKEN, STAYS, TAKEN_DEAR };
 
 struct channel {
 	struct session *session; /* NULL: doesn't exist */
@@ -42,6 +44,8 @@ void channel_fini(struct channel *ch);
 /* Takes slots of programs; returns their number. */
 unsigned channels_poll(struct engine *e);
 void channels_housekeeping(struct engine *e);
+/* The slot at the channel's head breaks the rules: its session ends. */
+enum take channel_refuse(struct engine *e, struct channel *ch, const char *reason);
 /* Whether the first slot waits for an earlier message of its connection. */
 bool channel_out_of_order(struct engine *e, const struct channel *ch);
 bool channel_has_work(const struct channel *ch);
@@ -75,6 +79,19 @@ channel_published(struct engine *e, struct channel *ch)
 		ch->bell_due = true;
 		list_append_once(&e->doorbells, &ch->bell);
 	}
+}
+
+/* Slots of messages were taken from the program. */
+static inline void
+channel_taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages,
+	      uint32_t slots, uint64_t bytes)
+{
+	c->taken += messages;
+	count(&e->counters.tx_messages, messages);
+	count(&e->counters.tx_bytes, bytes);
+	count(&ch->session->counters->tx_messages, messages);
+	count(&ch->session->counters->tx_bytes, bytes);
+	weir_ring_pop(&ch->tx, slots);
 }
 
 /* Room for n slots in the program's ring. */

@@ -7,6 +7,7 @@
 #include "ctrl_line.h"
 #include "datagram.h"
 #include "events.h"
+#include "export.h"
 #include "link.h"
 #include "region.h"
 #include "scheduler.h"
@@ -122,6 +123,7 @@ static int
 execute(struct engine *e, struct engine_command *command)
 {
 	struct engine_conn_command *k = &command->conn;
+	struct export *x;
 	struct session *s;
 	struct conn *c;
 	struct peer_link *l;
@@ -143,6 +145,10 @@ execute(struct engine *e, struct engine_command *command)
 		return region_add(e, &command->region);
 	case ENGINE_REGION_REMOVE:
 		return region_remove(e, &command->region);
+	case ENGINE_EXPORT_ADD:
+		return export_add(e, &command->export);
+	case ENGINE_EXPORT_REMOVE:
+		return export_remove(e, &command->export);
 	case ENGINE_CHANNEL_ADD:
 		return add_channel(e, command);
 	case ENGINE_CONN_OPEN:
@@ -183,9 +189,14 @@ execute(struct engine *e, struct engine_command *command)
 			return -EHOSTDOWN;
 		if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
 			return -EINVAL;
+		x = k->kind == CONN_MEMORY ? export_named(e, k) : NULL;
+		if (k->kind == CONN_MEMORY && !x)
+			return -ESTALE;
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
+		if (c->kind == CONN_MEMORY)
+			export_bind(c, x, k->rights);
 		attach(e, c, l, k, k->held ? 0 : CTRL_ACCEPT);
 		if (k->held) {
 			c->held = true;
@@ -212,6 +223,18 @@ execute(struct engine *e, struct engine_command *command)
 		conn_enter(c, CONN_LOCAL);
 		c->local = true;
 		c->peer_vqpn = k->peer_vqpn;
+		return 0;
+	case ENGINE_CONN_APART:
+		x = export_named(e, k);
+		if (!x)
+			return -ESTALE;
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		export_bind(c, x, k->rights);
+		conn_enter(c, CONN_LOCAL);
+		c->local = c->local_told = true; /* there is no other end */
+		app_event(e, c, APP_OPENED);
 		return 0;
 	case ENGINE_CONN_LOCAL_OPENED:
 		c = conn_find(e, k->vqpn);

@@ -9,6 +9,7 @@
 #include "session.h"
 #include "state.h"
 
+struct export;
 struct peer_link;
 struct pend;
 
@@ -22,13 +23,22 @@ struct conn_cold {
 	union {
 		struct rts rts[RTS_MAX]; /* stream: announced by the peer */
 		struct {
-			struct {		  /* datagram: ours alone, zeroed when it begins */
-				uint64_t newest;  /* largest number that has arrived, 0 none */
-				uint64_t came;	  /* bit i: newest - i has arrived */
-				uint64_t dropped; /* no room */
-				uint32_t qpn;	  /* our QP, as the peer knows it */
-				uint16_t mtu;	  /* its largest message */
-			} dgram;
+			union { /* ours alone, zeroed when it begins */
+				struct {
+					uint64_t
+					    newest;    /* largest number that has arrived, 0 none */
+					uint64_t came; /* bit i: newest - i has arrived */
+					uint64_t dropped; /* no room */
+					uint32_t qpn;	  /* our QP, as the peer knows it */
+					uint16_t mtu;	  /* its largest message */
+				} dgram;
+				struct {
+					struct export *export; /* executing end; NULL: revoked */
+					uint64_t length;       /* bytes of the export */
+					uint32_t rights;       /* WEIR_RIGHT_* */
+					struct list_node of_export;
+				} memory;
+			};
 			char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned, which never opens */
 		};
 	};
@@ -135,6 +145,9 @@ struct conn {
 
 /* One end of a connection, with its descriptor and main's entry, takes half a KiB. */
 static_assert(sizeof(struct conn) <= 352, "idle connections are many: put it into conn_cold");
+
+/* Granted without flow control: more cost than a connection can ever send. */
+#define GRANT_ALL (1ull << 62)
 
 /* Recomputes conn.fast: whether messages may go straight into a frame. */
 void conn_refresh(struct conn *c);

@@ -11,6 +11,7 @@
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
+#include "ipc/remote.h"
 #include "ipc/shm.h"
 #include "ipc/wire.h"
 #include "nic/nic.h"
@@ -63,6 +64,18 @@ struct engine_region {
 	struct nic_mr mr; /* on this engine's device; length 0 without a NIC */
 };
 
+/*
+ * A range of adopted memory that connections may be made to, as every engine knows it. Main chooses
+ * its number and generation, which differs in each life of the number and is not 0.
+ */
+struct engine_export {
+	uint32_t session, number; /* number: 1 ... engine_config.exports */
+	uint32_t generation;
+	uint32_t region;
+	uint64_t offset, length; /* within the region */
+	uint32_t rights;	 /* WEIR_RIGHT_* */
+};
+
 /* Commands from main to an engine, which has the struct until it is done. */
 enum engine_command_type {
 	ENGINE_SET_NODE,       /* node: own node id and incarnation */
@@ -71,6 +84,9 @@ enum engine_command_type {
 				  refers to it */
 	ENGINE_REGION_ADD,     /* region: messages may name it from now on */
 	ENGINE_REGION_REMOVE,  /* region: done when no message under way names it */
+	ENGINE_EXPORT_ADD,     /* export: connections to it may be made */
+	ENGINE_EXPORT_REMOVE,  /* export: its connections end with ESTALE; when it is done, no
+				  operation on it is under way in this engine */
 	ENGINE_SESSION_SHARE,  /* session: main has changed its share */
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
@@ -80,15 +96,18 @@ enum engine_command_type {
 			       now; else WEIR_OP_OPENED with status, the entry ends (CONN_CLOSED).
 			       -ENOENT: program closed it meanwhile. -ENOLINK: the link is
 			       closing; CONN_START follows again */
-	ENGINE_CONN_ACCEPT, /* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
+	ENGINE_CONN_ACCEPT, /* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn. -ESTALE: the export
+			       that it names has gone */
 	ENGINE_CONN_REJECT, /* conn: answer to ENGINE_EVENT_CONNECT with status */
 	ENGINE_CONN_LOCAL,  /* conn: one end of a local connection on this engine; out: vqpn.
 			       listener = ENGINE_LISTENER_NONE: the connecting end */
 	ENGINE_CONN_LOCAL_OPENED, /* conn: vqpn, peer_vqpn: the other end exists: tell the program
 				     (OPENED or ACCEPTED). status not 0 (connecting end only):
 				     OPENED with status, the entry ends (CONN_CLOSED) */
-	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with
-				     status. -ENOENT: gone already */
+	ENGINE_CONN_APART, /* conn: a connection to an export of this host, whose operations this
+			      engine executes; out: vqpn. -ESTALE: there is no such export */
+	ENGINE_CONN_PEER_CLOSED, /* conn: vqpn: the other end of a local connection closed with
+				    status. -ENOENT: gone already */
 	ENGINE_CONN_DECIDE, /* conn: vqpn, window (0: as it is). A held connection opens, or with
 			       status is refused: its program forgets it, and the peer gets status
 			       and reason. -ENOENT: gone already */
@@ -152,12 +171,14 @@ struct engine_conn_command {
 	uint32_t listener;	      /* ENGINE_LISTENER_NONE: our end initiated */
 	uint32_t segment, conn_index; /* local */
 	uint32_t status;	      /* errno */
-	struct nic_ah *ah;	      /* datagram: to the link's peer */
+	/* memory: CONN_ACCEPT, CONN_APART: the export, of that session, and rights to it */
+	uint32_t export_session, export_number, export_generation, rights;
+	struct nic_ah *ah; /* datagram: to the link's peer */
 	struct weir_wire_datagram
 	    to; /* datagram: CONNECT, CONN_ACCEPT: where the peer takes them */
 	union {
-		char service[WEIR_SERVICE_MAX];
-		char reason[WEIR_REFUSAL_MAX]; /* CONN_DECIDE, CONN_LOCAL_OPENED, with status */
+		char service[WEIR_SERVICE_MAX]; /* memory: struct weir_wire_export */
+		char reason[WEIR_REFUSAL_MAX];	/* CONN_DECIDE, CONN_LOCAL_OPENED, with status */
 	};
 };
 
@@ -219,6 +240,7 @@ struct engine_command {
 		} node;
 		struct engine_session *session;
 		struct engine_region region;
+		struct engine_export export;
 		struct {
 			uint32_t session, channel; /* channel: index in the arena */
 			uint32_t doorbell;	   /* handed to ring_doorbell() */
@@ -272,6 +294,7 @@ struct engine_config {
 	uint32_t links;		  /* largest number of links */
 	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
 	uint32_t regions;	  /* of adopted memory that one session may have */
+	uint32_t exports;	  /* of that memory that one session may have */
 	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
 	uint32_t window;	  /* default flow-control window (2 MiB) */
 	uint64_t silence_ns;	  /* ns without an answer of a peer until LINK_SILENT; 0: never */
@@ -371,6 +394,8 @@ const char *engine_check(const struct engine *e);
 	X(doorbells, "programs woken")                                                             \
 	X(violations, "sessions that broke the rules")                                             \
 	X(bad_frames, "frames of peers refused")                                                   \
+	X(remote_operations, "operations executed on exported memory")                             \
+	X(remote_bytes, "payload bytes of those")                                                  \
 	X(stray, "messages for connections that are gone")                                         \
 	X(datagrams_sent, "datagrams sent")                                                        \
 	X(datagrams_received, "datagrams delivered into sessions")                                 \

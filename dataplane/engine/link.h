@@ -62,6 +62,7 @@ struct peer_link {
 	uint64_t last_wr;  /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
 	bool stalled;	   /* a message found no room in the ring; until credit comes */
 	bool stall_told;   /* the peer knows */
+	bool prompt;	   /* the next frame asks for credit at once: a program flushes */
 	uint64_t tx_pos;   /* next line to write */
 	uint64_t tx_limit; /* end of the open frame; 0: no frame is open */
 	uint64_t tx_posted; /* end of the last frame that was closed */
@@ -101,6 +102,7 @@ struct peer_link {
 	uint32_t rx_mask;
 	bool rx_send;
 	bool peer_stalled; /* return credit with a wake-up */
+	bool peer_prompts; /* return credit in this turn */
 	uint64_t rx_pos;   /* consumed so far */
 	uint64_t rx_told;  /* consumed, as the peer was told */
 	uint64_t wrs_seen, wrs_back,

@@ -43,9 +43,10 @@ struct pend {
 
 struct pend *pend_take(struct session *s);
 void pend_give(struct session *s, struct pend *p);
-/* Copies the message at the channel's position. False: the session's pool has no room. */
+/* Copies the message at the channel's position; `checked`: what stands for its head, or NULL.
+ * False: the session's pool has no room. */
 bool pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h,
-		  weir_place place);
+		  weir_place place, const struct weir_slot *checked);
 /* Copies the payload of an inline message that waits. */
 void pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length);
 /* Drops all messages that wait. Memory of WRITEs in flight stays until they have ended. */

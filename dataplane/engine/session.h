@@ -11,6 +11,7 @@
 #define SHARE_LEVELS 2u /* engine_share of a program, and of its user */
 
 struct channel;
+struct export;
 struct pend;
 struct queue;
 struct region;
@@ -39,6 +40,8 @@ struct session {
 	uint32_t posted;	/* entries of the pool in use for posted memory */
 	struct region *regions; /* adopted memory: region i is regions[i - 1] */
 	uint32_t region_count;
+	struct export *exports; /* export i is exports[i - 1] */
+	uint32_t export_count;
 	uint32_t conns_memory_lent; /* connections with conn.memory_lent set */
 	struct engine_share *share;
 	struct engine_session_counters *counters;

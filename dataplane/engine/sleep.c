@@ -35,6 +35,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	struct list_node *node, *following;
 	uint64_t next = doorbells_next(e);
 
+	e->sleeps = true;
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
 	/* room in the ring of a program, or in main's queue, is not announced */

@@ -85,10 +85,19 @@ line_load(struct weir_slot *to, const struct weir_slot *from)
 	atomic_signal_fence(memory_order_seq_cst); /* the compiler may not read `from` again */
 }
 
+/* Whether a program's slot is for remote memory. */
+static inline bool
+is_operation(uint8_t op)
+{
+	return op == WEIR_OP_PUT || op == WEIR_OP_FLUSH;
+}
+
 /* Slots that a message takes in a channel. */
 static inline uint32_t
 message_slots(uint8_t op, uint32_t length)
 {
+	if (op == WEIR_OP_PUT)
+		return weir_put_slots(length);
 	return op == WEIR_OP_INLINE ? weir_slots_inline(length) : 1;
 }
 

@@ -64,6 +64,8 @@ struct engine {
 	int64_t cost;		  /* slots: cost of the messages taken from the channel */
 	bool held;		  /* a channel waits for its program's next round */
 	uint32_t active_channels; /* channels that had work in this turn */
+	bool sleeps;		  /* it has slept, so it may sleep again
+				   */
 	bool served;		  /* programs sent or received in this turn */
 	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
 	bool ctrl_added;      /* a control line, since links sent last */

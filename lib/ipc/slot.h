@@ -56,8 +56,8 @@ enum weir_slot_op {
 	WEIR_OP_POST = 21,
 	/* engine -> program */
 	/* our connect() or a decision (DECIDE) ended: status, then value = segment id or 0, extra =
-	   the peer's node, length = largest message of a datagram connection or 0. status not 0:
-	   reason instead of extra */
+	   the peer's node, length = largest message of a datagram connection or 0; for memory:
+	   value = bytes of the export, length = rights. status not 0: reason instead of extra */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
 	WEIR_OP_ACCEPTED = 33,
@@ -77,6 +77,14 @@ enum weir_slot_op {
 	WEIR_OP_END = 40,
 	/* data: the next WEIR_SLOT_HEAD_BYTES of a reason, whose rest OPENED has */
 	WEIR_OP_REASON = 41,
+	/*
+	 * Operations on remote memory (ipc/remote.h). Program -> engine, engine -> peer engine;
+	 * `length` is that of the payload
+	 */
+	WEIR_OP_PUT = 96,
+	/* program -> engine: answer DONE when all operations of vqpn so far are executed; `order`
+	   as in CLOSE */
+	WEIR_OP_FLUSH = 108,
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */

@@ -20,7 +20,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 4u
+#define WEIR_WIRE_VERSION 5u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
 #define WEIR_LITTLE_ENDIAN 0x100u
@@ -41,6 +41,8 @@ enum weir_imm_kind {
 
 #define WEIR_FRAME_STALLED                                                                         \
 	0x1u /* the sender has data and no room: return credit by WRITE_WITH_IMM */
+#define WEIR_FRAME_PROMPT 0x2u /* return credit in this turn */
+#define WEIR_FRAME_WAKE 0x4u   /* with an immediate: the sender may be asleep */
 
 /* First line of a frame. Ring credit rides here. */
 struct weir_frame_head {
@@ -67,7 +69,8 @@ static_assert(sizeof(struct weir_credit_line) == 64, "one line");
 enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
-				   DATAGRAM: value: struct weir_wire_datagram */
+				   DATAGRAM: value: struct weir_wire_datagram. To a CONNECT for
+				   memory: value: bytes of the export; length: rights */
 	WEIR_WIRE_REJECT = 66,	/* status: errno; reason: the refusing program's, or empty */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
 	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */
@@ -109,9 +112,10 @@ struct weir_wire_connect { /* in weir_slot.data */
 		struct weir_wire_datagram datagram; /* slot flag DATAGRAM */
 	};
 	uint16_t node;
-	uint16_t flags;
-	char service[WEIR_SERVICE_MAX];
+	uint16_t flags;			/* WEIR_CONNECTS_* */
+	char service[WEIR_SERVICE_MAX]; /* MEMORY: struct weir_wire_export */
 };
+#define WEIR_CONNECTS_MEMORY 0x1u /* to an export, for operations on it */
 static_assert(sizeof(struct weir_wire_connect) <= WEIR_SLOT_HEAD_BYTES, "fits a head");
 
 /* Transfers of an announced message: the receiver answers CTS (WRITE), or READs it. */

@@ -396,6 +396,10 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		reject(b, engine, asked, ECONNREFUSED);
 		return;
 	}
+	if (asked->kind == CONN_MEMORY) { /* no program of this node exports any */
+		reject(b, engine, asked, EKEYREJECTED);
+		return;
+	}
 	l = connect_listener(b, asked->service);
 	if (asked->kind == CONN_DATAGRAM)
 		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;

@@ -12,6 +12,7 @@
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
+#include "remote.h"
 #include "scheduler.h"
 #include "send_queue.h"
 #include "session.h"
@@ -23,9 +24,6 @@ enum {
 	COLD_CHANNELS = 8,    /* idle channels polled per turn */
 	COLD_AFTER = 1024,    /* turns without slots after which a channel is idle */
 };
-
-/* TAKEN_DEAR: the slot left nothing to send, and is charged as DEAR slots. */
-enum take { TAKEN, STAYS, TAKEN_DEAR };
 
 void
 channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell, bool fence)
@@ -61,8 +59,8 @@ channel_fini(struct channel *ch)
 	ch->session = NULL;
 }
 
-static enum take
-refuse(struct engine *e, struct channel *ch, const char *reason)
+enum take
+channel_refuse(struct engine *e, struct channel *ch, const char *reason)
 {
 	session_violate(e, ch->session, reason);
 	return STAYS;
@@ -74,18 +72,6 @@ static bool
 is_stale(struct engine *e, const struct conn *c, uint32_t vqpn)
 {
 	return !c && WEIR_VQPN_INDEX(vqpn) - e->first_index < e->config.connections;
-}
-
-static inline void
-taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, uint32_t slots,
-      uint64_t bytes)
-{
-	c->taken += messages;
-	count(&e->counters.tx_messages, messages);
-	count(&e->counters.tx_bytes, bytes);
-	count(&ch->session->counters->tx_messages, messages);
-	count(&ch->session->counters->tx_bytes, bytes);
-	weir_ring_pop(&ch->tx, slots);
 }
 
 /* Copies slots of the ring unchanged, but for the words of the head. */
@@ -108,10 +94,11 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 {
 	uint32_t slots = message_slots(h.op, h.length);
 
-	if (c->state == CONN_LOCAL || c->user_closed || c->shut)
-		return refuse(e, ch, "message on a local, closed or shut connection");
+	if (c->state == CONN_LOCAL || c->user_closed || c->shut || c->kind == CONN_MEMORY)
+		return channel_refuse(
+		    e, ch, "message on a local, closed or shut connection, or to memory");
 	if (c->kind == CONN_DATAGRAM && h.length > c->cold->dgram.mtu)
-		return refuse(e, ch, "datagram too long");
+		return channel_refuse(e, ch, "datagram too long");
 	if (c->kind == CONN_DATAGRAM && c->state == CONN_OPEN && !c->pend_first &&
 	    share_pays(e, c->session)) {
 		if (!datagram_send(e, c, &ch->tx, h, place)) {
@@ -120,32 +107,14 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 		}
 		c->session->tokens -= h.length;
 	} else if (c->state == CONN_PEER_GONE || c->state == CONN_DEAD) {
-		taken(e, ch, c, 1, slots, h.length);
+		channel_taken(e, ch, c, 1, slots, h.length);
 		return TAKEN_DEAR;
-	} else if (!pend_message(e, c, ch, h, place)) {
+	} else if (!pend_message(e, c, ch, h, place, NULL)) {
 		ch->blocked = true;
 		return STAYS;
 	}
-	taken(e, ch, c, 1, slots, h.length);
+	channel_taken(e, ch, c, 1, slots, h.length);
 	return TAKEN;
-}
-
-/* Room in the frame, and in the program's part of it while several programs want room. */
-static inline enum room
-find_room(struct engine *e, struct peer_link *l, struct session *s, uint32_t lines, uint8_t flags)
-{
-	enum room room;
-
-	if (UNLIKELY(l->split) && share_lines(l, s) < lines) {
-		share_pressed(l, s);
-		return ROOM_LATER;
-	}
-	room = link_room_for(e, l, lines, flags);
-	if (UNLIKELY(room == ROOM_LATER))
-		share_pressed(l, s);
-	else if (UNLIKELY(l->split) && room == ROOM)
-		queue_of(s, l, RING)->lines -= lines;
-	return room;
 }
 
 static inline enum take
@@ -156,9 +125,9 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 
 	if (UNLIKELY(h.length > WEIR_INLINE_MAX ||
 		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
-		return refuse(e, ch, "inline message too long, or marked as bulk");
+		return channel_refuse(e, ch, "inline message too long, or marked as bulk");
 	if (LIKELY(c->fast && c->granted - c->spent >= cost && list_empty(&l->active))) {
-		enum room room = find_room(e, l, ch->session, slots, h.flags);
+		enum room room = link_room_of(e, l, ch->session, slots, h.flags);
 
 		if (LIKELY(room == ROOM)) {
 			bool notify = h.flags & WEIR_SLOT_NOTIFY;
@@ -169,7 +138,7 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 			l->tx_pos += slots;
 			link_count(l, c, 1);
 			link_sent(l, c, 1, notify);
-			taken(e, ch, c, 1, slots, h.length);
+			channel_taken(e, ch, c, 1, slots, h.length);
 			return TAKEN;
 		}
 		if (room == ROOM_LATER)
@@ -189,7 +158,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 	atomic_signal_fence(memory_order_seq_cst); /* read once */
 	from = session_source(ch->session, place, h.length);
 	if (h.length > WEIR_MESSAGE_MAX || !from)
-		return refuse(e, ch, "payload outside the send area, or too long");
+		return channel_refuse(e, ch, "payload outside the send area, or too long");
 	if (UNLIKELY(WEIR_PLACE_REGION(place)))
 		count(&e->counters.tx_adopted, 1);
 	if (h.length > WEIR_BLOCK_SIZE)
@@ -202,11 +171,11 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 
 		if (way & (way - 1) || bulk != !!(h.flags & WEIR_SLOT_BULK) ||
 		    (way & WEIR_SLOT_SEND && lines >= WEIR_SEND_LINES))
-			return refuse(e, ch, "a way that can't take the message");
+			return channel_refuse(e, ch, "a way that can't take the message");
 	}
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
 	    list_empty(&c->link->active)) {
-		enum room room = find_room(e, c->link, ch->session, lines, h.flags);
+		enum room room = link_room_of(e, c->link, ch->session, lines, h.flags);
 
 		if (room == ROOM) {
 			struct head out = {
@@ -219,7 +188,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 			credit_spend(c, cost);
 			link_count(c->link, c, 1);
 			link_sent(c->link, c, 1, h.flags & WEIR_SLOT_NOTIFY);
-			taken(e, ch, c, 1, 1, h.length);
+			channel_taken(e, ch, c, 1, 1, h.length);
 			return TAKEN;
 		}
 		if (room == ROOM_LATER)
@@ -278,7 +247,7 @@ take_messages(struct engine *e, struct channel *ch, const struct weir_slot *slot
 		queue_of(ch->session, l, RING)->lines -= lines;
 	link_count(l, c, messages);
 	link_sent(l, c, messages, seen & HEAD_NOTIFY);
-	taken(e, ch, c, messages, lines, bytes);
+	channel_taken(e, ch, c, messages, lines, bytes);
 	return messages;
 }
 
@@ -317,7 +286,7 @@ take_returns(struct engine *e, struct channel *ch)
 			wrong = "consumed more than was delivered";
 		}
 		if (wrong) {
-			refuse(e, ch, wrong);
+			channel_refuse(e, ch, wrong);
 			break;
 		}
 		weir_ring_pop(&ch->returns, 1);
@@ -335,11 +304,11 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 
 	line_load(&copy, slot);
 	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_END && copy.op != WEIR_OP_WANT)
-		return refuse(e, ch, "unknown op in a slot");
+		return channel_refuse(e, ch, "unknown op in a slot");
 	c = conn_find(e, copy.vqpn);
 	if (!c || c->session != ch->session) {
 		if (!is_stale(e, c, copy.vqpn))
-			return refuse(e, ch, "op on a connection that isn't the program's");
+			return channel_refuse(e, ch, "op on a connection that isn't the program's");
 		weir_ring_pop(&ch->tx, 1);
 		return TAKEN_DEAR;
 	}
@@ -350,11 +319,11 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	weir_ring_pop(&ch->tx, 1);
 	if (copy.op == WEIR_OP_END) {
 		if (c->state == CONN_LOCAL || c->state == CONN_OPENING || c->user_closed || c->shut)
-			return refuse(e, ch, "end of messages out of turn");
+			return channel_refuse(e, ch, "end of messages out of turn");
 		conn_user_shut(e, c);
 	} else if (copy.op == WEIR_OP_CLOSE) {
 		if (c->user_closed)
-			return refuse(e, ch, "connection closed twice");
+			return channel_refuse(e, ch, "connection closed twice");
 		conn_user_close(e, c, false);
 	} else if (copy.length) {
 		c->wants = true;
@@ -370,8 +339,9 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 static COLD enum take
 take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct head h)
 {
-	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
-		return refuse(e, ch, "message on a connection that isn't the program's");
+	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX) ||
+	    (h.op == WEIR_OP_PUT && h.length > WEIR_PUT_MAX))
+		return channel_refuse(e, ch, "message on a connection that isn't the program's");
 	weir_ring_pop(&ch->tx, message_slots(h.op, h.length));
 	count(&e->counters.stray, 1);
 	return TAKEN_DEAR;
@@ -410,7 +380,8 @@ take_slots(struct engine *e, struct channel *ch)
 				continue;
 		}
 		c = conn_find(e, h.vqpn);
-		if (UNLIKELY(h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE)) {
+		if (UNLIKELY(h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE &&
+			     !is_operation(h.op))) {
 			t = take_control(e, ch, slot);
 		} else if (UNLIKELY(!c || c->session != ch->session)) {
 			t = take_stray(e, ch, c, h);
@@ -419,6 +390,8 @@ take_slots(struct engine *e, struct channel *ch)
 			t = STAYS;
 		} else if (LIKELY(h.op == WEIR_OP_INLINE)) {
 			t = take_inline(e, ch, c, h);
+		} else if (is_operation(h.op)) {
+			t = remote_take(e, ch, c, slot);
 		} else {
 			t = take_place(e, ch, c, slot, h);
 		}
@@ -547,7 +520,7 @@ channel_out_of_order(struct engine *e, const struct channel *ch)
 		return false;
 	h = head_load(slot);
 	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE && h.op != WEIR_OP_CLOSE &&
-	    h.op != WEIR_OP_END)
+	    h.op != WEIR_OP_END && !is_operation(h.op))
 		return false;
 	c = conn_find(e, h.vqpn);
 	return c && c->session == ch->session && (uint16_t)c->taken != h.order;
@@ -586,7 +559,7 @@ channels_housekeeping(struct engine *e)
 
 		if (ch->blocked && !ch->session->unpolled && channel_out_of_order(e, ch) &&
 		    waits_for_nothing(e, ch->session)) {
-			refuse(e, ch, "messages out of order: one is missing");
+			channel_refuse(e, ch, "messages out of order: one is missing");
 		} else if (ch->empty > COLD_AFTER && !ch->blocked) {
 			list_remove(node);
 			list_append(&e->cold, node);

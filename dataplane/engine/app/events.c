@@ -82,8 +82,10 @@ make_event(const struct conn *c, unsigned what)
 
 	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
-		s.value = c->segment;
-		s.length = c->kind == CONN_DATAGRAM ? c->cold->dgram.mtu : 0;
+		s.value = c->kind == CONN_MEMORY ? c->cold->memory.length : c->segment;
+		s.length = c->kind == CONN_DATAGRAM ? c->cold->dgram.mtu
+			   : c->kind == CONN_MEMORY ? c->cold->memory.rights
+						    : 0;
 		s.status = c->refused ? c->status : 0;
 		if (!c->refused)
 			s.extra = c->peer_node;

@@ -9,6 +9,7 @@
 #include "conn.h"
 #include "credit.h"
 #include "events.h"
+#include "export.h"
 #include "base/list.h"
 #include "region.h"
 #include "scheduler.h"
@@ -53,7 +54,7 @@ pending_slots(const struct engine_config *config, const struct weir_geometry *g)
 }
 
 struct places { /* of the parts of engine_session.work, after its counters */
-	size_t pool, channels, queues, map, runs, regions, bytes;
+	size_t pool, channels, queues, map, runs, regions, exports, bytes;
 };
 
 static struct places
@@ -68,7 +69,8 @@ lay_out_session(const struct engine_config *config, const struct weir_geometry *
 	p.map = p.queues + 2 * (size_t)config->links * sizeof(struct queue);
 	p.runs = p.map + (size_t)weir_blocks_words(blocks) * sizeof(uint64_t);
 	p.regions = WEIR_ALIGN_UP(p.runs + (size_t)blocks * sizeof(uint32_t), 64);
-	p.bytes = WEIR_ALIGN_UP(p.regions + (size_t)config->regions * sizeof(struct region), 64);
+	p.exports = p.regions + (size_t)config->regions * sizeof(struct region);
+	p.bytes = WEIR_ALIGN_UP(p.exports + (size_t)config->exports * sizeof(struct export), 64);
 	return p;
 }
 
@@ -116,6 +118,8 @@ session_add(struct engine *e, struct engine_session *shared)
 	s->runs = (uint32_t *)(void *)(work + at.runs);
 	s->regions = (struct region *)(void *)(work + at.regions);
 	s->region_count = e->config.regions;
+	s->exports = (struct export *)(void *)(work + at.exports);
+	s->export_count = e->config.exports;
 	weir_blocks_init(&s->blocks, (uint64_t *)(void *)(work + at.map),
 			 block_count(&e->config, g));
 	s->recv_at = weir_arena_recv(g) + (uint64_t)first_block(g, e->config.id) * WEIR_BLOCK_SIZE;
@@ -224,6 +228,7 @@ sessions_remove(struct engine *e)
 				continue;
 			s->draining = false;
 			s->unpolled = true;
+			exports_end(e, s);
 			LIST_EACH (conn, next, &s->conns) {
 				struct conn *c = LIST_OWNER(conn, struct conn, of_session);
 

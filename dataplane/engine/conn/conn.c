@@ -89,6 +89,8 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	if (c->kind == CONN_DATAGRAM) {
 		memset(&c->cold->dgram, 0, sizeof(c->cold->dgram));
 		c->cold->dgram.mtu = k->mtu;
+	} else if (c->kind == CONN_MEMORY) {
+		memset(&c->cold->memory, 0, sizeof(c->cold->memory));
 	}
 	list_append(&s->conns, &c->of_session);
 	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);
@@ -438,6 +440,8 @@ conns_settle(struct engine *e)
 			continue;
 		if (c->link)
 			detach(e, c);
+		if (c->kind == CONN_MEMORY)
+			list_remove(&c->cold->memory.of_export);
 		c->ended = true;
 		c->ended_vqpn = c->vqpn;
 		c->vqpn = 0;

@@ -146,6 +146,8 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 			w.datagram = datagrams;
 			s->flags = WEIR_SLOT_DATAGRAM;
 		}
+		if (c->kind == CONN_MEMORY)
+			w.flags = WEIR_CONNECTS_MEMORY;
 		memcpy(w.service, c->service, sizeof(w.service));
 		memcpy(s->data, &w, sizeof(w));
 		break;
@@ -157,6 +159,9 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 			c->cold->dgram.qpn = datagrams.qpn;
 			s->flags = WEIR_SLOT_DATAGRAM;
 			memcpy(&s->value, &datagrams, sizeof(datagrams));
+		} else if (c->kind == CONN_MEMORY) {
+			s->value = c->cold->memory.length;
+			s->length = c->cold->memory.rights;
 		} else {
 			s->value = c->rx_granted;
 		}
@@ -190,7 +195,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 	case CTRL_RESET:
 		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
 		s->value = c->rx_messages;
-		s->status = ECONNRESET;
+		s->status = c->status == ESTALE ? ESTALE : ECONNRESET;
 		c->reset_sent = true;
 		c->ctrl_lines &= CTRL_FIN_ACK;
 		credit_withdraw(e, c);
@@ -263,11 +268,14 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
 	struct weir_wire_connect w;
 	struct engine_event *event;
+	bool memory;
 
 	memcpy(&w, s->data, sizeof(w));
 	if (!link_lasts(l)) /* its last line has come */
 		return false;
-	if (s->vqpn || !w.vqpn || !memchr(w.service, 0, sizeof(w.service)))
+	memory = w.flags & WEIR_CONNECTS_MEMORY;
+	if (s->vqpn || !w.vqpn || (!memory && !memchr(w.service, 0, sizeof(w.service))) ||
+	    (memory && s->flags & WEIR_SLOT_DATAGRAM))
 		return false;
 	if (e->connect_end - e->connect_first == CONNECTS)
 		return reject_later(e, l, w.vqpn, ECONNREFUSED);
@@ -280,6 +288,8 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 	if (s->flags & WEIR_SLOT_DATAGRAM) {
 		event->conn.kind = CONN_DATAGRAM;
 		event->conn.to = w.datagram;
+	} else if (memory) {
+		event->conn.kind = CONN_MEMORY;
 	} else {
 		event->conn.window = w.window;
 		event->conn.granted = w.granted;
@@ -366,6 +376,10 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		if (c->kind == CONN_DATAGRAM) {
 			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
 			datagrams_open(e, c, s->extra);
+		} else if (c->kind == CONN_MEMORY) {
+			c->cold->memory.length = s->value;
+			c->cold->memory.rights = s->length & WEIR_RIGHTS_KNOWN;
+			conn_opened(e, c, s->extra, GRANT_ALL, 1u << 30);
 		} else {
 			conn_opened(e, c, s->extra, s->value, s->length);
 		}
@@ -386,7 +400,8 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 			peer_misbehaved(e, c);
 		return true;
 	case WEIR_WIRE_FIN:
-		if (c->accepts && c->kind != CONN_DATAGRAM && s->value != c->rx_messages)
+		if ((c->accepts || (conn_is_passive(c) && conn_is_open(c))) &&
+		    c->kind != CONN_DATAGRAM && s->value != c->rx_messages)
 			peer_misbehaved(e, c);
 		else
 			conn_peer_ended(e, c, 0, false);

@@ -10,6 +10,7 @@
 #include "ctrl_line.h"
 #include "deliver.h"
 #include "link.h"
+#include "remote.h"
 #include "slot_head.h"
 #include "state.h"
 
@@ -133,6 +134,8 @@ take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 			return -1;
 		return deliver_place(e, c, h, l, pos);
 	}
+	if (h.op == WEIR_OP_PUT)
+		return remote_receive(e, l, pos, end);
 	line_load(&copy, line);
 	return ctrl_line_receive(e, l, &copy) ? 1 : -1;
 }
@@ -150,8 +153,10 @@ take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 		return false;
 	l->frames_received++;
 	count(&e->counters.frames_received, 1);
-	if (head.flags & WEIR_FRAME_STALLED)
+	if (head.flags & (WEIR_FRAME_STALLED | WEIR_FRAME_WAKE))
 		l->peer_stalled = true;
+	if (UNLIKELY(head.flags & WEIR_FRAME_PROMPT))
+		l->peer_prompts = true;
 	l->peer_load = head.load < 1000 ? head.load : 1000;
 	for (pos++; pos < end;) {
 		int n = (int)deliver_messages(e, l, pos, end);

@@ -23,8 +23,7 @@
 
 #include <errno.h>
 
-#define WINDOW 64u	   /* numbers whose arrival is remembered */
-#define GRANT (1ull << 62) /* without flow control: more cost than a connection can ever send */
+#define WINDOW 64u /* numbers whose arrival is remembered */
 
 void *
 engine_datagram_user(struct engine *e)
@@ -102,7 +101,7 @@ datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
 {
 	/* the library reports consumed cost per half of this */
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
-	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
+	conn_opened(e, c, peer_vqpn, GRANT_ALL, 1u << 30);
 	/* the queue pair that the peer knows is gone */
 	if (c->cold->dgram.qpn && (e->datagrams.broken || c->cold->dgram.qpn != e->datagrams.qpn))
 		conn_abort(e, c, ECONNRESET, true);

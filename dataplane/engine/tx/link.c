@@ -232,7 +232,7 @@ credit_told(struct peer_link *l)
 	l->rx_told = l->rx_pos;
 	l->wrs_told = l->wrs_back;
 	l->credit_due = UINT64_MAX;
-	l->peer_stalled = false;
+	l->peer_stalled = l->peer_prompts = false;
 }
 
 /* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
@@ -268,13 +268,23 @@ add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bo
 	count(&e->counters.frames_sent, 1);
 }
 
+static uint16_t
+frame_flags(const struct engine *e, const struct peer_link *l)
+{
+	unsigned flags = l->stalled ? WEIR_FRAME_STALLED : 0;
+
+	if (l->prompt)
+		flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
+	return (uint16_t)flags;
+}
+
 void
 link_seal(struct engine *e, struct peer_link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
 	struct weir_frame_head head = {
 	    .version = WEIR_WIRE_VERSION,
-	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
+	    .flags = frame_flags(e, l),
 	    .lines = lines,
 	    .position = l->frame_at,
 	    .consumed = l->rx_pos,
@@ -284,6 +294,7 @@ link_seal(struct engine *e, struct peer_link *l)
 
 	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
 	l->stall_told = l->stalled;
+	l->prompt = false;
 	l->tx_posted = l->tx_pos;
 	l->tx_limit = 0;
 	share_frame_closed(e, l);
@@ -386,7 +397,7 @@ send_frame(struct engine *e, struct peer_link *l)
 void
 link_owes(struct engine *e, struct peer_link *l)
 {
-	if (l->peer_stalled || l->rx_pos - l->rx_told > l->ring_mask / 4 ||
+	if (l->peer_stalled || l->peer_prompts || l->rx_pos - l->rx_told > l->ring_mask / 4 ||
 	    (l->wrs_back - l->wrs_told) * 4 >= l->is.recv_wrs)
 		l->credit_due = e->now;
 	else if (l->credit_due == UINT64_MAX)
@@ -404,7 +415,7 @@ bool
 link_has_more(const struct engine *e, const struct peer_link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
-	       (l->stalled && !l->stall_told) || !list_empty(&l->ctrl_due) ||
+	       (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
 	       !list_empty(&l->active) || bulk_waits(l) || e->reject_first != e->reject_end;
 }
 
@@ -430,6 +441,10 @@ link_send(struct engine *e, struct peer_link *l)
 		/* no message fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1)
+			open_frame(e, l, 0);
+		/* what is flushed has left before */
+		if (UNLIKELY(l->prompt) && !l->tx_limit && frame_may_open(l) && wrs_left(l) >= 3 &&
+		    l->tx_pos < l->credited + l->mask)
 			open_frame(e, l, 0);
 		if (l->tx_limit)
 			send_frame(e, l);

@@ -12,6 +12,7 @@
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
+#include "remote.h"
 #include "rndv.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -51,7 +52,8 @@ pend_give(struct session *s, struct pend *p)
 }
 
 bool
-pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h, weir_place place)
+pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h, weir_place place,
+	     const struct weir_slot *checked)
 {
 	uint32_t n = message_slots(h.op, h.length);
 	bool first = !c->pend_first;
@@ -62,7 +64,8 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		p = pend_take(s);
-		memcpy(&p->slot, weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
+		memcpy(&p->slot, !i && checked ? checked : weir_ring_at(&ch->tx, ch->tx.pos + i),
+		       WEIR_SLOT_SIZE);
 		weir_assert(!c->pend_first || c->pend_last);
 		if (c->pend_first)
 			c->pend_last->next = p;
@@ -198,7 +201,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 		link_count(l, c, 1);
 		credit_spend(c, weir_cost(h.length));
 		c->pend_cost -= weir_cost(h.length);
-		if (h.op == WEIR_OP_INLINE) {
+		if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PUT) {
 			to = link_put_line(l);
 			head_store(to, 0, h);
 			memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
@@ -214,6 +217,8 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 	}
 	unlink_first(c->session, c);
 	link_sent(l, c, 1, notify);
+	if (c->kind == CONN_MEMORY)
+		remote_sent(l, c);
 	return true;
 }
 
@@ -233,6 +238,14 @@ pend_delivered(struct engine *e, struct conn *c)
 	conn_completed(e, c, 1, false);
 }
 
+/* Lines of the peer's ring that a message takes. */
+static uint32_t
+pend_lines(const struct pend *p)
+{
+	return p->slot.op == WEIR_OP_PUT ? weir_put_slots(p->slot.length)
+					 : message_lines(p->slot.length);
+}
+
 /* Sends messages of one program, whose connections take turns. */
 static enum turn
 send_queue(struct engine *e, struct peer_link *l, struct queue *q)
@@ -247,7 +260,7 @@ send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 			const struct pend *p = c->pend_first;
 			/* of a bulk message only BULK is left: its WRITEs are paid */
 			bool bulk = p->state != PEND_MESSAGE;
-			uint32_t lines = bulk ? 1 : message_lines(p->slot.length);
+			uint32_t lines = bulk ? 1 : pend_lines(p);
 			uint32_t bytes = bulk ? 0 : p->slot.length;
 
 			if (lines > c->deficit)

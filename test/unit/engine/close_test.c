@@ -55,35 +55,6 @@ test_evict(void **state)
 	assert_receives(p.b, 200, 3);
 }
 
-/* The accepting end of a memory connection has neither descriptor nor channel; nobody closes it. */
-static void
-test_passive_end(void **state)
-{
-	struct pair p = pair_programs(&(struct world_options){.delay_ns = 2000}, 2);
-
-	p.w->node[1].passive = true;
-	for (unsigned round = 0; round < 3; round++) {
-		p.a = pconn_connect(p.pa);
-		p.b = &p.pb->conn[0];
-		world_run(p.w, 200);
-		assert_true(p.a->opened && p.b->used);
-		assert_false(p.b->opened); /* its program hears nothing of it */
-		if (round == 1)
-			pconn_close(p.a); /* and it goes with the other end */
-		else if (round == 2)
-			program_die(p.pb);
-		else
-			pconn_push(p.a, 0, 48, 0); /* it takes no messages */
-		world_run(p.w, 200);
-		assert_true(p.b->freed);
-		assert_closed(p.a, round == 1 ? 0 : ECONNRESET);
-		if (round != 1)
-			pconn_ends(p.a, 200);
-		assert_true(p.a->freed);
-	}
-	assert_true(p.pb->removed);
-}
-
 static void
 test_both_close_at_once(void **state)
 {
@@ -615,13 +586,12 @@ test_snapshot(void **state)
 	assert_int_equal(links[0].ring_used, 0);
 }
 
-ENGINE_TESTS(TEST(test_close_after_data), TEST(test_passive_end), TEST(test_both_close_at_once),
-	     TEST(test_evict), TEST(test_close_while_peer_sends), TEST(test_shut),
-	     TEST(test_both_shut_at_once), TEST(test_close_after_shut),
-	     TEST(test_shut_behind_a_stall), TEST(test_dies_after_shut),
-	     TEST(test_link_fails_after_shut), TEST(test_refused), TEST(test_main_is_slow),
-	     TEST(test_sender_dies), TEST(test_receiver_dies), TEST(test_count_behind_a_queue),
-	     TEST(test_close_under_bulk), TEST(test_dies_behind_a_stall),
-	     TEST(test_dies_under_bulk), TEST(test_link_fails), TEST(test_dies_without_a_peer),
-	     TEST(test_local), TEST(test_start_later), TEST(test_news_for_a_slow_program),
-	     TEST(test_snapshot))
+ENGINE_TESTS(TEST(test_close_after_data), TEST(test_both_close_at_once), TEST(test_evict),
+	     TEST(test_close_while_peer_sends), TEST(test_shut), TEST(test_both_shut_at_once),
+	     TEST(test_close_after_shut), TEST(test_shut_behind_a_stall),
+	     TEST(test_dies_after_shut), TEST(test_link_fails_after_shut), TEST(test_refused),
+	     TEST(test_main_is_slow), TEST(test_sender_dies), TEST(test_receiver_dies),
+	     TEST(test_count_behind_a_queue), TEST(test_close_under_bulk),
+	     TEST(test_dies_behind_a_stall), TEST(test_dies_under_bulk), TEST(test_link_fails),
+	     TEST(test_dies_without_a_peer), TEST(test_local), TEST(test_start_later),
+	     TEST(test_news_for_a_slow_program), TEST(test_snapshot))

@@ -71,8 +71,11 @@ struct program *
 program_open(struct world *w, unsigned node, unsigned channels)
 {
 	struct program *p = calloc(1, sizeof(*p));
-	struct engine_config config = {
-	    .id = 0, .links = 4, .session_pending = w->options.pending, .regions = REGIONS};
+	struct engine_config config = {.id = 0,
+				       .links = 4,
+				       .session_pending = w->options.pending,
+				       .regions = REGIONS,
+				       .exports = EXPORTS};
 	struct weir_geometry *g = &p->view.geometry;
 	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->view};
 	struct node *n = &w->node[node];
@@ -221,6 +224,20 @@ open_conn(struct program *p, bool datagram)
 	k.conn.kind = datagram ? CONN_DATAGRAM : CONN_STREAM;
 	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
 	k.conn.mtu = datagram ? WORLD_MTU : 0;
+	assert_int_equal(program_command(p, &k), 0);
+	c->vqpn = k.conn.vqpn;
+	return c;
+}
+
+struct pconn *
+pconn_connect_memory(struct program *p, const struct weir_wire_export *x)
+{
+	struct pconn *c = program_free_conn(p);
+	struct engine_command k = {
+	    .type = ENGINE_CONN_OPEN,
+	    .conn = {.session = p->id, .desc = c->desc, .link = 1, .kind = CONN_MEMORY}};
+
+	memcpy(k.conn.service, x, sizeof(*x));
 	assert_int_equal(program_command(p, &k), 0);
 	c->vqpn = k.conn.vqpn;
 	return c;
@@ -561,6 +578,8 @@ take_event(struct program *p, const struct weir_slot *s)
 		if (s->op == WEIR_OP_OPENED) {
 			c->open_status = s->status;
 			c->mtu = (uint16_t)s->length;
+			c->bytes = s->value;
+			c->rights = s->length;
 		} else {
 			c->peer_vqpn = s->accept.peer_vqpn;
 			c->mtu = s->accept.mtu;

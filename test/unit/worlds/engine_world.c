@@ -39,7 +39,9 @@ answer(struct node *n, const struct engine_conn_command *asked)
 {
 	struct program *p = n->program[n->listener];
 	struct engine_command k = {.type = ENGINE_CONN_ACCEPT, .conn = *asked};
+	struct weir_wire_export x;
 	struct pconn *c;
+	int rc;
 
 	if (n->refuse || !p) {
 		k.type = ENGINE_CONN_REJECT;
@@ -53,15 +55,25 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
 	k.conn.held = n->holds;
-	if (n->passive) {
-		k.conn.kind = CONN_MEMORY;
+	if (asked->kind == CONN_MEMORY) {
+		memcpy(&x, asked->service, sizeof(x));
 		k.conn.channel = ENGINE_CHANNEL_NONE;
 		k.conn.desc = ENGINE_DESC_NONE;
+		k.conn.export_session = p->id;
+		k.conn.export_number = x.index;
+		k.conn.export_generation = x.generation;
+		k.conn.rights = x.rights;
 	}
 	k.conn.ah = (struct nic_ah *)&n->ah;
 	k.conn.mtu = asked->kind == CONN_DATAGRAM ? WORLD_MTU : 0;
-	c->used = !node_command(n, &k);
+	rc = node_command(n, &k);
+	c->used = !rc;
 	c->vqpn = k.conn.vqpn;
+	if (rc && asked->kind == CONN_MEMORY) {
+		k = (struct engine_command){.type = ENGINE_CONN_REJECT, .conn = *asked};
+		k.conn.status = (uint32_t)-rc;
+		node_command(n, &k);
+	}
 	c->datagram = asked->kind == CONN_DATAGRAM;
 }
 
@@ -246,6 +258,7 @@ world_create(const struct world_options *o)
 		    .links = 4,
 		    .session_pending = w->options.pending,
 		    .regions = REGIONS,
+		    .exports = EXPORTS,
 		    .initial_grant = w->options.initial_grant,
 		    .window = w->options.window,
 		    .silence_ns = w->options.silence_ns,

@@ -25,6 +25,7 @@
 #define WORLD_DATAGRAMS 65536 /* of a connection */
 #define WORLD_MTU 2032	      /* largest datagram */
 #define REGIONS 3	      /* of a program */
+#define EXPORTS 3	      /* of a program */
 
 struct program;
 
@@ -48,6 +49,8 @@ struct pconn { /* one end of a connection, as a library knows it */
 	bool datagram;
 	uint16_t mtu; /* as its OPENED or ACCEPTED said */
 	uint64_t seen[WORLD_DATAGRAMS / 64];
+	uint64_t bytes; /* of the export that it is connected to, as OPENED said */
+	uint32_t rights;
 };
 
 struct held {
@@ -91,7 +94,6 @@ struct node {
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
 	bool holds;	   /* the program decides about CONNECTs */
-	bool passive;	   /* ends that it accepts are of memory connections */
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
 	uint32_t links_idle, links_closed, links_stay;
@@ -165,6 +167,8 @@ void program_disown(struct program *p, uint32_t region);
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
 struct pconn *pconn_connect(struct program *p);
 struct pconn *pconn_connect_datagram(struct program *p);
+/* Main of the other node accepts it if there is this export of its `listener`, else rejects it. */
+struct pconn *pconn_connect_memory(struct program *p, const struct weir_wire_export *x);
 /* The same with a datagram connection. */
 void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
 			    struct pconn **b);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Exports. Each engine has a copy of all of them, since a link of any engine may bring operations.
+ * Secrets stay with main, which lets a connection be made to an export; from then on the engine of
+ * the connection checks each operation against the export. An export that goes ends its
+ * connections.
+ */
+#include "conn.h"
+#include "export.h"
+#include "region.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
+
+static struct export *
+find_export(struct engine *e, uint32_t session, uint32_t number, struct session **s)
+{
+	*s = session_find(e, session);
+	return *s && number - 1 < (*s)->export_count ? &(*s)->exports[number - 1] : NULL;
+}
+
+int
+export_add(struct engine *e, const struct engine_export *k)
+{
+	struct session *s;
+	struct export *x = find_export(e, k->session, k->number, &s);
+	const struct region *r;
+
+	if (!x || s->remove || s->violated || k->region - 1 >= s->region_count)
+		return -ENOENT;
+	r = &s->regions[k->region - 1];
+	if (!r->base || r->leaving)
+		return -ENOENT;
+	if (x->generation)
+		return -EBUSY;
+	if (!k->generation || !k->length || k->offset > r->bytes ||
+	    k->length > r->bytes - k->offset || k->rights & ~WEIR_RIGHTS_KNOWN)
+		return -EINVAL;
+	*x = (struct export){.generation = k->generation,
+			     .rights = k->rights,
+			     .base = r->base + k->offset,
+			     .length = k->length,
+			     .region = (uint16_t)k->region};
+	list_init(&x->conns);
+	region_keep(s, x->region);
+	return 0;
+}
+
+static void
+end_export(struct engine *e, struct session *s, struct export *x, uint32_t status)
+{
+	while (!list_empty(&x->conns)) {
+		struct conn_cold *cold =
+		    LIST_OWNER(x->conns.next, struct conn_cold, memory.of_export);
+		struct conn *c = conn_of_cold(e, cold);
+
+		list_remove(&cold->memory.of_export);
+		cold->memory.export = NULL;
+		if (c->state == CONN_LOCAL)
+			conn_local_closed(e, c, status);
+		else
+			conn_abort(e, c, status, true);
+	}
+	region_drop(s, x->region);
+	x->generation = 0;
+}
+
+int
+export_remove(struct engine *e, const struct engine_export *k)
+{
+	struct session *s;
+	struct export *x = find_export(e, k->session, k->number, &s);
+
+	if (x && x->generation == k->generation) /* else its session has ended */
+		end_export(e, s, x, ESTALE);
+	return 0;
+}
+
+void
+exports_end(struct engine *e, struct session *s)
+{
+	for (uint32_t i = 0; i < s->export_count; i++)
+		if (s->exports[i].generation)
+			end_export(e, s, &s->exports[i], ECONNRESET);
+}
+
+struct export *
+export_named(struct engine *e, const struct engine_conn_command *k)
+{
+	struct session *s;
+	struct export *x = find_export(e, k->export_session, k->export_number, &s);
+
+	return x && x->generation && x->generation == k->export_generation ? x : NULL;
+}
+
+void
+export_bind(struct conn *c, struct export *x, uint32_t rights)
+{
+	weir_assert(c->kind == CONN_MEMORY && !c->cold->memory.export);
+	c->cold->memory.export = x;
+	c->cold->memory.length = x->length;
+	c->cold->memory.rights = x->rights & rights;
+	list_append(&x->conns, &c->cold->memory.of_export);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Exports: ranges of adopted memory that programs of other sessions and nodes operate on. */
+#ifndef WEIR_ENGINE_EXPORT_H
+#define WEIR_ENGINE_EXPORT_H
+
+#include "engine.h"
+#include "base/list.h"
+
+struct conn;
+struct session;
+
+struct export
+{
+	uint32_t generation; /* 0: none */
+	uint32_t rights;     /* WEIR_RIGHT_* */
+	uint8_t *base;
+	uint64_t length;
+	uint16_t region; /* which it keeps */
+	struct list_node conns;
+};
+
+int export_add(struct engine *e, const struct engine_export *k);
+/* From now on no operation on it begins; none is under way, since they are executed at once. */
+int export_remove(struct engine *e, const struct engine_export *k);
+/* The session ends, and with it all its exports. */
+void exports_end(struct engine *e, struct session *s);
+/* The export that a command names, or NULL: there is none any more. */
+struct export *export_named(struct engine *e, const struct engine_conn_command *k);
+/* Operations of this connection, whose executing end is here, are on this export. */
+void export_bind(struct conn *c, struct export *x, uint32_t rights);
+
+#endif
