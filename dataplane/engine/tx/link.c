@@ -411,12 +411,22 @@ bulk_waits(const struct peer_link *l)
 	return !list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read);
 }
 
+/* Whether a refusal waits to be sent on this link: the engine's links share one queue. */
+static bool
+reject_waits(const struct engine *e, const struct peer_link *l)
+{
+	for (uint32_t i = e->reject_first; i != e->reject_end; i++)
+		if (e->rejects[i % REJECTS].link == l)
+			return true;
+	return false;
+}
+
 bool
 link_has_more(const struct engine *e, const struct peer_link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
 	       (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
-	       !list_empty(&l->active) || bulk_waits(l) || e->reject_first != e->reject_end;
+	       !list_empty(&l->active) || bulk_waits(l) || reject_waits(e, l);
 }
 
 void
