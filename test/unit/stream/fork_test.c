@@ -68,6 +68,11 @@ test_fork(void **state)
 	int fd = p.a->transport.fd, status;
 	pthread_t t;
 
+#ifdef __SANITIZE_ADDRESS__
+	/* GCC 12's allocator keeps a lock that another thread holds at fork(): the child hangs */
+	pair_close(&p);
+	skip();
+#endif
 	assert_true(fd >= 0);
 	assert_int_equal(pthread_create(&t, NULL, hold_lock, p.a), 0);
 	for (int i = 0; i < 50; i++) {
