@@ -41,7 +41,8 @@ both() {
 	peer listen 0 server 2 "$list" -n "$count" --listen
 	peer connect 1 client 1 "$list" -n "$count" --connect 127.0.0.1
 	for name in connect listen; do
-		gone "${weir_pid[$name]}" || die "$name does not end: $(log_of $name)"
+		# it is no wait but all the work
+		patience=300 gone "${weir_pid[$name]}" || die "$name does not end: $(log_of $name)"
 		stop $name || die "$name: $(log_of $name)"
 		lines=$(grep -c "^[a-z].* $count " "$weir_tmp/$name.log")
 		[ "$lines" = $# ] || fail "$name: $lines of $# runs: $(log_of $name)"

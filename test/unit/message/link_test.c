@@ -208,6 +208,56 @@ send_until_heard(void *arg)
 	return (void *)(intptr_t)rc;
 }
 
+struct early {
+	const struct plane *f;
+	uint32_t listens; /* when all handler threads are there */
+	_Atomic uint32_t created, early;
+};
+
+static void
+early_link(uint16_t node, enum weir_link_event event, int status, void *user)
+{
+	struct early *e = user;
+
+	atomic_fetch_add(&e->early, plane_listens(e->f) < e->listens);
+	atomic_fetch_add(&e->created, event == WEIR_LINK_CREATED);
+}
+
+/* Handler threads look at each other: none calls the program before all are there. */
+static void
+test_none_begins_alone(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_handler h = {.size = sizeof(h), .handle = mute};
+	struct plane_options slow = message_plane;
+	struct both p;
+	pthread_t t;
+	void *rc;
+
+	slow.listen_ms = 50;
+	open_both(&p, &slow, NULL);
+	o.handler_threads = 4;
+	o.receivers = 4;
+	o.link = early_link;
+	for (int i = 0; i < 3; i++) {
+		struct early e = {.f = p.f, .listens = plane_listens(p.f) + 4};
+
+		weir_messenger_close(p.b.m);
+		assert_int_equal(pthread_create(&t, NULL, send_until_heard, &p), 0);
+		o.user = &e;
+		h.user = &p.b;
+		must(weir_messenger_open(p.b.w, &o, &p.b.m));
+		must(weir_message_register(p.b.m, TYPE_MUTE, &h));
+		pthread_join(t, &rc);
+		assert_int_equal((intptr_t)rc, 0);
+		await(e.created > 0);
+		assert_int_equal(e.early, 0);
+		weir_messenger_close(p.b.m);
+		p.b.m = NULL;
+	}
+	close_both(&p);
+}
+
 /* A messenger receives as soon as it listens, before all its handler threads have begun. */
 static void
 test_early(void **state)
@@ -324,7 +374,7 @@ main(void)
 	    cmocka_unit_test(test_restart),  cmocka_unit_test(test_early),
 	    cmocka_unit_test(test_clients),  cmocka_unit_test(test_draft_left),
 	    cmocka_unit_test(test_graceful), cmocka_unit_test(test_data_plane),
-	    cmocka_unit_test(test_driven),
+	    cmocka_unit_test(test_driven),   cmocka_unit_test(test_none_begins_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

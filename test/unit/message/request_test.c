@@ -469,6 +469,40 @@ disconnect(void *arg)
 	return (void *)(intptr_t)weir_message_disconnect(((struct both *)arg)->a.m, B);
 }
 
+/* A close whose time is over ends messages that have not left. */
+TEST(test_notify_late)
+{
+	struct iovec part = {pattern, 8};
+	struct peer *peer;
+	bool leaves;
+	struct both p;
+	pthread_t t;
+	void *rc;
+
+	open_sent(&p);
+	must(weir_message_connect(p.a.m, B, PATIENT));
+	plane_hold(p.f, true);
+	must(weir_message_send_notify(p.a.m, B, TYPE_MUTE, &part, 1, 7, PATIENT));
+	assert_int_equal(pthread_create(&t, NULL, disconnect, &p), 0);
+	do {
+		pthread_mutex_lock(&p.a.m->lock);
+		peer = p.a.m->peers[B / NODE_PAGE][B % NODE_PAGE];
+		leaves = peer->state == PEER_LEAVING;
+		if (leaves)
+			peer->deadline = 0;
+		pthread_mutex_unlock(&p.a.m->lock);
+		nap(1);
+	} while (!leaves);
+	pthread_join(t, &rc);
+	assert_int_equal((intptr_t)rc, -ETIMEDOUT);
+	plane_hold(p.f, false);
+	assert_int_equal(weir_messenger_progress(p.a.m, 0, 0), 1);
+	assert_int_equal(sent_count, 1);
+	assert_int_equal(sent_cookie[0], 7);
+	assert_int_equal(sent_status[0], -ECANCELED);
+	close_both(&p);
+}
+
 TEST(test_notify_disconnect)
 {
 	uint8_t buf[8] = {0};

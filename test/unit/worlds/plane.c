@@ -86,6 +86,7 @@ struct plane {
 	uint8_t *segment;
 	struct weir_segment_geometry segment_geometry;
 	uint32_t lists, finds, find_flags, listen_flags;
+	_Atomic uint32_t listens;
 	uint8_t way;
 	pthread_t thread;
 	bool running, down;
@@ -487,6 +488,7 @@ note(struct client *c, const struct weir_session_msg *m)
 		p->find_flags = m->find.flags;
 	} else if (m->type == WEIR_MSG_LISTEN) {
 		p->listen_flags = m->listen.flags;
+		p->listens++;
 	}
 	if (c->reply.type == WEIR_MSG_SEGMENT_MAP) {
 		if (p->segment)
@@ -720,6 +722,12 @@ plane_found_asked(const struct plane *p, uint32_t *flags)
 {
 	*flags = p->find_flags;
 	return p->finds;
+}
+
+uint32_t
+plane_listens(const struct plane *p)
+{
+	return p->listens;
 }
 
 uint32_t

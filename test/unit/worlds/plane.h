@@ -80,6 +80,8 @@ void plane_node(struct plane *p, const struct weir_node_info *is);
 void plane_synced(struct plane *p);
 /* Lists of nodes that programs have requested. */
 uint32_t plane_lists(const struct plane *p);
+/* LISTEN requests that were answered. */
+uint32_t plane_listens(const struct plane *p);
 /* FIND requests, and the flags of the last one; flags of the last LISTEN. */
 uint32_t plane_found_asked(const struct plane *p, uint32_t *flags);
 uint32_t plane_listen_flags(const struct plane *p);

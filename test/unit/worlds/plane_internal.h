@@ -96,6 +96,7 @@ struct plane {
 	bool synced;
 	const struct weir_found *found;
 	uint32_t found_count, found_asked, found_flags, listen_flags;
+	_Atomic uint32_t listens;
 	_Atomic bool down;
 };
 

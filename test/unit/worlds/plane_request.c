@@ -95,6 +95,7 @@ do_listen(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	*l = (struct listener){true, 256u + f->listeners++, session, m->listen.channel[0]};
 	memcpy(l->service, m->listen.service, sizeof(l->service));
 	f->listen_flags = m->listen.flags;
+	f->listens++;
 	r->type = WEIR_MSG_LISTENING;
 	r->listening.listener = l->id;
 }
@@ -126,6 +127,12 @@ plane_found_asked(const struct plane *f, uint32_t *flags)
 {
 	*flags = f->found_flags;
 	return f->found_asked;
+}
+
+uint32_t
+plane_listens(const struct plane *f)
+{
+	return f->listens;
 }
 
 uint32_t
