@@ -168,7 +168,7 @@ check_link(const struct engine *e, const struct peer_link *l)
 	if (l->wrs_seen - l->wrs_told > l->is.recv_wrs)
 		return "the peer uses more receive WRs than it was granted";
 	if (l->sq_posted[0] - l->sq_done[0] > ENGINE_SEND_WRS ||
-	    l->sq_posted[1] - l->sq_done[1] > BULK_FLIGHT)
+	    l->sq_posted[1] - l->sq_done[1] > FLIGHT_WRS || l->flight_bytes > FLIGHT_BYTES)
 		return "a send queue is overrun";
 	if (l->rx_told > l->rx_pos || l->rx_pos - l->rx_told > l->ring_mask + 1)
 		return "our ring is overrun";

@@ -7,9 +7,9 @@
 #include "ctrl_line.h"
 #include "datagram.h"
 #include "events.h"
+#include "flight.h"
 #include "link.h"
 #include "base/list.h"
-#include "rndv.h"
 #include "scheduler.h"
 #include "session.h"
 #include "state.h"
@@ -174,7 +174,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	l->heard_at = e->now;
 	if (wc->status != NIC_WC_SUCCESS) {
 		if (qp->index == BULK)
-			bulk_failed(l, wc);
+			flight_failed(l, wc);
 		link_break(e, l, qp->index, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO,
 			   wc->status);
 		return;
@@ -182,11 +182,9 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	if (!received) {
 		if (wc->wr_id > l->sq_posted[qp->index])
 			return;
-		while (qp->index == BULK && l->sq_done[BULK] < wc->wr_id) {
-			l->sq_done[BULK]++;
-			bulk_done(e, l);
-		}
-		if (qp->index == RING && wc->wr_id > l->sq_done[RING])
+		if (qp->index == BULK)
+			flight_done(e, l, wc->wr_id);
+		else if (wc->wr_id > l->sq_done[RING])
 			l->sq_done[RING] = wc->wr_id;
 		if (UNLIKELY(l->proof | l->last_wr) && qp->index == RING) {
 			if (wc->wr_id >= l->proof)

@@ -8,7 +8,7 @@
 
 #include "engine.h"
 #include "base/list.h"
-#include "rndv.h"
+#include "flight.h"
 #include "state.h"
 
 struct conn;
@@ -91,8 +91,9 @@ struct peer_link {
 	struct list_node writing; /* struct queue: programs with bulk segments to write */
 	struct list_node reading; /* connections that have segments to read */
 	struct list_node to_read; /* connections that get receive memory next, in placing order */
-	struct flight in_flight[BULK_FLIGHT];
-	uint32_t flight_first, flight_end;
+	struct flight_queue *flights;
+	uint32_t flight_bytes;	     /* of WRITEs and READs in flight, with the burst */
+	uint32_t burst, burst_bytes; /* the newest WRs of them, not posted yet */
 
 	/* receiving */
 	struct weir_slot *ring;

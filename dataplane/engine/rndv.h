@@ -7,6 +7,7 @@
 #define WEIR_ENGINE_RNDV_H
 
 #include "engine.h"
+#include "flight.h"
 
 struct conn;
 struct peer_link;
@@ -14,8 +15,6 @@ struct pend;
 struct session;
 
 enum {
-	BULK_FLIGHT = 8,      /* WRITEs and READs in flight per link */
-	BULK_SEGMENT = 65536, /* bytes per WRITE or READ */
 	LOAD_READ = 150, /* 1/1000; read when the sender's load exceeds ours by more than this */
 	LOAD_WRITE = 50, /* 1/1000; write again when it exceeds ours by no more than this */
 	SCARCE_PART = 4, /* read while less than 1/SCARCE_PART of the receive blocks are free */
@@ -47,13 +46,6 @@ struct rts {
 	bool delivered;	   /* FETCHED hasn't left yet */
 };
 
-/* A WRITE or READ in flight. */
-struct flight {
-	struct conn *conn;
-	struct pend *pend; /* NULL: a READ of message `number` */
-	uint64_t number;
-};
-
 /* Receive blocks that a message of this length takes. */
 static inline uint32_t
 bulk_blocks(uint32_t length)
@@ -80,19 +72,7 @@ void bulk_rejoin(struct conn *c);
 bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts);
 /* FETCHED came: the peer has read the message, and delivered it if all before it were. */
 bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
-/* Posts WRITEs and READs as far as there is room. */
-void bulk_post(struct engine *e, struct peer_link *l);
-bool bulk_may_post(const struct peer_link *l);
-/* Posts one WRITE or READ. False: the send queue has no room. */
-bool bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f);
-/* The oldest WRITE or READ in flight has succeeded. */
-void bulk_done(struct engine *e, struct peer_link *l);
-/* A WRITE or READ has failed. */
-void bulk_failed(struct peer_link *l, const struct nic_wc *wc);
-/* Repeats the WRITEs and READs in flight when the link's second QP failed. */
-void bulk_resume(struct engine *e, struct peer_link *l);
-/* Where to continue: at the oldest segment without acknowledgement; they are in order. */
-uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
+extern const struct flight_owner rndv_write;
 void bulk_cancel(struct conn *c);
 
 /* ---- receiving end ---- */
@@ -113,13 +93,6 @@ void bulk_forget(struct engine *e, struct conn *c);
 bool rndv_read_is_better(const struct engine *e, const struct conn *c, const struct rts *r);
 /* The message has a place: READs may leave. */
 void rndv_read_begin(struct engine *e, struct conn *c, struct rts *r);
-/* While no READ is left to post: finds places for the connections whose turn it is. */
-void rndv_read_next(struct engine *e, struct peer_link *l);
-/* Posts one READ. False: there was nothing to do. */
-bool rndv_read_post(struct engine *e, struct peer_link *l);
-/* The oldest READ in flight of this message has succeeded. */
-void rndv_read_done(struct engine *e, struct conn *c, uint64_t number);
-/* READs of unknown outcome will leave again. False: an earlier call has seen to that. */
-bool rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number);
+extern const struct flight_owner rndv_read;
 
 #endif

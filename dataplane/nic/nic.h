@@ -167,6 +167,7 @@ struct nic_attr {
 	uint32_t max_qp, max_sge, max_inline, max_wr, max_srq_wr, max_rd_atomic;
 	int numa_socket; /* -1 unknown */
 	bool link_up;
+	bool ack_visible; /* a WRITE that is acknowledged can be read by the peer's CPUs */
 };
 
 struct nic_qp_init {

@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "ctrl_line.h"
 #include "deliver.h"
+#include "flight.h"
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
@@ -77,43 +78,15 @@ rndv_read_begin(struct engine *e, struct conn *c, struct rts *r)
 	link_busy(e, c->link);
 }
 
-/* READs the next segment of the connection whose turn it is. False: there was nothing to do. */
-bool
-rndv_read_post(struct engine *e, struct peer_link *l)
+static bool
+read_waits(const struct peer_link *l)
 {
-	struct nic_send_wr wr = {.opcode = NIC_READ};
-	const struct session *s;
-	struct conn *c;
-	struct rts *r;
-
-	if (list_empty(&l->reading))
-		return false;
-	c = conn_of_cold(e, LIST_OWNER(l->reading.next, struct conn_cold, reading));
-	r = may_read(c) ? unread(c) : NULL;
-	if (r && r->length) {
-		uint32_t left = r->length - r->posted;
-		uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
-
-		s = c->session;
-		wr.sge[0] = (struct nic_sge){(uintptr_t)place_memory(s, r->place) + r->posted,
-					     length, place_mr(s, r->place)->lkey};
-		wr.remote_address = r->address + r->posted;
-		wr.rkey = r->rkey;
-		if (!bulk_put(e, l, &wr, (struct flight){.conn = c, .number = r->number}))
-			return false;
-		r->posted += length;
-		r->in_flight++;
-	} else if (r) {
-		arrived(e, c, r);
-	}
-	list_remove(&c->cold->reading);
-	if (r && unread(c))
-		list_append(&l->reading, &c->cold->reading);
-	return true;
+	return !list_empty(&l->reading) || !list_empty(&l->to_read);
 }
 
-void
-rndv_read_next(struct engine *e, struct peer_link *l)
+/* While no READ is left to post: finds places for the connections whose turn it is. */
+static void
+read_next(struct engine *e, struct peer_link *l)
 {
 	while (list_empty(&l->reading) && !list_empty(&l->to_read)) {
 		struct list_node *node = l->to_read.next;
@@ -126,6 +99,44 @@ rndv_read_next(struct engine *e, struct peer_link *l)
 	}
 }
 
+/* READs the next segment of the connection whose turn it is. */
+static bool
+read_post(struct engine *e, struct peer_link *l)
+{
+	const struct session *s;
+	struct conn *c;
+	struct rts *r;
+
+	read_next(e, l);
+	if (list_empty(&l->reading))
+		return false;
+	c = conn_of_cold(e, LIST_OWNER(l->reading.next, struct conn_cold, reading));
+	r = may_read(c) ? unread(c) : NULL;
+	if (r && r->length) {
+		struct nic_send_wr wr = {.opcode = NIC_READ, .sge_count = 1};
+		uint32_t left = r->length - r->posted;
+		uint32_t length = left < FLIGHT_SEGMENT ? left : FLIGHT_SEGMENT;
+
+		s = c->session;
+		wr.sge[0] = (struct nic_sge){(uintptr_t)place_memory(s, r->place) + r->posted,
+					     length, place_mr(s, r->place)->lkey};
+		wr.remote_address = r->address + r->posted;
+		wr.rkey = r->rkey;
+		flight_put(
+		    e, l, &wr,
+		    (struct flight){
+			.owner = &rndv_read, .conn = c, .number = r->number, .bytes = length});
+		r->posted += length;
+		r->in_flight++;
+	} else if (r) {
+		arrived(e, c, r);
+	}
+	list_remove(&c->cold->reading);
+	if (r && unread(c))
+		list_append(&l->reading, &c->cold->reading);
+	return true;
+}
+
 static struct rts *
 find(struct conn *c, uint64_t number)
 {
@@ -135,29 +146,31 @@ find(struct conn *c, uint64_t number)
 	return NULL;
 }
 
-void
-rndv_read_done(struct engine *e, struct conn *c, uint64_t number)
+static void
+read_done(struct engine *e, const struct flight *f)
 {
-	struct rts *r = find(c, number); /* it stays as long as READs are in flight */
+	struct rts *r = find(f->conn, f->number); /* it stays as long as READs are in flight */
 
 	assert(r && r->in_flight);
 	r->in_flight--;
-	if (may_read(c) && !r->in_flight && r->posted == r->length)
-		arrived(e, c, r);
+	if (may_read(f->conn) && !r->in_flight && r->posted == r->length)
+		arrived(e, f->conn, r);
 }
 
-bool
-rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number)
+static uint32_t
+read_rewind(struct engine *e, struct peer_link *l, const struct flight *f)
 {
-	struct rts *r = find(c, number);
+	struct rts *r = find(f->conn, f->number);
+	uint32_t n = r ? r->in_flight : 0;
 
-	if (!r || !r->in_flight)
-		return false;
-	count(&e->counters.bulk_replayed, r->in_flight);
-	c->bulk_flight -= r->in_flight;
-	r->posted = bulk_rewound(r->posted, r->in_flight);
+	(void)e;
+	if (!n)
+		return 0;
+	r->posted = flight_rewound(r->posted, n);
 	r->in_flight = 0;
-	if (may_read(c))
-		list_append_once(&l->reading, &c->cold->reading);
-	return true;
+	if (may_read(f->conn))
+		list_append_once(&l->reading, &f->conn->cold->reading);
+	return n;
 }
+
+const struct flight_owner rndv_read = {read_waits, read_post, read_done, read_rewind};

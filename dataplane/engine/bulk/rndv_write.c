@@ -10,6 +10,7 @@
 #include "credit.h"
 #include "ctrl_line.h"
 #include "deliver.h"
+#include "flight.h"
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
@@ -129,38 +130,6 @@ bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 	return false;
 }
 
-bool
-bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f)
-{
-	int n;
-
-	wr->wr_id = l->sq_posted[BULK] + 1;
-	wr->sge_count = 1;
-	wr->flags = NIC_SIGNALED;
-	n = nic_post_send(l->is.qp[BULK], wr, 1);
-	if (n < 0)
-		link_break(e, l, BULK, (uint32_t)-n, 0);
-	if (n <= 0)
-		return false;
-	l->sq_posted[BULK]++;
-	l->in_flight[l->flight_end++ % BULK_FLIGHT] = f;
-	f.conn->bulk_flight++;
-	return true;
-}
-
-static bool
-has_room(const struct peer_link *l)
-{
-	return l->flight_end - l->flight_first < BULK_FLIGHT;
-}
-
-bool
-bulk_may_post(const struct peer_link *l)
-{
-	return !l->bulk_broken && !l->hold && has_room(l) &&
-	       (!list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read));
-}
-
 /* The oldest message that has segments to write, or NULL. */
 static struct pend *
 next_to_write(const struct conn *c)
@@ -182,7 +151,7 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 		struct conn *c =
 		    conn_of_cold(e, LIST_OWNER(q->members.next, struct conn_cold, writing));
 		struct pend *p = next_to_write(c);
-		struct nic_send_wr wr = {.opcode = NIC_WRITE};
+		struct nic_send_wr wr = {.opcode = NIC_WRITE, .sge_count = 1};
 		uint32_t length;
 		weir_place place;
 
@@ -191,8 +160,8 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 			continue;
 		}
 		length = p->slot.length - p->written;
-		if (length > BULK_SEGMENT)
-			length = BULK_SEGMENT;
+		if (length > FLIGHT_SEGMENT)
+			length = FLIGHT_SEGMENT;
 		if (q->deficit < length)
 			return TURN_SPENT;
 		if (!share_pays(e, q->session))
@@ -203,8 +172,9 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 				     length, place_mr(q->session, place)->lkey};
 		wr.remote_address = p->remote + p->written;
 		wr.rkey = p->rkey;
-		if (!bulk_put(e, l, &wr, (struct flight){c, p, p->number}))
-			return TURN_FULL;
+		flight_put(
+		    e, l, &wr,
+		    (struct flight){.owner = &rndv_write, .conn = c, .pend = p, .bytes = length});
 		*posted = true;
 		p->written += length;
 		p->in_flight++;
@@ -219,126 +189,57 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 	return TURN_IDLE;
 }
 
-/* In turn: a segment to write, one to read. */
-void
-bulk_post(struct engine *e, struct peer_link *l)
+static bool
+write_waits(const struct peer_link *l)
 {
-	bool posted = true;
+	return !list_empty(&l->writing);
+}
 
-	while (posted && bulk_may_post(l)) {
-		posted = false;
-		while (!posted && !list_empty(&l->writing) && has_room(l) && !l->bulk_broken) {
-			struct queue *q = LIST_OWNER(l->writing.next, struct queue, turn);
-			enum turn t;
+static bool
+write_post(struct engine *e, struct peer_link *l)
+{
+	bool posted = false;
 
-			queue_turn(q, WEIGHT_BYTES);
-			t = write_queue(e, l, q, &posted);
-			queue_turned(e, q, t);
-			if (t == TURN_FULL)
-				break;
-		}
-		rndv_read_next(e, l);
-		posted |= !l->bulk_broken && has_room(l) && rndv_read_post(e, l);
+	while (!posted && !list_empty(&l->writing)) {
+		struct queue *q = LIST_OWNER(l->writing.next, struct queue, turn);
+
+		queue_turn(q, WEIGHT_BYTES);
+		queue_turned(e, q, write_queue(e, l, q, &posted));
 	}
-}
-
-/* No WRITE or READ of c is in flight any more: continues the steps that waited for that. */
-static void
-flight_over(struct engine *e, struct conn *c)
-{
-	if (!conn_is_open(c))
-		pend_drop(c);
-	if (c->forget)
-		bulk_forget(e, c);
-	ctrl_line_due(e, c, 0); /* FIN, RESET and FIN_ACK */
-	conn_settle_later(e, c);
+	return posted;
 }
 
 static void
-written(struct engine *e, struct conn *c, struct pend *p)
+write_done(struct engine *e, const struct flight *f)
 {
+	struct pend *p = f->pend;
+
 	p->in_flight--;
-	if (!conn_is_open(c) || p->in_flight || p->written < p->slot.length)
+	if (!conn_is_open(f->conn) || p->in_flight || p->written < p->slot.length)
 		return;
 	p->state = PEND_WRITTEN;
-	conn_advance(e, c);
+	conn_advance(e, f->conn);
 }
 
-void
-bulk_done(struct engine *e, struct peer_link *l)
+static uint32_t
+write_rewind(struct engine *e, struct peer_link *l, const struct flight *f)
 {
-	struct flight f = l->in_flight[l->flight_first++ % BULK_FLIGHT];
+	struct conn *c = f->conn;
+	struct pend *p = f->pend;
+	uint32_t n = p->in_flight;
 
-	weir_assert(l->flight_end - l->flight_first < BULK_FLIGHT && f.conn->bulk_flight);
-	l->bulk_unproven = false;
-	f.conn->bulk_flight--;
-	if (f.pend)
-		written(e, f.conn, f.pend);
+	if (!n)
+		return 0;
+	p->written = flight_rewound(p->written, n);
+	p->in_flight = 0;
+	if (conn_is_open(c))
+		queue_join(e, queue_of(c->session, l, BULK), &c->cold->writing);
 	else
-		rndv_read_done(e, f.conn, f.number);
-	if (!f.conn->bulk_flight)
-		flight_over(e, f.conn);
+		bulk_cancel(c);
+	return n;
 }
 
-/* ---- faults ---- */
-
-/* If a NIC refused it, it would fail again: its connection ends. */
-void
-bulk_failed(struct peer_link *l, const struct nic_wc *wc)
-{
-	uint64_t behind = wc->wr_id - l->sq_done[BULK] - 1;
-
-	if (wc->status == NIC_WC_RETRY_EXC_ERR || wc->status == NIC_WC_WR_FLUSH_ERR ||
-	    wc->status == NIC_WC_RNR_RETRY_EXC_ERR || wc->status == NIC_WC_FATAL_ERR)
-		return;
-	if (!l->bulk_broken && behind < l->flight_end - l->flight_first)
-		l->in_flight[(l->flight_first + behind) % BULK_FLIGHT].conn->bulk_refused = true;
-}
-
-uint32_t
-bulk_rewound(uint32_t posted, uint32_t in_flight)
-{
-	return ((posted + BULK_SEGMENT - 1) / BULK_SEGMENT - in_flight) * BULK_SEGMENT;
-}
-
-/*
- * The QP is a new one, and the old ones can't write any more. WRITEs and READs of unknown outcome
- * leave again: the place of a WRITE is promised until BULK, FIN_ACK or RESET, the source of a READ
- * until FETCHED, FIN_ACK or RESET, and none of these has left while they were in flight. Repeating
- * them changes nothing. Operations that must not be repeated end with -EIO here, once this QP
- * carries any.
- */
-void
-bulk_resume(struct engine *e, struct peer_link *l)
-{
-	for (; l->flight_first != l->flight_end; l->flight_first++) {
-		struct flight f = l->in_flight[l->flight_first % BULK_FLIGHT];
-		struct pend *p = f.pend;
-		struct conn *c = f.conn;
-
-		if (!p && !rndv_read_rewind(e, l, c, f.number))
-			continue;
-		if (p) {
-			if (!p->in_flight) /* an older segment has rewound it */
-				continue;
-			count(&e->counters.bulk_replayed, p->in_flight);
-			c->bulk_flight -= p->in_flight;
-			p->written = bulk_rewound(p->written, p->in_flight);
-			p->in_flight = 0;
-			if (conn_is_open(c))
-				queue_join(e, queue_of(c->session, l, BULK), &c->cold->writing);
-			else
-				bulk_cancel(c);
-		}
-		if (c->bulk_refused && !c->bulk_flight)
-			conn_abort(e, c, ECONNRESET, false);
-		if (conn_is_open(c))
-			l->bulk_unproven = true;
-		if (!c->bulk_flight)
-			flight_over(e, c);
-	}
-	l->sq_done[BULK] = l->sq_posted[BULK];
-}
+const struct flight_owner rndv_write = {write_waits, write_post, write_done, write_rewind};
 
 void
 bulk_cancel(struct conn *c)

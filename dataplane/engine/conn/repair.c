@@ -5,8 +5,8 @@
  * docs/protocol.md 2 says why nothing is lost or doubled.
  */
 #include "batch.h"
+#include "flight.h"
 #include "link.h"
-#include "rndv.h"
 #include "state.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ link_resume(struct engine *e, const struct engine_link_command *k)
 	if (rc)
 		return rc;
 	take_over(l, k, BULK);
-	bulk_resume(e, l);
+	flight_resume(e, l);
 	l->bulk_broken = false;
 	l->hold = (uint8_t)k->resumes;
 	l->heard_at = e->now;

@@ -8,9 +8,9 @@
 #include "conn.h"
 #include "ctrl_line.h"
 #include "events.h"
+#include "flight.h"
 #include "link.h"
 #include "base/list.h"
-#include "rndv.h"
 #include "scheduler.h"
 #include "send_queue.h"
 #include "slot_head.h"
@@ -27,7 +27,7 @@ enum {
 size_t
 engine_link_bytes(uint32_t staging_lines)
 {
-	return staging_lines * sizeof(struct run);
+	return staging_lines * sizeof(struct run) + sizeof(struct flight_queue);
 }
 
 /* ---- room ---- */
@@ -404,13 +404,6 @@ link_owes(struct engine *e, struct peer_link *l)
 		l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
 }
 
-/* Whether segments wait to be written or read. */
-static bool
-bulk_waits(const struct peer_link *l)
-{
-	return !list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read);
-}
-
 /* Whether a refusal waits to be sent on this link: the engine's links share one queue. */
 static bool
 reject_waits(const struct engine *e, const struct peer_link *l)
@@ -426,7 +419,7 @@ link_has_more(const struct engine *e, const struct peer_link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
 	       (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
-	       !list_empty(&l->active) || bulk_waits(l) || reject_waits(e, l);
+	       !list_empty(&l->active) || flight_waits(l) || reject_waits(e, l);
 }
 
 void
@@ -461,8 +454,8 @@ link_send(struct engine *e, struct peer_link *l)
 		if (e->now >= l->credit_due && !l->frame_wrs && !l->broken)
 			write_credit(e, l, 0);
 	}
-	if (bulk_waits(l))
-		bulk_post(e, l);
+	if (flight_waits(l))
+		flight_turn(e, l);
 	l->look = link_has_more(e, l);
 	/* nothing is left to send, to acknowledge or to return */
 	if (!l->look && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
@@ -551,6 +544,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->rx = l->ring = k->ring;
 	l->rx_mask = l->ring_mask = k->ring_lines - 1;
 	l->runs = k->work;
+	l->flights = (struct flight_queue *)(void *)&l->runs[k->staging_lines];
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);
@@ -689,7 +683,7 @@ link_is_pressing(const struct peer_link *l)
 	/* frames bring credit too: the line may be older */
 	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) > l->credited)
 		return true;
-	if (bulk_may_post(l))
+	if (flight_may_post(l))
 		return true;
 	return !l->stalled &&
 	       (!list_empty(&l->ctrl_due) || !list_empty(&l->active) || l->lines_due);

@@ -172,6 +172,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->max_inline = QP_INLINE_MAX;
 	attr->max_wr = c->max_wr;
 	attr->max_rd_atomic = c->rd_atomic;
+	attr->ack_visible = true; /* the responder copies, then it answers */
 	attr->max_srq_wr = c->cq_depth;
 	attr->numa_socket = c->numa_socket;
 	attr->link_up = c->link_up ? c->link_up(c->user) : true;

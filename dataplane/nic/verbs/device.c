@@ -334,6 +334,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->max_wr = (uint32_t)a->max_qp_wr;
 	attr->max_srq_wr = (uint32_t)a->max_srq_wr;
 	attr->max_rd_atomic = (uint32_t)a->max_qp_rd_atom;
+	attr->ack_visible = false; /* the bytes may still be on their way to memory */
 	attr->numa_socket = dev->numa_socket;
 	attr->link_up = port.state == IBV_PORT_ACTIVE;
 	return 0;

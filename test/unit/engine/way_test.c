@@ -288,7 +288,7 @@ test_places_in_turn(void **state)
 		world_connect(p.pa, p.pb, &a[i], &b[i]);
 	before = s->blocks.free;
 	for (unsigned i = 0; i < 16; i++)
-		pconn_sends(a[i], BULK_SEGMENT, READ, 4);
+		pconn_sends(a[i], FLIGHT_SEGMENT, READ, 4);
 	for (unsigned i = 0; i < 4000; i++) {
 		world_step(p.w);
 		if (before - s->blocks.free > most)
@@ -298,8 +298,7 @@ test_places_in_turn(void **state)
 		got += (uint32_t)b[i]->received;
 	assert_int_equal(got, 64);
 	assert_int_equal(s->blocks.free, before);
-	assert_in_range(most, BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE,
-			2 * BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE);
+	assert_in_range(most, FLIGHT_BYTES / WEIR_BLOCK_SIZE, 2 * FLIGHT_BYTES / WEIR_BLOCK_SIZE);
 }
 
 static void
@@ -308,7 +307,7 @@ send_until_flight(struct pair *p)
 	const struct peer_link *l = &p->w->node[1].engine->links[1];
 
 	pconn_sends(p->a, 1 << 20, READ, 3);
-	STEP_WHILE(p->w, l->flight_end - l->flight_first < BULK_FLIGHT);
+	STEP_WHILE(p->w, l->flight_bytes + FLIGHT_SEGMENT <= FLIGHT_BYTES);
 }
 
 /* DONE comes behind all before it, though the credit for them comes later than FETCHED. */
@@ -344,10 +343,10 @@ test_owner_dies(void **state)
 	send_until_flight(&p);
 	program_die(p.pa);
 	while (!p.pa->removed) {
-		p.w->step_ns = l->flight_first == l->flight_end ? 1000000 : 500;
+		p.w->step_ns = !l->flight_bytes ? 1000000 : 500;
 		world_step(p.w);
 	}
-	assert_int_equal(l->flight_first, l->flight_end);
+	assert_int_equal(l->flight_bytes, 0);
 	/* as main does next: a READ that comes later is counted as bad */
 	fake_mr_end(&p.w->net, &p.pa->view.send_mr);
 	p.w->step_ns = 500;
@@ -365,7 +364,7 @@ test_reader_dies(void **state)
 	send_until_flight(&p);
 	program_die(p.pb);
 	while (!p.pb->removed) {
-		assert_false(p.a->done && l->flight_first != l->flight_end);
+		assert_false(p.a->done && l->flight_bytes);
 		world_step(p.w);
 	}
 	fake_mr_end(&p.w->net, &p.pb->view.recv_mr);
@@ -384,7 +383,7 @@ test_reader_closes(void **state)
 	send_until_flight(&p);
 	pconn_close(p.b);
 	STEP_WHILE(p.w, !p.a->done);
-	assert_int_equal(l->flight_first, l->flight_end);
+	assert_int_equal(l->flight_bytes, 0);
 	pconn_close(p.a);
 	world_run(p.w, 2000);
 	assert_true(p.a->freed && p.b->freed);

@@ -419,6 +419,7 @@ small_port(void **state)
 
 	roce_ops.query(roce_nic_device(n->node[0].dev), &attr);
 	assert_int_equal(attr.max_wr, 2048);
+	assert_true(attr.ack_visible);
 	net_destroy(n);
 }
 

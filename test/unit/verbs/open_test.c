@@ -40,6 +40,7 @@ chosen(const struct vnic_config *config, unsigned index)
 	assert_non_null(strstr(info.text, text));
 	assert_int_equal(ops()->query(vnic_nic_device(dev), &attr), 0);
 	assert_memory_equal(attr.gid.raw, fake.gid[index].gid.raw, 16);
+	assert_false(attr.ack_visible);
 	close_all();
 }
 

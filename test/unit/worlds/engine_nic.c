@@ -343,8 +343,11 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 		} else if (!q->dead) {
 			if (p->wr.opcode == NIC_READ)
 				memcpy((void *)(uintptr_t)p->wr.sge[0].address, p->data, p->length);
-			complete(q, (struct nic_wc){.wr_id = p->wr.wr_id, .opcode = p->wr.opcode});
-			q->freed = p->wr.compare_add;
+			if (p->signaled) {
+				complete(q, (struct nic_wc){.wr_id = p->wr.wr_id,
+							    .opcode = p->wr.opcode});
+				q->freed = p->wr.compare_add;
+			}
 		}
 		free(p);
 		return;
@@ -360,7 +363,7 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 		memcpy((void *)(uintptr_t)p->wr.remote_address, p->data, p->length);
 	if (p->wr.opcode == NIC_WRITE_IMM)
 		fake_receive(q, p->wr.imm);
-	if (p->signaled) {
+	if (p->signaled || p->wr.opcode == NIC_READ) {
 		p->ack = true;
 		send_packet(q->peer, p, now);
 	} else {
