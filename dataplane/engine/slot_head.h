@@ -56,7 +56,7 @@ head_words(const struct weir_slot *s)
 static inline uint64_t
 head_word(uint8_t op, uint16_t order)
 {
-	return (uint64_t)weir_slot_what(op, 0, order) << 32;
+	return weir_slot_what(op, 0, order);
 }
 
 /* Word b. */

@@ -8,7 +8,6 @@
 
 #define CLAIMS_MAX 16 /* changes of the owner after which a lock stays a mutex */
 
-__thread char weir_self;
 struct weir_bias_seat weir_bias_nobody;
 
 /* The caller's seat, or a free one. NULL: other threads have all seats. */
@@ -17,11 +16,11 @@ own_seat(struct weir_bias *b)
 {
 	for (unsigned i = 0; i < WEIR_BIAS_OWNERS; i++) {
 		struct weir_bias_seat *s = &b->seats[i];
-		const char *thread = atomic_load_explicit(&s->thread, memory_order_relaxed);
+		const void *thread = atomic_load_explicit(&s->thread, memory_order_relaxed);
 
 		if (!thread)
-			atomic_store_explicit(&s->thread, &weir_self, memory_order_relaxed);
-		if (!thread || thread == &weir_self)
+			atomic_store_explicit(&s->thread, weir_self(), memory_order_relaxed);
+		if (!thread || thread == weir_self())
 			return s;
 	}
 	return NULL;

@@ -23,7 +23,7 @@
  * the owner writes to its own seat later, when another thread may be the owner.
  */
 struct weir_bias_seat {
-	_Atomic(const char *) thread; /* its &weir_self; NULL: free. Written under the mutex */
+	_Atomic(void *) thread; /* weir_self() of it; NULL: free. Written under the mutex */
 	_Atomic uint32_t
 	    inside; /* written by this thread, read by the thread that ends the ownership */
 };
@@ -39,8 +39,12 @@ struct weir_bias {
 
 extern struct weir_bias_seat weir_bias_nobody __attribute__((visibility("hidden")));
 
-/* Its address identifies the thread. */
-extern __thread char weir_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Identifies the calling thread. */
+static inline void *
+weir_self(void)
+{
+	return __builtin_thread_pointer();
+}
 
 /* The calling thread becomes the owner if membarrier works. 0 or -errno. */
 int weir_bias_init(struct weir_bias *b);
@@ -55,7 +59,7 @@ weir_bias_is_owner(struct weir_bias *b)
 {
 	struct weir_bias_seat *s = atomic_load_explicit(&b->owner, memory_order_relaxed);
 
-	return atomic_load_explicit(&s->thread, memory_order_relaxed) == &weir_self;
+	return atomic_load_explicit(&s->thread, memory_order_relaxed) == weir_self();
 }
 
 /*
@@ -67,8 +71,10 @@ weir_bias_enter(struct weir_bias *b)
 {
 	struct weir_bias_seat *s = atomic_load_explicit(&b->owner, memory_order_relaxed);
 
-	if (weir_unlikely(atomic_load_explicit(&s->thread, memory_order_relaxed) != &weir_self))
+	if (weir_unlikely(atomic_load_explicit(&s->thread, memory_order_relaxed) != weir_self()))
 		return NULL;
+	if (!s) /* never: saves the callers a test */
+		__builtin_unreachable();
 	atomic_store_explicit(&s->inside, 1, memory_order_relaxed);
 	/* pairs with the membarrier in weir_bias_lock_slow() */
 	atomic_signal_fence(memory_order_seq_cst);

@@ -20,11 +20,12 @@ struct weir_pipe {
 	bool fence; /* a full fence between publishing and reading tx_sleeping is necessary */
 	bool local; /* a segment */
 	uint8_t slow_rings; /* consecutive rings longer than WEIR_BELL_SLOW_NS */
-	bool untold;	    /* a segment: consumption not reported to the peer yet */
-	uint32_t empty;	    /* consecutive polls that found nothing */
-	uint32_t burst;	    /* messages received since the last send */
-	uint32_t rung; /* messages that rang since this thread last yielded its CPU to the peer */
-	uint64_t caught_up; /* position at which the consumer last found the ring empty */
+	bool untold;	/* a segment: memory or credit was freed that the peer does not know of */
+	uint32_t empty; /* consecutive polls that found nothing */
+	uint32_t rung;	/* messages that rang since this thread last yielded its CPU to the peer */
+	/* position at which the consumer last found the ring empty; the same when it first did
+	 * since tx was at `asked` */
+	uint64_t caught_up, burst_from, asked;
 	/* of messages found at the ring's head: the last owner, since when, mean slots per owner */
 	const struct weir_conn *owner;
 	uint64_t owner_at;
@@ -59,15 +60,14 @@ weir_pipe_published(struct weir_pipe *p)
 		weir_pipe_ring(p);
 }
 
-/* Consumes the n slots of a message; `order` and `flags` are of its head. */
+/* Consumes the n slots of a message; `order` and `flags` are of its head, `local` of the pipe. */
 static inline void
-weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint8_t flags, uint32_t n)
+weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint8_t flags, uint32_t n, bool local)
 {
-	if (!p->local) {
+	if (!local) {
 		weir_ring_pop(&p->rx, n);
 		return;
 	}
-	p->untold = true;
 	weir_ring_answered(&p->tx, order);
 	weir_ring_pop_paired(&p->rx, flags, n);
 }

@@ -36,6 +36,7 @@ struct weir_segment {
 	/* buffer in that area that a program fills; one at a time */
 	struct weir_conn *reserver; /* NULL: none */
 	uint64_t reserved, reserved_bytes;
+	uint64_t reported; /* position of rx that was reported last */
 	uint64_t in_pos, in_free,
 	    in_reported; /* area read by us: end of arrived bytes; freed up to; reported up to */
 	struct weir_span

@@ -199,15 +199,16 @@ weir_cost(uint32_t length)
 struct weir_ring {
 	struct weir_slot *slots;
 	uint32_t mask;
+	uint32_t bytes; /* mask, of offsets */
 	uint64_t pos;	/* producer: next position to write; consumer: next to read */
 	uint64_t base;	/* position of the first slot; moves in paired rings only */
-	uint64_t limit; /* producer: first position not known to be free; consumer: last published
-			   tail */
+	uint64_t limit; /* producer: first position not known to be free; consumer: position at
+			   which the tail is published */
 	_Atomic uint64_t
 	    *tail;	/* in shared memory; written by the consumer, read by the producer */
 	uint64_t seen;	/* producer: newest known tail, from the tail or from answers */
-	uint64_t told;	/* producer: the tail read last */
 	uint32_t turns; /* producer, paired: consecutive answers that found everything consumed */
+	uint64_t told;	/* producer: the tail read last; consumer: published last */
 };
 
 static inline void
@@ -217,17 +218,31 @@ weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t
 	weir_assert(slots && size && !(size & (size - 1)));
 	r->slots = slots;
 	r->mask = size - 1;
+	r->bytes = (size - 1) * WEIR_SLOT_SIZE;
 	r->pos = r->base = 0;
-	r->limit = producer ? size : 0;
+	r->limit = producer ? size : size / 8;
 	r->seen = r->told = 0;
 	r->turns = 0;
 	r->tail = tail;
 }
 
+/* Offset of a position, plus any multiple of the ring's size: see weir_ring_slot(). */
+static inline uint32_t
+weir_ring_offset(const struct weir_ring *r, uint64_t pos)
+{
+	return (uint32_t)(pos - r->base) * WEIR_SLOT_SIZE;
+}
+
+static inline void *
+weir_ring_slot(const struct weir_ring *r, uint32_t offset)
+{
+	return (uint8_t *)r->slots + (offset & r->bytes);
+}
+
 static inline struct weir_slot *
 weir_ring_at(const struct weir_ring *r, uint64_t pos)
 {
-	return &r->slots[(pos - r->base) & r->mask];
+	return (struct weir_slot *)weir_ring_slot(r, weir_ring_offset(r, pos));
 }
 
 /* Producer: all slots before `tail`, a checked value, are consumed. */
@@ -271,10 +286,8 @@ weir_ring_room(const struct weir_ring *r)
  */
 #define WEIR_RING_AHEAD 24u
 static inline void
-weir_ring_prefetch(const struct weir_ring *r, uint32_t i)
+weir_ring_prefetch(const struct weir_slot *s)
 {
-	const struct weir_slot *s = weir_ring_at(r, r->pos + WEIR_RING_AHEAD + i);
-
 #if defined(__x86_64__) /* a compiler that does not know of prefetchw asks for reading only */
 	__asm__ __volatile__("prefetchw %0" : : "m"(*s));
 #else
@@ -291,8 +304,8 @@ weir_ring_continue(const struct weir_ring *r, uint32_t i)
 	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + i + 1), memory_order_relaxed);
 }
 
-/* op, flags and order of a head, as they lie in a slot behind seq. */
-static inline uint32_t
+/* op, flags and order of a head, as they lie in weir_slot.first. */
+static inline uint64_t
 weir_slot_what(uint8_t op, uint8_t flags, uint16_t order)
 {
 	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields by their places");
@@ -300,7 +313,7 @@ weir_slot_what(uint8_t op, uint8_t flags, uint16_t order)
 			  offsetof(struct weir_slot, flags) == 5 &&
 			  offsetof(struct weir_slot, order) == 6,
 		      "fields by their places");
-	return op | (uint32_t)flags << 8 | (uint32_t)order << 16;
+	return (uint64_t)op << 32 | (uint64_t)flags << 40 | (uint64_t)order << 48;
 }
 
 /* Producer: vqpn and length of a head, in one store. */
@@ -314,17 +327,19 @@ weir_slot_whose(struct weir_slot *s, uint32_t vqpn, uint32_t length)
 	memcpy(&s->vqpn, &whose, sizeof(whose));
 }
 
-/* Producer: as weir_ring_publish(), with op, flags and order in the same store. */
+/*
+ * Producer: as weir_ring_publish(), with op, flags and order in the same store. `s` is the slot at
+ * pos.
+ */
 static inline void
-weir_ring_publish_what(struct weir_ring *r, uint32_t n, uint32_t what)
+weir_ring_publish_what(struct weir_ring *r, struct weir_slot *s, uint32_t n, uint64_t what)
 {
-	struct weir_slot *s = weir_ring_at(r, r->pos);
+	uint64_t pos = r->pos;
 
-	weir_assert(n && n <= r->mask + 1u);
+	weir_assert(n && n <= r->mask + 1u && s == weir_ring_at(r, pos));
 	/* pairs with the acquire in weir_ring_peek() */
-	atomic_store_explicit(&s->first, (uint32_t)(r->pos + 1) | (uint64_t)what << 32,
-			      memory_order_release);
-	r->pos += n;
+	atomic_store_explicit(&s->first, (uint32_t)(pos + 1) | what, memory_order_release);
+	r->pos = pos + n;
 }
 
 /* Producer: publishes the head at pos and advances over the n slots of its message. */
@@ -357,7 +372,8 @@ weir_ring_publish_tail(struct weir_ring *r)
 {
 	/* pairs with the acquire in weir_ring_refresh() */
 	atomic_store_explicit(r->tail, r->pos, memory_order_release);
-	r->limit = r->pos;
+	r->told = r->pos;
+	r->limit = r->pos + r->mask / 8 + 1;
 }
 
 /* Consumer: advances over n slots; publishes the tail every eighth of the ring. */
@@ -366,7 +382,7 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 {
 	weir_assert(n && n <= r->mask + 1u);
 	r->pos += n;
-	if (r->pos - r->limit > r->mask / 8)
+	if (r->pos >= r->limit)
 		weir_ring_publish_tail(r);
 }
 
@@ -381,39 +397,41 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 #define WEIR_RING_RESTART_AT 4u /* slots between restarts */
 #define WEIR_RING_TURNS 16u	/* consecutive answered messages before the ring restarts */
 
-/* Producer: as weir_ring_publish_what(); `s` is the slot at pos. */
+/* Producer: as weir_ring_publish_what(). */
 static inline void
-weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n, uint32_t what)
+weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n, uint64_t what)
 {
-	uint64_t at = (uint64_t)(s - r->slots), pos = r->pos;
-	bool restart = false;
+	uint64_t pos = r->pos, first = (uint32_t)(pos + 1) | what, at;
 
-	weir_assert(n && at <= r->mask);
-	if (r->turns) {
-		if (r->seen != pos)
-			r->turns = 0;
-		else
-			restart = r->turns >= WEIR_RING_TURNS && at >= WEIR_RING_RESTART_AT &&
-				  at + n <= r->mask;
-	}
-	if (restart)
-		what |= WEIR_SLOT_RESTART << 8;
-	/* pairs with the acquire in weir_ring_peek() */
-	atomic_store_explicit(&s->first, (uint32_t)(pos + 1) | (uint64_t)what << 32,
-			      memory_order_release);
+	weir_assert(n && n <= r->mask + 1u && s == weir_ring_at(r, pos));
 	r->pos = pos + n;
-	if (restart) {
-		r->base = r->pos;
-		r->limit = r->pos + at;
+	if (r->turns) {
+		at = (uint64_t)(s - r->slots);
+		if (r->seen != pos) {
+			r->turns = 0;
+		} else if (r->turns >= WEIR_RING_TURNS && at >= WEIR_RING_RESTART_AT &&
+			   at + n <= r->mask) {
+			first |= (uint64_t)WEIR_SLOT_RESTART << 40;
+			r->base = r->pos;
+			r->limit = r->pos + at;
+		}
 	}
+	/* pairs with the acquire in weir_ring_peek() */
+	atomic_store_explicit(&s->first, first, memory_order_release);
 }
 
-/* Producer: the peer has read up to the position with these low bits; ignored if invalid. */
+/*
+ * Producer: the peer has read up to the position with these low bits; ignored if invalid. A peer
+ * that only sends repeats what it said.
+ */
 static inline void
 weir_ring_answered(struct weir_ring *r, uint16_t low)
 {
-	uint64_t tail = r->seen + (uint16_t)(low - (uint16_t)r->seen);
+	uint64_t tail;
 
+	if (low == (uint16_t)r->seen)
+		return;
+	tail = r->seen + (uint16_t)(low - (uint16_t)r->seen);
 	if (tail > r->pos)
 		return;
 	weir_ring_learn(r, tail);
@@ -452,7 +470,10 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 			WEIR_SLOT_MOVE(16, to + n - 32, from + n - 32);
 		}
 		WEIR_SLOT_MOVE(16, to, from);
-		WEIR_SLOT_MOVE(16, to + n - 16, from + n - 16);
+		if (!__builtin_constant_p(n) || n > 16)
+			WEIR_SLOT_MOVE(16, to + n - 16, from + n - 16);
+	} else if (__builtin_constant_p(n) && n == 8) {
+		WEIR_SLOT_MOVE(8, to, from);
 	} else if (n >= 8) {
 		WEIR_SLOT_MOVE(8, to, from);
 		WEIR_SLOT_MOVE(8, to + n - 8, from + n - 8);

@@ -246,7 +246,7 @@ lane_attach(struct lane *lane, struct weir_conn *c)
 		weir_conn_report(c, 0);
 	c->threshold = (uint8_t)lane->m->o.threshold;
 	if (c->local && c->pipe)
-		c->due_at = c->window / 100 * c->threshold;
+		weir_conn_set_due_at(c, c->window / 100 * c->threshold);
 	lane->conn = c;
 }
 

@@ -114,7 +114,7 @@ another(struct handler_thread *k, struct weir_thread *t)
 	if (weir_likely(lane->running == k && !lane->first && TAILQ_EMPTY(&t->lanes))) {
 		c = lane->conn;
 		got = weir_take_small(c, k->buffer, &k->taken);
-		if (got && weir_unlikely(weir_conn_note_consumed(c, cost)))
+		if (got && weir_unlikely(weir_conn_note_consumed(c, cost, c->local)))
 			report_consumed(c, seat);
 		if (got)
 			lane_used(lane);

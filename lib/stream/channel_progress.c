@@ -144,7 +144,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 		c->undecided = true;
 	} else {
 		weir_conn_enter(c, CONN_OPEN);
-		c->send_error = 0;
+		weir_conn_set_send_error(c, 0);
 	}
 	c->peer_node = a->peer_node;
 	c->mtu = a->mtu;
@@ -214,7 +214,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 			weir_conn_ended(c, status);
 		} else if (c->state == CONN_OPENING) {
 			weir_conn_enter(c, CONN_OPEN);
-			c->send_error = 0;
+			weir_conn_set_send_error(c, 0);
 			c->undecided = false;
 			c->peer_node = (uint16_t)s->extra;
 			c->mtu = (uint16_t)h->length;
@@ -290,7 +290,7 @@ weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 	while (n < budget && one(ch, want, !ch->pipe.worker->armed))
 		n++;
 	ch->pipe.empty = n ? 0 : ch->pipe.empty + 1;
-	if (ch->pipe.empty == 1 && r->pos != r->limit)
+	if (ch->pipe.empty == 1 && r->pos != r->told)
 		weir_ring_publish_tail(r);
 	else if (ch->pipe.empty == 64)
 		weir_ctrl_report(ch);

@@ -27,6 +27,14 @@ weir_conn_enter(struct weir_conn *c, enum weir_conn_state to)
 	};
 
 	weir_enter(legal, c->state, to);
+	weir_conn_update_next(c);
+}
+
+void
+weir_conn_set_send_error(struct weir_conn *c, int rc)
+{
+	c->send_error = rc;
+	weir_conn_update_quick(c);
 }
 
 static struct weir_vqpn_entry *
@@ -104,6 +112,7 @@ weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uin
 	c->desc = (struct weir_conn_desc *)(t->w->arena + at);
 	c->send_error = -EAGAIN;
 	c->queue_end = &c->queue;
+	weir_conn_update_next(c);
 	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	return c;
 }
@@ -123,7 +132,8 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 	c->peer_window =
 	    weir_segment_window(atomic_load_explicit(&c->theirs->window, memory_order_relaxed));
 	c->granted = c->peer_window;
-	c->due_at = c->window / 4;
+	weir_conn_update_quick(c);
+	weir_conn_set_due_at(c, c->window / 4);
 	if (c->ending)
 		seg->endings++;
 	if (seg->error)
@@ -153,7 +163,7 @@ weir_conn_set_window(struct weir_conn *c, uint32_t window)
 {
 	weir_assert(weir_worker_locked(c->worker) && c->local && c->ours);
 	c->window = weir_segment_window(window);
-	c->due_at = c->window / 4;
+	weir_conn_set_due_at(c, c->window / 4);
 	atomic_store_explicit(&c->ours->window, c->window, memory_order_relaxed);
 }
 
@@ -287,7 +297,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	if (!c->end) /* else the peer's last message came before */
 		c->end = status ? -(int)status : -ESHUTDOWN;
 	if (status || !c->shut)
-		c->send_error = status ? -(int)status : -ECONNRESET;
+		weir_conn_set_send_error(c, status ? -(int)status : -ECONNRESET);
 	c->wanting = false;
 	weir_partial_drop(c);
 	release_memory(c, UINT64_MAX);
@@ -326,7 +336,7 @@ weir_conn_close(struct weir_conn *c)
 	weir_reservations_clear(c);
 	c->cookies.head = c->cookies.tail;
 	weir_conn_enter(c, CONN_CLOSING);
-	c->send_error = -EPIPE;
+	weir_conn_set_send_error(c, -EPIPE);
 	c->end_held = ended;
 	if (c->never_opened) {
 		weir_conn_free(c);

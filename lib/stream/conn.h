@@ -102,21 +102,30 @@ struct weir_conn {
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
 	struct weir_thread *worker;
 	struct weir_life *life;
-	uint32_t vqpn;		   /* ours */
-	uint32_t send_vqpn;	   /* in slots that we write */
-	int send_error;		   /* 0: may send; -EAGAIN: not open yet; -EPIPE: shut or closed */
-	uint8_t transfer;	   /* WEIR_SLOT_*: default of messages; 0: any */
-	uint32_t state;		   /* enum weir_conn_state */
-	uint64_t spent, granted;   /* cost of sent messages; cost that may be spent */
-	uint64_t sent, sent_bytes; /* messages, and their payload */
+	uint32_t vqpn;	    /* ours */
+	uint32_t send_vqpn; /* in slots that we write */
+	int send_error;	    /* 0: may send; -EAGAIN: not open yet; -EPIPE: shut or closed */
+	uint8_t transfer;   /* WEIR_SLOT_*: default of messages; 0: any */
+	uint32_t state;	    /* enum weir_conn_state */
+	/*
+	 * The short ways of weir_send() and weir_recv() each compare one number for all that must
+	 * hold. `quick`: `granted`, or 0 where a small message needs another look: an error, a rest
+	 * that goes first, an operation asked for, a fence. `next`: vqpn, or a number that no slot
+	 * can have where the next message does not simply lie in the ring.
+	 */
+	uint64_t spent, quick; /* cost of sent messages; see above */
+	uint64_t next;
+	uint64_t consumed, report_at; /* cost of received messages; at which cost to report it */
+	uint64_t sent, received;      /* messages; received: taken by the program */
+	uint64_t sent_bytes, received_bytes; /* their payload */
+	uint64_t granted;		     /* cost that may be spent, as read last */
+	uint64_t returned;		     /* `consumed` as reported to the sender */
 	struct weir_rx_message *queue;
-	uint64_t consumed, returned; /* cost of received messages; as reported to the sender */
-	uint64_t received, received_bytes; /* messages that the program took */
-	uint32_t due_at;		   /* unreported cost at which a report is due */
-	bool due;			   /* on the pipe's list: has unreported cost */
-	bool readable;			   /* READABLE is reported, or about to be */
-	bool blocked;			   /* WRITABLE is to be reported */
-	bool wanting;			   /* a WANT is under way */
+	uint32_t due_at; /* unreported cost at which a report is due */
+	bool due;	 /* on the pipe's list: has unreported cost */
+	bool readable;	 /* READABLE is reported, or about to be */
+	bool blocked;	 /* WRITABLE is to be reported */
+	bool wanting;	 /* a WANT is under way */
 	/* the rest */
 	struct weir_rx_message **queue_end;
 	bool local;	     /* data goes by a segment */
@@ -240,6 +249,49 @@ weir_worker_locked(struct weir_thread *t)
 	return false;
 }
 
+/* After a change of `granted` or of anything else that `quick` is about. */
+static inline void
+weir_conn_update_quick(struct weir_conn *c)
+{
+	c->quick = !c->pipe || c->pipe->fence || c->send_error || c->transfer || c->partial_queued
+		       ? 0
+		       : c->granted;
+}
+
+/* After a change of state or queue. */
+static inline void
+weir_conn_update_next(struct weir_conn *c)
+{
+	c->next = c->state == CONN_OPEN && !c->queue ? c->vqpn : UINT64_MAX;
+}
+
+/* For asserts: whether the numbers of the short ways are up to date. */
+static inline bool
+weir_conn_is_settled(const struct weir_conn *c)
+{
+	struct weir_conn is = *c;
+
+	weir_conn_update_quick(&is);
+	weir_conn_update_next(&is);
+	return is.quick == c->quick && is.next == c->next &&
+	       c->report_at == (c->due ? c->returned + c->due_at : 0);
+}
+
+/* Whether c is to report consumption later. Uses `returned`. */
+static inline void
+weir_conn_set_due(struct weir_conn *c, bool due)
+{
+	c->due = due;
+	c->report_at = due ? c->returned + c->due_at : 0; /* 0: at the next message */
+}
+
+static inline void
+weir_conn_set_due_at(struct weir_conn *c, uint32_t due_at)
+{
+	c->due_at = due_at;
+	weir_conn_set_due(c, c->due);
+}
+
 /* Open, whether or not each end still sends. */
 static inline bool
 weir_conn_is_open(const struct weir_conn *c)
@@ -264,6 +316,7 @@ weir_message_number(const struct weir_conn *c, const struct weir_head *h)
 void weir_conn_enter(struct weir_conn *c, enum weir_conn_state to);
 
 /* ---- conn.c; worker locked ---- */
+void weir_conn_set_send_error(struct weir_conn *c, int rc);
 struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
 				uint32_t desc);
 /* Takes c out of the table of vQPNs. */
@@ -430,20 +483,20 @@ void weir_conn_consumed_slow(struct weir_conn *c);
  */
 bool weir_conn_hold(struct weir_conn *c, const struct weir_conn *want, bool large);
 
-/* `cost` was received. True: weir_conn_consumed_slow() has to follow. */
+/* `cost` was received. True: weir_conn_consumed_slow() has to follow. `local`: of c. */
 static inline bool
-weir_conn_note_consumed(struct weir_conn *c, uint32_t cost)
+weir_conn_note_consumed(struct weir_conn *c, uint32_t cost, bool local)
 {
 	c->consumed += cost;
-	return !c->due || c->consumed - c->returned >= c->due_at ||
-	       (c->local &&
+	return c->consumed >= c->report_at ||
+	       (local &&
 		atomic_load_explicit(&WEIR_SEGMENT_OF(c->pipe)->in->wanted, memory_order_relaxed));
 }
 
 static inline void
 weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 {
-	if (weir_unlikely(weir_conn_note_consumed(c, cost)))
+	if (weir_unlikely(weir_conn_note_consumed(c, cost, c->local)))
 		weir_conn_consumed_slow(c);
 }
 

@@ -312,7 +312,7 @@ weir_shutdown(struct weir_conn *c)
 		rc = weir_send_error(c);
 	} else if (!c->shut) {
 		c->shut = true;
-		c->send_error = -EPIPE;
+		weir_conn_set_send_error(c, -EPIPE);
 		/* other threads may wait for room */
 		if (c->blocked)
 			weir_conn_report(c, PENDING_WRITABLE);

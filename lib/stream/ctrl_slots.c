@@ -82,6 +82,7 @@ weir_ctrl_flush(struct weir_channel *ch)
 			if (!put_releases(ch) || !put(ch, &ch->returns, &s))
 				return;
 			c->returned = s.value;
+			weir_conn_set_due(c, c->due);
 			c->control &= (uint8_t)~CTRL_CONSUMED;
 		}
 		if (c->control & CTRL_WANT) {
@@ -203,7 +204,7 @@ weir_ctrl_report(struct weir_channel *ch)
 
 	while ((c = TAILQ_FIRST(&ch->to_report))) {
 		TAILQ_REMOVE(&ch->to_report, c, in_to_report);
-		c->due = false;
+		weir_conn_set_due(c, false);
 		weir_ctrl_add(c, CTRL_CONSUMED);
 	}
 	weir_ctrl_flush(ch);

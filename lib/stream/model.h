@@ -53,17 +53,6 @@ int weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, 
 int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
 		  const uint64_t *cookie);
 
-/* Whether weir_small_put() of a message of any length is possible now. Worker locked. */
-static inline bool
-weir_put_ready(const struct weir_conn *c)
-{
-	const struct weir_pipe *p = c->pipe;
-
-	return weir_likely(p && !c->send_error && !c->partial_queued &&
-			   c->spent + 2 * WEIR_SLOT_SIZE <= c->granted &&
-			   weir_ring_room(&p->tx) >= 2 + WEIR_CONTROL_RESERVE);
-}
-
 /* Wakes the other end. True: it was rung before and waits for this very CPU. Worker locked. */
 bool weir_pipe_wake(struct weir_pipe *p);
 
@@ -81,14 +70,14 @@ static inline __attribute__((always_inline)) bool
 weir_take_small(struct weir_conn *c, uint8_t *buf, struct weir_taken *taken)
 {
 	struct weir_head h;
-	const struct weir_slot *s = weir_small_peek(c, WEIR_INLINE_SMALL, &h);
+	const struct weir_slot *s = weir_small_peek(c, WEIR_INLINE_SMALL, &h, false);
 
 	if (!s)
 		return false;
 	if (h.length > WEIR_SLOT_HEAD_BYTES)
-		taken->cost = weir_small_take(c, s, &h, buf, 2);
+		taken->cost = weir_small_take(c, s, &h, buf, 2, c->pipe->local);
 	else
-		taken->cost = weir_small_take(c, s, &h, buf, 1);
+		taken->cost = weir_small_take(c, s, &h, buf, 1, c->pipe->local);
 	taken->data = buf;
 	taken->length = h.length;
 	return true;

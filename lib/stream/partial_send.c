@@ -69,6 +69,7 @@ weir_partial_keep(struct weir_conn *c, const struct weir_message_out *lender, ui
 	if (!lender && w->watched)
 		weir_wake_fd(w->watcher_fd);
 	c->partial_queued = true;
+	weir_conn_update_quick(c);
 }
 
 void
@@ -82,6 +83,7 @@ weir_partial_drop(struct weir_conn *c)
 	c->partial_lender = NULL;
 	c->partial_length = c->partial_sent = 0;
 	c->partial_queued = c->end_due = false;
+	weir_conn_update_quick(c);
 }
 
 /* Sends END if it is due and all messages are out. 0, -EAGAIN, -EPROTO. */

@@ -153,7 +153,7 @@ end_one(struct weir_conn *c)
 	if (!is_open(c))
 		return;
 	if (c->local && c->pipe) { /* may still receive */
-		c->send_error = weir_loss(c->worker->w);
+		weir_conn_set_send_error(c, weir_loss(c->worker->w));
 		if (c->blocked)
 			weir_conn_report(c, PENDING_WRITABLE);
 		c->blocked = false;

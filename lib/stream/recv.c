@@ -12,7 +12,7 @@
 
 #include <limits.h>
 
-#define STREAM_BURST 64u /* messages in a row that make a stream */
+#define STREAM_BURST 64u /* slots in a row that make a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
 #define GOES_ALONE (-ENOTSUP)
@@ -113,7 +113,8 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 		return too_small(h->length, size, length);
 	weir_ring_get_inline(&c->pipe->rx, buf, h->length);
 	*length = h->length;
-	weir_conn_consumed(c, weir_slots_received(c, h, weir_slots_inline(h->length)));
+	weir_conn_consumed(c,
+			   weir_slots_received(c, h, weir_slots_inline(h->length), c->pipe->local));
 	return 0;
 }
 
@@ -182,7 +183,7 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 		return rc == -EPROTO ? spoilt(c) : rc;
 	memcpy(buf, seg->in_area + offset, h->length);
 	weir_area_free(seg, span);
-	weir_slots_received(c, h, 1);
+	weir_slots_received(c, h, 1, true);
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
 	return 0;
@@ -236,6 +237,7 @@ dequeue(struct weir_conn *c)
 			weir_conn_report(c, 0);
 	}
 	c->queue_cost -= p->cost;
+	weir_conn_update_next(c);
 	return p;
 }
 
@@ -244,6 +246,8 @@ dequeue(struct weir_conn *c)
 static int
 nothing(struct weir_conn *c, int rc)
 {
+	struct weir_pipe *p = c->pipe;
+
 	c->readable = false;
 	if (weir_unlikely(c->pending & PENDING_READABLE)) {
 		c->pending &= (uint8_t)~PENDING_READABLE;
@@ -254,10 +258,14 @@ nothing(struct weir_conn *c, int rc)
 		return weir_gone(c->worker->w);
 	if (rc != -EAGAIN)
 		return weir_conn_failed(c, rc);
-	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
+	if (p->asked != p->tx.pos) {
+		p->asked = p->tx.pos;
+		p->burst_from = p->rx.pos;
+	}
+	if (p->rx.pos - p->burst_from >= STREAM_BURST && p->caught_up != p->rx.pos)
 		for (unsigned i = 0; i < STREAM_PAUSES; i++)
 			weir_pause();
-	c->pipe->caught_up = c->pipe->rx.pos;
+	p->caught_up = p->rx.pos;
 	return rc;
 }
 
@@ -371,7 +379,7 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		if (weir_unlikely(wait.armed))
 			weir_progress(t, c);
 		if (!lent &&
-		    weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h))
+		    weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h, false))
 			rc = take_inline(c, &h, buf, size, length);
 		else
 			rc = try_recv(c, buf, size, length);
@@ -422,15 +430,55 @@ report_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 	return 0;
 }
 
+/*
+ * Takes the small message at s, and leaves. `length`: of the message; in a leaf for one size, and
+ * `slots` and `local` always, a constant.
+ */
 static inline __attribute__((always_inline)) int
-recv_small(struct weir_conn *c, struct weir_bias_seat *seat, const struct weir_slot *s,
-	   struct weir_head h, void *buf, size_t *length, uint32_t slots)
+recv_small(struct weir_conn *c, struct weir_bias_seat *seat, const struct weir_slot *s, void *buf,
+	   struct weir_head h, uint32_t length, uint32_t slots, bool local)
 {
-	*length = h.length;
-	if (weir_unlikely(weir_conn_note_consumed(c, weir_small_take(c, s, &h, buf, slots))))
+	h.length = length;
+	if (weir_unlikely(
+		weir_conn_note_consumed(c, weir_small_take(c, s, &h, buf, slots, local), local)))
 		return report_consumed(c, seat);
 	weir_bias_leave(seat);
 	return 0;
+}
+
+/* The same without flags. Not inlined, so that each needs few registers. */
+#define RECV_LEAF(name, length, slots, local)                                                      \
+	static __attribute__((noinline)) int name(                                                 \
+	    struct weir_conn *c, struct weir_bias_seat *seat, const struct weir_slot *s,           \
+	    void *buf, uint16_t order, uint32_t bytes)                                             \
+	{                                                                                          \
+		struct weir_head h = {.op = WEIR_OP_INLINE, .order = order};                       \
+                                                                                                   \
+		return recv_small(c, seat, s, buf, h, length, slots, local);                       \
+	}
+RECV_LEAF(recv_one_slot, bytes, 1, false)
+RECV_LEAF(recv_two_slots, bytes, 2, false)
+RECV_LEAF(recv_one_slot_local, bytes, 1, true)
+RECV_LEAF(recv_two_slots_local, bytes, 2, true)
+RECV_LEAF(recv_8_local, 8, 1, true)
+RECV_LEAF(recv_64_local, 64, 2, true)
+
+/* No plain small message lies at the ring's head: one with flags, another one, or none. */
+static __attribute__((noinline)) int
+recv_other(struct weir_conn *c, struct weir_bias_seat *seat, void *buf, size_t size, size_t *length,
+	   int timeout_ms)
+{
+	struct weir_head h;
+	const struct weir_slot *s = weir_small_peek(c, size, &h, false);
+
+	if (!s || h.length > WEIR_INLINE_SMALL) {
+		weir_bias_leave(seat);
+		return recv_slow(c, buf, size, length, timeout_ms);
+	}
+	*length = h.length;
+	return h.length <= WEIR_SLOT_HEAD_BYTES
+		   ? recv_small(c, seat, s, buf, h, h.length, 1, c->pipe->local)
+		   : recv_small(c, seat, s, buf, h, h.length, 2, c->pipe->local);
 }
 
 /* A small message at the head of the ring takes the short way: weir_small_take(). */
@@ -444,15 +492,21 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	if (weir_unlikely(weir_conn_life(c) != WEIR_UP ||
 			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return recv_slow(c, buf, size, length, timeout_ms);
-	s = weir_small_peek(c, size, &h);
-	if (s) {
-		if (h.length <= WEIR_SLOT_HEAD_BYTES)
-			return recv_small(c, seat, s, h, buf, length, 1);
-		if (h.length <= WEIR_INLINE_SMALL)
-			return recv_small(c, seat, s, h, buf, length, 2);
-	}
-	weir_bias_leave(seat);
-	return recv_slow(c, buf, size, length, timeout_ms);
+	s = weir_small_peek(c, size, &h, true);
+	if (weir_unlikely(!s || h.length > WEIR_INLINE_SMALL))
+		return recv_other(c, seat, buf, size, length, timeout_ms);
+	*length = h.length;
+	if (!c->pipe->local)
+		return h.length <= WEIR_SLOT_HEAD_BYTES
+			   ? recv_one_slot(c, seat, s, buf, h.order, h.length)
+			   : recv_two_slots(c, seat, s, buf, h.order, h.length);
+	if (h.length == 64)
+		return recv_64_local(c, seat, s, buf, h.order, 64);
+	if (h.length == 8)
+		return recv_8_local(c, seat, s, buf, h.order, 8);
+	return h.length <= WEIR_SLOT_HEAD_BYTES
+		   ? recv_one_slot_local(c, seat, s, buf, h.order, h.length)
+		   : recv_two_slots_local(c, seat, s, buf, h.order, h.length);
 }
 
 /* ---- several messages ---- */
@@ -492,7 +546,7 @@ take_bundle(struct weir_conn *c, const struct weir_head *h, struct iovec *m, uns
 		from += weir_bundle_padded(lengths[i]);
 	}
 	weir_area_free(seg, span);
-	weir_slots_received(c, h, 1);
+	weir_slots_received(c, h, 1, true);
 	c->received += (unsigned)count - 1;
 	weir_conn_consumed(c, (uint32_t)weir_bundle_cost((uint32_t)count, h->length));
 	return count;
@@ -516,13 +570,14 @@ take_many(struct weir_conn *c, struct iovec *m, unsigned n)
 		const struct weir_slot *s;
 		struct weir_head h;
 
-		s = c->assembly ? NULL
-				: weir_small_peek(
-				      c, size < WEIR_INLINE_SMALL ? size : WEIR_INLINE_SMALL, &h);
+		s = c->assembly
+			? NULL
+			: weir_small_peek(c, size < WEIR_INLINE_SMALL ? size : WEIR_INLINE_SMALL,
+					  &h, false);
 		if (s) {
 			cost += h.length <= WEIR_SLOT_HEAD_BYTES
-				    ? weir_small_take(c, s, &h, m[got].iov_base, 1)
-				    : weir_small_take(c, s, &h, m[got].iov_base, 2);
+				    ? weir_small_take(c, s, &h, m[got].iov_base, 1, c->pipe->local)
+				    : weir_small_take(c, s, &h, m[got].iov_base, 2, c->pipe->local);
 			m[got++].iov_len = h.length;
 			continue;
 		}
@@ -604,7 +659,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_rx_message
 		weir_rx_message_free(p);
 		return rc == -EPROTO ? spoilt(c) : rc;
 	}
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1, true);
 	seg->users++;
 	p->kind = RX_SPAN;
 	p->data = seg->in_area + offset;
@@ -671,10 +726,12 @@ weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 		/* copied, so that the ring goes on; counted when the caller is done with it */
 		*taken = (struct weir_taken){.data = buf, .length = h.length};
 		if (h.length > WEIR_SLOT_HEAD_BYTES && h.length <= WEIR_INLINE_SMALL) {
-			taken->cost = weir_small_take(c, weir_ring_at(r, r->pos), &h, buf, 2);
+			taken->cost =
+			    weir_small_take(c, weir_ring_at(r, r->pos), &h, buf, 2, c->pipe->local);
 		} else {
 			weir_ring_get_inline(r, buf, h.length);
-			taken->cost = weir_slots_received(c, &h, weir_slots_inline(h.length));
+			taken->cost =
+			    weir_slots_received(c, &h, weir_slots_inline(h.length), c->pipe->local);
 		}
 		return 0;
 	}

@@ -103,6 +103,7 @@ weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p)
 	*c->queue_end = p;
 	c->queue_end = &p->next;
 	c->queue_cost += p->cost;
+	weir_conn_update_next(c);
 	if (!c->readable) {
 		c->readable = true;
 		weir_conn_report(c, PENDING_READABLE);
@@ -143,6 +144,7 @@ weir_rx_queue_clear(struct weir_conn *c)
 		weir_rx_message_free(p);
 	}
 	c->queue_end = &c->queue;
+	weir_conn_update_next(c);
 }
 
 void
@@ -158,16 +160,16 @@ weir_conn_consumed_slow(struct weir_conn *c)
 			uint32_t half =
 			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
 
-			c->due = true;
 			c->pipe->empty = 0;
-			c->due_at = at > c->returned && at - c->returned < half
-					? (uint32_t)(at - c->returned)
-					: half;
+			weir_conn_set_due_at(c, at > c->returned && at - c->returned < half
+						    ? (uint32_t)(at - c->returned)
+						    : half);
+			weir_conn_set_due(c, true);
 			TAILQ_INSERT_TAIL(&c->channel->to_report, c, in_to_report);
 		}
 		if (c->consumed - c->returned >= c->due_at && c->due_at) {
 			TAILQ_REMOVE(&c->channel->to_report, c, in_to_report);
-			c->due = false;
+			weir_conn_set_due(c, false);
 			weir_ctrl_add(c, CTRL_CONSUMED);
 		}
 		if (c->worker->armed) { /* the worker sleeps: it would report only when woken */
@@ -179,7 +181,7 @@ weir_conn_consumed_slow(struct weir_conn *c)
 	seg = WEIR_SEGMENT_OF(c->pipe);
 	seg->pipe.untold = true;
 	if (!c->due) {
-		c->due = true;
+		weir_conn_set_due(c, true);
 		seg->pipe.empty = 0; /* reported when nothing else comes */
 		TAILQ_INSERT_TAIL(&seg->to_report, c, in_to_report);
 	}

@@ -56,18 +56,19 @@ weir_segment_report(struct weir_segment *seg)
 	struct weir_conn *c;
 
 	weir_assert(weir_worker_locked(seg->pipe.worker));
-	if (!seg->pipe.untold)
+	if (!seg->pipe.untold && seg->reported == r->pos)
 		return;
 	seg->pipe.untold = false;
+	seg->reported = r->pos;
 	while ((c = TAILQ_FIRST(&seg->to_report))) {
 		TAILQ_REMOVE(&seg->to_report, c, in_to_report);
-		c->due = false;
 		c->returned = c->consumed;
+		weir_conn_set_due(c, false);
 		atomic_store_explicit(&c->ours->received, c->received, memory_order_relaxed);
 		/* pairs with the acquire in window_slow() of the peer */
 		atomic_store_explicit(&c->ours->consumed, c->consumed, memory_order_release);
 	}
-	if (r->pos != r->limit)
+	if (r->pos != r->told)
 		weir_ring_publish_tail(r);
 	if (seg->in_reported != seg->in_free) {
 		seg->in_reported = seg->in_free;
@@ -154,7 +155,7 @@ enqueue_bundle(struct weir_segment *seg, struct weir_conn *c, const struct weir_
 	if (rc)
 		return rc;
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1, true);
 	return 0;
 }
 
@@ -176,7 +177,7 @@ enqueue_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_h
 	}
 	memcpy(p->bytes, seg->in_area + fragment->offset, h->length);
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1, true);
 	p->vqpn = c->vqpn;
 	p->cost = (uint32_t)weir_segment_cost(h->length);
 	weir_rx_queue_append(c, p);
@@ -244,7 +245,7 @@ assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 	memcpy(c->assembly_at + c->assembled, seg->in_area + fragment->offset, fragment->bytes);
 	weir_area_free(seg, span);
 	c->assembled += (uint32_t)fragment->bytes;
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1, true);
 	if (c->assembled != p->length || weir_assembly_is_lent(c))
 		return 0;
 	c->assembly = NULL;
@@ -269,7 +270,7 @@ enqueue(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h
 		p = weir_rx_message_inline(c, h);
 		if (!p)
 			return -ENOMEM;
-		weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
+		weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length), true);
 		weir_rx_queue_append(c, p);
 		return 0;
 	}
@@ -323,7 +324,7 @@ take_end(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 		return 1;
 	if (c->assembly)
 		return -EPROTO;
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1, true);
 	if (c->state == CONN_OPENING) /* CLOSED came instead, and says how it ends */
 		return 0;
 	return c->state == CONN_ENDED || weir_conn_peer_shut(c) ? 0 : -EPROTO;
@@ -376,7 +377,7 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 			weir_area_free(seg, span);
 		}
 		weir_pipe_pop(&seg->pipe, h->order, h->flags,
-			      h->op == WEIR_OP_INLINE ? weir_slots_inline(h->length) : 1);
+			      h->op == WEIR_OP_INLINE ? weir_slots_inline(h->length) : 1, true);
 		return 0;
 	}
 	if (!c->pipe)

@@ -35,6 +35,7 @@ window_slow(struct weir_conn *c, uint64_t cost)
 
 	if (!c->pipe->local) {
 		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
+		weir_conn_update_quick(c);
 		return fits_window(c, cost) ? 0 : -EAGAIN;
 	}
 	/* pairs with the release in weir_segment_report() of the peer */
@@ -44,6 +45,7 @@ window_slow(struct weir_conn *c, uint64_t cost)
 	c->peer_window =
 	    weir_segment_window(atomic_load_explicit(&line->window, memory_order_relaxed));
 	c->granted = consumed + c->peer_window;
+	weir_conn_update_quick(c);
 	/* one local message may be larger than the window, alone */
 	return fits_window(c, cost) || c->spent == consumed ? 0 : -EAGAIN;
 }
@@ -94,12 +96,10 @@ publish(struct weir_conn *c, struct weir_slot *s, uint32_t n, uint64_t cost, uin
 		weir_ring_publish_paired(&p->tx, s, n,
 					 weir_slot_what(op, flags, (uint16_t)p->rx.pos));
 	else
-		weir_ring_publish_what(&p->tx, n, weir_slot_what(op, flags, (uint16_t)c->sent));
+		weir_ring_publish_what(&p->tx, s, n, weir_slot_what(op, flags, (uint16_t)c->sent));
 	c->spent += cost;
 	c->sent++;
 	c->sent_bytes += length;
-	if (p->burst)
-		p->burst = 0;
 	weir_pipe_published(p);
 }
 
@@ -224,7 +224,6 @@ put_fragments(struct weir_conn *c, struct weir_message_out *m)
 	}
 	c->spent += cost;
 	c->sent_bytes += m->length;
-	c->pipe->burst = 0;
 	if (rc)
 		weir_partial_keep(c, m, NULL);
 	else
@@ -430,7 +429,7 @@ weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc;
 
-	weir_assert(weir_worker_locked(c->worker));
+	weir_assert(weir_worker_locked(c->worker) && weir_conn_is_settled(c));
 	if (weir_unlikely(c->send_error))
 		rc = weir_send_error(c);
 	else if (weir_unlikely(c->mtu && m->length > c->mtu))
@@ -652,6 +651,18 @@ put_two_slots_local(struct weir_conn *c, struct weir_bias_seat *seat, const void
 }
 
 static __attribute__((noinline)) int
+put_8_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf)
+{
+	return put_small(c, seat, buf, 8, 1, TO_LOCAL_PEER);
+}
+
+static __attribute__((noinline)) int
+put_64_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf)
+{
+	return put_small(c, seat, buf, 64, 2, TO_LOCAL_PEER);
+}
+
+static __attribute__((noinline)) int
 put_one_slot(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
 	return put_small(c, seat, buf, length, 1, TO_ENGINE);
@@ -661,15 +672,6 @@ static __attribute__((noinline)) int
 put_two_slots(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
 	return put_small(c, seat, buf, length, 2, TO_ENGINE);
-}
-
-/* Whether a message of at most two slots can take the short way. */
-static inline bool
-is_ready(const struct weir_conn *c, uint32_t slots)
-{
-	return !(c->send_error | c->transfer) && !c->partial_queued &&
-	       fits_window(c, slots * WEIR_SLOT_SIZE) &&
-	       weir_ring_room(&c->pipe->tx) >= 2 + WEIR_CONTROL_RESERVE;
 }
 
 /* A small message for which everything is ready takes the short way: weir_small_put(). */
@@ -682,10 +684,14 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 	if (weir_unlikely(length > WEIR_INLINE_SMALL || weir_conn_life(c) != WEIR_UP ||
 			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
-	if (weir_unlikely(!is_ready(c, 1u + two))) {
+	if (weir_unlikely(!weir_put_ready(c))) {
 		weir_bias_leave(seat);
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	}
+	if (c->pipe->local && length == 64)
+		return put_64_local(c, seat, buf);
+	if (c->pipe->local && length == 8)
+		return put_8_local(c, seat, buf);
 	if (c->pipe->local)
 		return two ? put_two_slots_local(c, seat, buf, (uint32_t)length)
 			   : put_one_slot_local(c, seat, buf, (uint32_t)length);
@@ -713,7 +719,7 @@ send_small(struct weir_conn *c, const struct iovec *m, unsigned n)
 		uint32_t length = (uint32_t)m[done].iov_len, slots = weir_slots_inline(length);
 
 		count = 1;
-		if (is_ready(c, 2)) {
+		if (weir_put_ready(c)) {
 			if (bundles)
 				count = bundle_count(WEIR_SEGMENT_OF(c->pipe), m + done, n - done);
 			if (count > 1) {

@@ -224,7 +224,7 @@ deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 		to->place[0] = WEIR_PLACE(0, offset);
 	}
 	weir_slot_whose(to, c->vqpn, length);
-	weir_ring_publish_what(&ch->rx, n,
+	weir_ring_publish_what(&ch->rx, to, n,
 			       weir_slot_what(is_inline ? WEIR_OP_INLINE : WEIR_OP_PLACE, 0,
 					      (uint16_t)c->rx_messages));
 	channel_published(e, ch);
