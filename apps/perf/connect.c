@@ -58,8 +58,10 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 			if (!rc)
 				rc = weir_connect_with(d->weir, &address, &options, CONNECT_MS,
 						       &conn);
-			if (!rc)
+			if (!rc) {
 				perf_flow_conn(f, d->weir, conn);
+				f->address = address;
+			}
 		} else {
 			snprintf(text, sizeof(text), "%s%s", addresses[i % n],
 				 strrchr(addresses[i % n], ':') ? "" : PERF_TCP_PORT);
@@ -85,6 +87,35 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 	}
 	d->flow = d->flows;
 	return rc;
+}
+
+int
+driver_connect_datagrams(struct driver *d, struct perf_flow *f, uint64_t number)
+{
+	struct weir_connect_options options = {
+	    .size = sizeof(options), .flags = WEIR_UD | (d->options->loop ? WEIR_LOOP : 0)};
+	struct weir_address address = f->address;
+	struct weir_conn *conn;
+	uint16_t node;
+	int rc = weir_conn_peer(f->conn, &node, NULL);
+
+	if (rc)
+		return rc;
+	if (address.kind == WEIR_ADDRESS_SERVICE) {
+		address.kind = WEIR_ADDRESS_NODE;
+		address.id = node;
+	}
+	perf_datagram_service(number, address.service);
+	rc = weir_connect_with(d->weir, &address, &options, CONNECT_MS, &conn);
+	if (rc)
+		return rc;
+	perf_flow_data(f, conn);
+	if ((int)f->out.size <= weir_conn_mtu(conn))
+		return 0;
+	snprintf(d->reason, sizeof(d->reason),
+		 "a datagram to this server has at most %d bytes, not %u; lower --size",
+		 weir_conn_mtu(conn), f->out.size);
+	return -EMSGSIZE;
 }
 
 void

@@ -149,7 +149,8 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 		     (o->verify ? PERF_VERIFY : 0) | (o->sleep ? PERF_SLEEP : 0) |
 		     (d->own_server ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
 		     (o->adopt && test == PERF_BW ? PERF_ADOPT : 0) | (o->flags & PERF_TRANSFERS) |
-		     (many ? PERF_MANY : 0) | (i || d->number ? PERF_NO_PORTS : 0),
+		     (o->flags & WEIR_UD ? PERF_UD : 0) | (many ? PERF_MANY : 0) |
+		     (i || d->number ? PERF_NO_PORTS : 0),
 	};
 
 	if (test == PERF_READ && !(m.flags & PERF_TRANSFERS))
@@ -169,6 +170,7 @@ static int
 request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
 {
 	struct perf_message m;
+	uint64_t datagrams;
 	struct perf_flow *f;
 	int rc = 0;
 
@@ -196,8 +198,11 @@ request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *
 		if (rc)
 			break;
 		f->tx_client = m.threads;
+		datagrams = m.datagrams;
 		m = driver_request(d, test, size, i);
 		rc = perf_flow_start(f, &m, true);
+		if (!rc && f->datagrams)
+			rc = driver_connect_datagrams(d, f, datagrams);
 		d->moved_ns = now_ns();
 	}
 	d->flow = &d->flows[0];
@@ -208,12 +213,24 @@ request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *
 static void
 add_counts(const struct perf_flow *f, const struct perf_message *result, struct perf_result *r)
 {
+	uint64_t there = result->received, here = f->received;
+
 	r->count += f->sent;
 	r->errors += f->errors + result->errors;
-	if (result->received != f->sent)
-		r->errors += result->received < f->sent ? f->sent - result->received : 1;
-	if (f->received != result->sent)
-		r->errors += f->received < result->sent ? result->sent - f->received : 1;
+	if (f->datagrams) {
+		/* of round trips, those that had no answer */
+		bool lat = f->out.test == PERF_LAT;
+
+		r->lost += f->sent - (lat ? here : there < f->sent ? there : f->sent);
+		if (!lat && here < result->sent)
+			r->lost += result->sent - here;
+		r->errors += there > f->sent || (!lat && here > result->sent);
+	} else {
+		if (there != f->sent)
+			r->errors += there < f->sent ? f->sent - there : 1;
+		if (here != result->sent)
+			r->errors += here < result->sent ? result->sent - here : 1;
+	}
 	if (r->test != PERF_READ) {
 		r->payload += result->bytes;
 		r->received += result->received;

@@ -44,6 +44,8 @@ struct driver {
 int perf_address_parse(const char *text, struct weir_address *address);
 /* Makes options->connections connections to each address. 0 or -errno. */
 int driver_connect(struct driver *d, const char *const *addresses, uint32_t n);
+/* Makes the connection for the datagrams of the run that READY named. 0 or -errno. */
+int driver_connect_datagrams(struct driver *d, struct perf_flow *f, uint64_t number);
 void driver_close(struct driver *d);
 
 /* Waits once for the other end. 0, -EINTR (signal), -ETIMEDOUT (no progress within --patience). */

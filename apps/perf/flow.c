@@ -23,8 +23,18 @@ void
 perf_flow_conn(struct perf_flow *f, struct weir *weir, struct weir_conn *conn)
 {
 	f->weir = weir;
-	f->conn = conn;
+	f->conn = f->data = conn;
 	weir_conn_set_user(conn, f);
+}
+
+void
+perf_flow_data(struct perf_flow *f, struct weir_conn *data)
+{
+	if (f->data && f->data != f->conn)
+		weir_close(f->data);
+	f->data = data;
+	if (data)
+		weir_conn_set_user(data, f);
 }
 
 void
@@ -40,6 +50,7 @@ perf_flow_close(struct perf_flow *f)
 		perf_queue_remove(f->queue, f);
 	if (f->conn) {
 		perf_slots_close(&f->slots, f->conn);
+		perf_flow_data(f, NULL);
 		weir_close(f->conn);
 	}
 	perf_socket_fini(&f->socket);
@@ -95,7 +106,11 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->out = schedule_of(request, driver);
 	f->in = schedule_of(request, !driver);
 	f->verify = request->flags & PERF_VERIFY;
-	f->copy = request->flags & PERF_COPY;
+	f->datagrams = request->flags & PERF_UD;
+	f->answers = !driver && request->test == PERF_LAT;
+	f->copy = request->flags & (PERF_COPY | PERF_UD);
+	if (f->conn)
+		perf_flow_data(f, f->datagrams ? NULL : f->conn);
 	f->window = request->window;
 	if (f->conn)
 		perf_slots_close(&f->slots, f->conn);
@@ -108,7 +123,7 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 			f->window = f->slots.count;
 	}
 	f->transfer = driver && request->test == PERF_READ ? 0 : request->flags & PERF_TRANSFERS;
-	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
+	f->due = f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
 	f->reads = driver && request->test == PERF_READ;
 	f->blocked = f->partial = false;
@@ -118,7 +133,7 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	/* larger round trips take longer than a waiting call spins */
 	f->batch = f->plain && request->batch <= PERF_BATCH_MAX ? request->batch : 1;
 	f->wait_ms = f->out.test == PERF_LAT && f->out.size <= PERF_SMALL_MAX &&
-			     !(request->flags & (PERF_SLEEP | PERF_HERE | PERF_MANY))
+			     !(request->flags & (PERF_SLEEP | PERF_HERE | PERF_MANY | PERF_UD))
 			 ? FLOW_WAIT_MS
 			 : 0;
 	if (f->batch > 1)
@@ -191,13 +206,13 @@ send_any(struct perf_flow *f)
 		} else {
 			adopted = f->region + perf_schedule_offset(&f->out, f->sent);
 		}
-		rc = weir_send_notify(f->conn, adopted, length, flags | WEIR_ZERO_COPY, f->sent + 1,
+		rc = weir_send_notify(f->data, adopted, length, flags | WEIR_ZERO_COPY, f->sent + 1,
 				      0);
 	} else if (length <= PERF_SMALL_MAX || f->copy) {
 		prepare(f, length);
 		rc = flags
-			 ? weir_send_notify(f->conn, f->buffers->out, length, flags, f->sent + 1, 0)
-			 : weir_send(f->conn, f->buffers->out, length, 0);
+			 ? weir_send_notify(f->data, f->buffers->out, length, flags, f->sent + 1, 0)
+			 : weir_send(f->data, f->buffers->out, length, 0);
 	} else {
 		rc = weir_send_reserve(f->conn, length, 0, &buf);
 		if (!rc) {
@@ -221,7 +236,7 @@ perf_flow_send(struct perf_flow *f)
 	if (!f->plain)
 		return send_any(f);
 	prepare(f, f->out.size);
-	rc = weir_send(f->conn, f->buffers->out, f->out.size, 0);
+	rc = weir_send(f->data, f->buffers->out, f->out.size, 0);
 	if (rc == 0)
 		f->sent++;
 	if (f->blocked != (rc == -EAGAIN))
@@ -307,6 +322,41 @@ arrived(struct perf_flow *f, const void *data, size_t length, uint32_t expected)
 	return 0;
 }
 
+/*
+ * A datagram has any number: those before it may be lost, or follow. A round trip's answer has the
+ * number of what it answers.
+ */
+static int
+recv_datagram(struct perf_flow *f)
+{
+	const uint8_t *in = f->buffers->in;
+	uint64_t number;
+	size_t length;
+	int rc =
+	    f->data ? weir_recv(f->data, f->buffers->in, f->buffers->in_size, &length, 0) : -EAGAIN;
+
+	/* the end of this connection tells nothing that the other one does not */
+	if (rc == -EAGAIN || rc == -EINTR || rc == -ESHUTDOWN || rc == -ECONNRESET) {
+		rc = perf_flow_recv_control(f);
+		return rc ? rc : FLOW_CONTROL;
+	}
+	if (rc)
+		return rc == -EMSGSIZE ? -EPROTO : rc;
+	if (length != f->in.size)
+		return -EPROTO;
+	memcpy(&number, in, sizeof(number));
+	if (f->in.test == PERF_LAT && !f->answers && number + 1 != f->sent)
+		return -EAGAIN; /* after its time: counted as lost */
+	if (f->answers) {
+		f->sent = number;
+		f->due = number + 1;
+	}
+	f->errors += !perf_schedule_stamped(number, in, length);
+	f->received++;
+	f->bytes += length;
+	return 0;
+}
+
 int
 perf_flow_recv(struct perf_flow *f)
 {
@@ -316,6 +366,8 @@ perf_flow_recv(struct perf_flow *f)
 	size_t length;
 	int rc;
 
+	if (f->datagrams)
+		return recv_datagram(f);
 	if (!f->conn) {
 		rc = perf_socket_recv(&f->socket, &data, &length);
 		return rc ? rc : arrived(f, data, length, expected);

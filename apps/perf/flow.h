@@ -51,12 +51,16 @@ struct perf_buffers {
 struct perf_flow {
 	struct weir *weir;
 	struct weir_conn *conn;	   /* or */
+	struct weir_conn *data;	   /* of the schedule: conn, or with PERF_UD of its own */
 	struct perf_socket socket; /* where conn is NULL */
 	struct perf_buffers *buffers;
-	struct perf_queue *queue; /* joined when it can continue; NULL: none */
-	bool queued;		  /* it is in `queue` */
+	struct weir_address address; /* driver: of the server */
+	struct perf_queue *queue;    /* joined when it can continue; NULL: none */
+	bool queued;		     /* it is in `queue` */
 	struct perf_schedule out, in;
 	bool verify, copy, plain;
+	bool datagrams;		 /* `data` is a datagram connection, or not made yet */
+	bool answers;		 /* lat, server: what is sent answers what came */
 	bool reads;		 /* arriving messages are pieces of the server's memory */
 	struct perf_slots slots; /* --adopt, driver */
 	const uint8_t *region;	 /* PERF_READ, server: the memory */
@@ -65,6 +69,7 @@ struct perf_flow {
 	uint32_t batch;		 /* messages per call */
 
 	uint64_t sent, received;
+	uint64_t due;	    /* datagrams, answers: `sent` once the last one is answered */
 	uint64_t completed; /* of sent, by events; only with a window */
 	uint64_t bytes;	    /* received */
 	uint64_t errors;    /* messages with wrong contents or length */
@@ -84,6 +89,8 @@ void perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers);
 /* Sets the connection: of Weir, or a socket. */
 void perf_flow_conn(struct perf_flow *f, struct weir *weir, struct weir_conn *conn);
 void perf_flow_socket(struct perf_flow *f, int fd);
+/* Sets or, NULL, closes the connection of the datagrams. */
+void perf_flow_data(struct perf_flow *f, struct weir_conn *data);
 /* Prepares the run of `request`; `driver`: this end sent the request. 0 or -errno. */
 int perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool driver);
 void perf_flow_close(struct perf_flow *f);

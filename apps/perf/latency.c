@@ -11,31 +11,49 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define BLOCK 512u	/* round trips of a block */
-#define WARMUP 1000u	/* round trips that are not measured */
-#define SLOW_NS 1e5	/* mean round trip above which blocks are SLOW_BLOCK long */
-#define SLOW_BLOCK 8u	/* round trips */
-#define WINDOW 16u	/* read: requests under way without --window */
-#define CLOCK_EVERY 16u /* read: passes between two readings of the clock */
+#define LOST_NS (NS_PER_S / 10) /* after which a datagram without an answer is lost */
+#define BLOCK 512u		/* round trips of a block */
+#define WARMUP 1000u		/* round trips that are not measured */
+#define SLOW_NS 1e5		/* mean round trip above which blocks are SLOW_BLOCK long */
+#define SLOW_BLOCK 8u		/* round trips */
+#define WINDOW 16u		/* read: requests under way without --window */
+#define CLOCK_EVERY 16u		/* read: passes between two readings of the clock */
+
+static inline int
+send_one(struct driver *d)
+{
+	struct perf_flow *f = d->flow;
+	int rc;
+
+	while ((rc = perf_flow_send(f)) == -EAGAIN) {
+		rc = driver_wait(d);
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
 
 static inline int
 round_trip(struct driver *d)
 {
+	uint64_t sent_ns = 0;
 	struct perf_flow *f;
 	int rc;
 
 	if (d->flow_count > 1)
 		driver_pick(d);
 	f = d->flow;
-	while ((rc = perf_flow_send(f)) == -EAGAIN) {
-		rc = driver_wait(d);
-		if (rc)
-			return rc;
-	}
+	rc = send_one(d);
 	if (rc)
 		return rc;
+	if (f->datagrams)
+		sent_ns = now_ns();
 	while ((rc = perf_flow_recv(f)) == -EAGAIN) {
 		rc = driver_wait(d);
+		if (!rc && f->datagrams && now_ns() - sent_ns > LOST_NS) {
+			rc = send_one(d);
+			sent_ns = now_ns();
+		}
 		if (rc)
 			return rc;
 	}

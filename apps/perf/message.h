@@ -4,6 +4,9 @@
  * sends REQUEST, the server READY; messages of the schedule follow; the driver sends END, the
  * server RESULT. During a run a control message is recognized by its length, which never equals
  * that of the message expected at its position.
+ *
+ * With PERF_UD the server listens on a service for this run, perf_datagram_service(); the driver
+ * makes a datagram connection to it after READY, and messages of the schedule go there.
  */
 #ifndef WEIR_PERF_MESSAGE_H
 #define WEIR_PERF_MESSAGE_H
@@ -12,8 +15,10 @@
 
 #include "ipc/version.h"
 
+#include "weir/address.h"
+
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 4u
+#define PERF_VERSION 5u
 /* what is spoken besides: until 1.0 nothing */
 #define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
@@ -32,6 +37,8 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_ADOPT 0x80u    /* the driver sends out of adopted buffers */
 #define PERF_MANY 0x20u	    /* one of several connections: no call may wait for it alone */
 #define PERF_NO_PORTS 0x40u /* the server's ports are read for another connection */
+#define PERF_UD 0x1000u	    /* messages of the run go as datagrams on a connection of their own */
+#define PERF_UD_MIN 8u	    /* bytes of the shortest datagram: its number */
 
 struct perf_ports {
 	uint64_t tx_frames, rx_frames, tx_bytes, rx_bytes;
@@ -60,6 +67,7 @@ struct perf_message {
 	uint32_t pid;		    /* READY: of the server's data plane, 0: unknown */
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
 	uint32_t batch;		    /* REQUEST: messages per call, at least 1 */
+	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
 	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
 };
 
@@ -71,6 +79,9 @@ perf_message_length(uint32_t expected)
 }
 
 #define PERF_MESSAGE_MAX (sizeof(struct perf_message) + 8)
+
+/* The service to which the driver of run `number` connects for its datagrams. */
+void perf_datagram_service(uint64_t number, char name[WEIR_SERVICE_MAX]);
 
 /*
  * Checks and copies a received message. 0; -EPROTONOSUPPORT: to->versions has none of ours; or

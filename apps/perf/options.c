@@ -58,11 +58,8 @@ take_tests(void *into, const char *text, char *error, size_t size)
 static const struct {
 	const char *name;
 	uint32_t flag;
-} flag_names[] = {{"RC", WEIR_RC},
-		  {"RING", WEIR_RING},
-		  {"SEND", WEIR_SEND},
-		  {"READ", WEIR_READ},
-		  {"WRITE", WEIR_WRITE}};
+} flag_names[] = {{"RC", WEIR_RC},     {"UD", WEIR_UD},	    {"RING", WEIR_RING},
+		  {"SEND", WEIR_SEND}, {"READ", WEIR_READ}, {"WRITE", WEIR_WRITE}};
 #define FLAG_NAMES (sizeof(flag_names) / sizeof(flag_names[0]))
 
 static int
@@ -86,7 +83,7 @@ take_flags(void *into, const char *text, char *error, size_t size)
 	uint32_t operations;
 
 	o->flags = 0;
-	if (option_list(text, take_flag, o))
+	if (option_list(text, take_flag, o) || (o->flags & WEIR_UD && o->flags != WEIR_UD))
 		return -EINVAL;
 	operations = o->flags & ~WEIR_RC;
 	return operations & (operations - 1) ? -EINVAL : 0;
@@ -97,8 +94,8 @@ perf_flags_text(const struct perf_options *o)
 {
 	static char text[32];
 
-	snprintf(text, sizeof(text), "RC");
-	for (uint32_t i = 1; i < FLAG_NAMES; i++)
+	snprintf(text, sizeof(text), o->flags & WEIR_UD ? "UD" : "RC");
+	for (uint32_t i = 2; i < FLAG_NAMES; i++)
 		if (o->flags & flag_names[i].flag)
 			snprintf(text, sizeof(text), "RC,%s", flag_names[i].name);
 	return text;
@@ -168,8 +165,8 @@ static const struct option_spec specs[] = {
      .expected = "seconds from 0.001 to 86400",
      .given = offsetof(struct perf_options, duration_given)},
     {"flags", 0, OPTION_CALL, 0, 0, "LIST", NULL,
-     "how messages go: RC, and RING, SEND, READ or WRITE (Weir chooses)", .take = take_flags,
-     .expected = "RC, and at most one of RING, SEND, READ and WRITE"},
+     "how messages go: RC, and RING, SEND, READ or WRITE (Weir chooses); UD: as datagrams",
+     .take = take_flags, .expected = "UD, or RC and at most one of RING, SEND, READ and WRITE"},
     {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
     {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
      "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
@@ -287,6 +284,19 @@ settle_test(struct perf_options *o, uint32_t test)
 			     o->flags & ~(uint32_t)WEIR_RC))
 		return "--batch is for -t rate and messages of up to 948 bytes, without "
 		       "--transport, --window, --verify and --flags; leave it out";
+	if (o->flags & WEIR_UD) {
+		if (test > PERF_RATE || o->adopt || o->verify || (o->both && o->count))
+			return "--flags UD is for -t lat, bw and rate, without --adopt, --verify, "
+			       "and "
+			       "-b with -n; leave it out";
+		if (test == PERF_BW && !o->size_count)
+			return "datagrams have no 64 KiB; give -s to -t %s";
+		for (uint32_t i = 0; i < o->size_count; i++)
+			if (o->sizes[i] < PERF_UD_MIN)
+				return "a datagram of this test carries its number; give 8 bytes "
+				       "or "
+				       "more to -s";
+	}
 	/* each piece is larger than its request and lies within the memory */
 	for (uint32_t i = 0; i < o->size_count; i++)
 		fits &= o->sizes[i] > PERF_READ_REQUEST && o->sizes[i] <= o->region;

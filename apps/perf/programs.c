@@ -182,8 +182,8 @@ team_print_rates(const struct team_run *t, struct team_rates *r, FILE *to)
 	double s = (double)(ns - r->last_ns) / 1e9;
 
 	if (r->last_ns && now.sent >= r->last.sent) {
-		fprintf(to, "%llu connections: sent %.3f M/s, %llu in all",
-			(unsigned long long)now.connected,
+		fprintf(to, "%llu connection%s: sent %.3f M/s, %llu in all",
+			(unsigned long long)now.connected, now.connected == 1 ? "" : "s",
 			(double)(now.sent - r->last.sent) / s / 1e6, (unsigned long long)now.sent);
 		/* one way, the messages arrive at the server, which counts them */
 		if (t->receives)

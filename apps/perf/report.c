@@ -2,6 +2,8 @@
 #include "clock.h"
 #include "result.h"
 
+#include "weir/stream.h"
+
 #include <string.h>
 
 /* State of the report that is being printed. */
@@ -107,6 +109,8 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 	fprintf(to, "\"msgs_per_s\":%.1f,\"bytes_per_s\":%.1f,", r->msgs_per_s, r->bytes_per_s);
 	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "\"back_msgs_per_s\":%.1f,", r->back_msgs_per_s);
+	if (info->options->flags & WEIR_UD)
+		fprintf(to, "\"lost\":%llu,", (unsigned long long)r->lost);
 	if (r->test == PERF_REQUESTS)
 		fprintf(to, "\"timeouts\":%llu,", (unsigned long long)r->timeouts);
 	if (r->shares.count > 1)
@@ -172,6 +176,8 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "  back %.3f M/s", r->back_msgs_per_s / 1e6);
 	if (r->errors)
 		fprintf(to, "  %llu ERRORS", (unsigned long long)r->errors);
+	if (r->lost)
+		fprintf(to, "  %llu lost", (unsigned long long)r->lost);
 	if (r->timeouts)
 		fprintf(to, " (%llu TIMEOUTS)", (unsigned long long)r->timeouts);
 	putc('\n', to);
@@ -220,12 +226,12 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:
-		fputs(
-		    "test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,"
-		    "p99_us,p999_us,max_us,line_ns,ring_mps,chain4_us,copy_gbps,label,errors,"
-		    "verified,"
-		    "tx_frames,rx_frames,tx_bytes,rx_bytes,payload_bytes,pid,peer_pid,stddev_us\n",
-		    to);
+		fputs("test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,"
+		      "p99_us,p999_us,max_us,line_ns,ring_mps,chain4_us,copy_gbps,label,errors,"
+		      "verified,"
+		      "tx_frames,rx_frames,tx_bytes,rx_bytes,payload_bytes,pid,peer_pid,stddev_us,"
+		      "lost\n",
+		      to);
 		break;
 	case FORMAT_TABLE:
 		fprintf(to, "weir-perf " WEIR_VERSION ": instance %s",
@@ -239,15 +245,18 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		if (info->peer >= 0)
 			fprintf(to, " (node %d)", info->peer);
 		fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
-			o->tcp	   ? "sockets"
-			: o->copy  ? "copying"
-			: o->adopt ? "out of adopted memory"
-				   : "zero-copy above 948 B",
+			o->tcp		     ? "sockets"
+			: o->copy	     ? "copying"
+			: o->flags & WEIR_UD ? "datagrams"
+			: o->adopt	     ? "out of adopted memory"
+					     : "zero-copy above 948 B",
 			o->verify ? ", verified" : "");
 		if (o->connections > 1 || o->programs > 1 || o->alltoall)
-			fprintf(to, "%u %s, %u connections each%s\n",
+			fprintf(to, "%u %s%s, %u connection%s each%s\n",
 				o->alltoall ? o->cluster_count : o->programs,
-				o->alltoall ? "nodes" : "programs", o->connections,
+				o->alltoall ? "node" : "program",
+				!o->alltoall && o->programs == 1 ? "" : "s", o->connections,
+				o->connections == 1 ? "" : "s",
 				o->alltoall ? " to each other one" : "");
 		fputs("latency in us is the round trip; M/s and MB/s are one direction, as "
 		      "received\n",
@@ -286,7 +295,8 @@ perf_report(const struct perf_info *info, const struct perf_result *result, FILE
 			fputs(",,,,,,", to);
 		if (result->latency.count)
 			snprintf(deviation, sizeof(deviation), "%.3f", us[6]);
-		fprintf(to, "%.1f,%.1f,%.2f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d,%s\n",
+		fprintf(to,
+			"%.1f,%.1f,%.2f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d,%s,%llu\n",
 			c.line_ns, c.ring_mps, c.chain4_us, c.copy_gbps,
 			calibration_label(&result->before, &result->after),
 			(unsigned long long)result->errors,
@@ -296,7 +306,7 @@ perf_report(const struct perf_info *info, const struct perf_result *result, FILE
 			(unsigned long long)result->ports.tx_bytes,
 			(unsigned long long)result->ports.rx_bytes,
 			(unsigned long long)result->payload, (int)result->pid,
-			(int)result->peer_pid, deviation);
+			(int)result->peer_pid, deviation, (unsigned long long)result->lost);
 		break;
 	}
 	report.results++;
@@ -387,6 +397,7 @@ perf_result_add(struct perf_result *to, const struct perf_result *from)
 
 	to->count += from->count;
 	to->errors += from->errors;
+	to->lost += from->lost;
 	to->timeouts += from->timeouts;
 	to->payload += from->payload;
 	to->received += from->received;

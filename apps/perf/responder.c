@@ -13,6 +13,8 @@
 #define BURST 64		/* messages per direction of one step */
 #define DRAIN_NS (2 * NS_PER_S) /* how long messages may arrive after END */
 #define DRAIN_SLEEP_US 100	/* between two looks for them */
+#define LOST_NS                                                                                    \
+	(NS_PER_S / 5) /* datagrams that have not come by then after the last one are lost */
 
 void
 responder_init(struct responder *r, struct server *server)
@@ -28,7 +30,37 @@ responder_fini(struct responder *r)
 
 	if (r->rx_client >= 0)
 		rx_close(&r->server->rx, (uint32_t)r->rx_client, &nobody);
+	weir_listener_close(r->datagrams);
 	perf_flow_close(&r->flow);
+}
+
+void
+responder_accept(struct responder *r)
+{
+	struct weir_conn *conn;
+
+	if (!r->datagrams || weir_accept(r->datagrams, 0, &conn))
+		return;
+	weir_listener_close(r->datagrams);
+	r->datagrams = NULL;
+	perf_flow_data(&r->flow, conn);
+	if (r->flow.queue)
+		perf_queue_push(r->flow.queue, &r->flow);
+}
+
+/* Listens for the datagrams of a run. 0 or -errno. */
+static int
+open_datagrams(struct responder *r, uint64_t *number)
+{
+	char name[WEIR_SERVICE_MAX];
+
+	weir_listener_close(r->datagrams);
+	r->datagrams = NULL;
+	if (!r->flow.weir)
+		return -EOPNOTSUPP;
+	*number = (uint64_t)getpid() << 32 | ++r->server->runs;
+	perf_datagram_service(*number, name);
+	return weir_listen(r->flow.weir, name, 1, &r->datagrams);
 }
 
 /* One connection of a program reads the ports; sockets have none. */
@@ -89,6 +121,7 @@ step_idle(struct responder *r)
 	struct perf_region *region = &r->server->region;
 	struct perf_message *request = &r->request;
 	struct perf_flow *f = &r->flow;
+	uint64_t datagrams = 0;
 	uint32_t number;
 	pid_t pid = 0;
 	int rc = perf_flow_recv_control(f);
@@ -108,10 +141,14 @@ step_idle(struct responder *r)
 		}
 		if (!rc)
 			rc = perf_flow_start(f, request, false);
+		if (!rc && request->flags & PERF_UD)
+			rc = open_datagrams(r, &datagrams);
 	}
 	r->ports_known = !rc && read_ports(r, &r->before, &pid);
-	r->reply = (struct perf_message){
-	    .status = (uint32_t)-rc, .pid = (uint32_t)pid, .threads = (uint32_t)r->rx_client};
+	r->reply = (struct perf_message){.status = (uint32_t)-rc,
+					 .pid = (uint32_t)pid,
+					 .threads = (uint32_t)r->rx_client,
+					 .datagrams = datagrams};
 	r->start_ns = r->last_ns = now_ns();
 	r->state = RESPONDER_READY;
 	return 1;
@@ -127,16 +164,17 @@ step_running(struct responder *r)
 	uint64_t until = 0;
 	int received, sent = 0, rc;
 
+	responder_accept(r);
 	/* a round trip's answer leaves before the next message is looked for */
 	received =
 	    perf_flow_recv_burst(f, lat ? 1 : BURST, r->request.warmup, &r->start_ns, &control);
 	if (received < 0)
 		return received;
 	if (lat)
-		until = f->received;
+		until = f->datagrams ? f->due : f->received;
 	else if (r->request.flags & PERF_BOTH)
 		until = r->request.count ? r->request.count : UINT64_MAX;
-	if (until && !control)
+	if (until && !control && (f->data || !f->conn))
 		sent = perf_flow_send_burst(f, until, BURST);
 	if (received)
 		r->last_ns = now_ns();
@@ -146,11 +184,32 @@ step_running(struct responder *r)
 	rc = perf_message_read(&end, &f->control, f->control_length, PERF_END);
 	if (rc)
 		return rc;
-	if (r->rx_client >= 0) {
+	if (r->rx_client >= 0 || f->datagrams) {
 		r->due = end.sent;
-		r->due_ns = now_ns() + DRAIN_NS;
+		r->due_ns = now_ns() + (f->datagrams ? LOST_NS : DRAIN_NS);
 		r->state = RESPONDER_DRAINING;
 	} else {
+		conclude(r);
+	}
+	return 1;
+}
+
+/* Datagrams that END has overtaken. The amount of work done, or -errno. */
+static int
+drain_datagrams(struct responder *r)
+{
+	struct perf_flow *f = &r->flow;
+	bool control;
+	int n;
+
+	responder_accept(r);
+	n = perf_flow_recv_burst(f, BURST, r->request.warmup, &r->start_ns, &control);
+	if (n < 0 || control)
+		return control ? -EPROTO : n;
+	if (n) {
+		r->last_ns = now_ns();
+		r->due_ns = r->last_ns + LOST_NS;
+	} else if (f->received >= r->due || now_ns() >= r->due_ns) {
 		conclude(r);
 	}
 	return 1;
@@ -167,6 +226,8 @@ responder_step(struct responder *r)
 	case RESPONDER_RUNNING:
 		return step_running(r);
 	case RESPONDER_DRAINING:
+		if (r->flow.datagrams)
+			return drain_datagrams(r);
 		if (rx_count(&r->server->rx, (uint32_t)r->rx_client) >= r->due ||
 		    now_ns() >= r->due_ns)
 			conclude(r);

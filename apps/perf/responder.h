@@ -25,9 +25,10 @@ struct server;
 struct responder {
 	struct perf_flow flow;
 	LIST_ENTRY(responder) next;
-	struct server *server; /* memory and messengers of all connections */
-	int rx_client;	       /* tests of the message model: client number, or -1 */
-	uint64_t due, due_ns;  /* DRAINING: number of messages; time limit */
+	struct server *server;		 /* memory and messengers of all connections */
+	int rx_client;			 /* tests of the message model: client number, or -1 */
+	uint64_t due, due_ns;		 /* DRAINING: number of messages; time limit */
+	struct weir_listener *datagrams; /* PERF_UD: until the driver has connected */
 	enum responder_state state;
 	struct perf_message request;
 	struct perf_message reply; /* READY or RESULT, until it is sent */
@@ -38,6 +39,8 @@ struct responder {
 
 void responder_init(struct responder *r, struct server *server);
 void responder_fini(struct responder *r);
+/* Takes the connection for the run's datagrams if it has come. */
+void responder_accept(struct responder *r);
 /* Does all work possible now. Its amount (0: none), or -errno: the connection has ended. */
 int responder_step(struct responder *r);
 

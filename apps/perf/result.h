@@ -34,6 +34,7 @@ struct perf_result {
 	double mean_us;		/* lat: of blocks timed as a whole; 0: from the histogram */
 	struct calibration before, after;
 	uint64_t errors;
+	uint64_t lost;		     /* datagrams, no errors */
 	uint64_t timeouts;	     /* requests without an answer in time, part of errors */
 	uint64_t received, measured; /* arrived, and arrived after the warm-up */
 	uint64_t start_ns, last_ns;  /* arrival of these; 0: duration_s is already set */

@@ -6,6 +6,7 @@
 #include "weir/stream.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define STEP 0x9e3779b97f4a7c15ull
@@ -122,6 +123,12 @@ perf_schedule_read(const struct perf_schedule *schedule, uint64_t i, const void 
 	return !differ && memcmp(from + 8 * words, &w, length % 8) == 0;
 }
 
+void
+perf_datagram_service(uint64_t number, char name[WEIR_SERVICE_MAX])
+{
+	snprintf(name, WEIR_SERVICE_MAX, "perf-ud-%llx", (unsigned long long)number);
+}
+
 int
 perf_message_read(struct perf_message *to, const void *buf, size_t length, enum perf_kind kind)
 {
@@ -144,6 +151,10 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.test >= PERF_MESSAGES && (!m.threads || m.threads > 256))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
+	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||
+	     m.flags & (PERF_VERIFY | PERF_ADOPT)))
 		return -EBADMSG;
 	*to = m;
 	return 0;

@@ -69,9 +69,12 @@ static void
 accept_all(struct server *s)
 {
 	struct weir_conn *conn = NULL;
+	struct responder *r;
 	int rc = 0, fd = -1;
 
 	s->idle->accepts = false;
+	LIST_FOREACH(r, &s->all, next)
+	responder_accept(r);
 	while (!rc) {
 		if (s->listener)
 			rc = weir_accept(s->listener, 0, &conn);

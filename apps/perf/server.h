@@ -27,7 +27,8 @@ struct server {
 	uint32_t count;
 	uint32_t polling; /* connections whose clients want this end to poll */
 	uint32_t turns;
-	int failed; /* -errno: the server cannot continue */
+	uint32_t runs; /* of datagrams, so far */
+	int failed;    /* -errno: the server cannot continue */
 };
 
 void server_init(struct server *s, const struct perf_options *o, struct weir *weir,

@@ -19,6 +19,11 @@ perf '.count == 20000 and .verified' --instance A node:2 -t rate --connections 2
 perf '.count == 5000 and .verified' --instance A node:2 -t bw -s 20000 --connections 50 -n 5000 -b --pick random --verify
 perf '.count == 300 and .verified' --instance A node:2 -t bw -s 1m -n 300 --adopt --verify
 perf '.count == 50000 and .errors == 0' --instance A node:2 -t rate -n 50000 --batch 32
+perf '.count >= 2000 and .lat_us.p50 > 0 and .lost < 200' --instance A node:2 -t lat -n 2000 --flags UD
+perf '.count == 20000 and .payload_bytes / 1024 + .lost == 20000' --instance A node:2 -t bw -s 1024 -n 20000 --flags UD --connections 3
+perf '.count > 0 and .msgs_per_s > 0' --instance A node:2 -t rate -b --flags UD -D 0.3 --rate 20k
+weir-perf --instance A node:2 -t bw -s 64k --flags UD -D 0.1 --no-calibrate >"$weir_tmp/large.log" 2>&1 && fail "a datagram of 64 KiB"
+grep -q 'has at most [0-9]* bytes, not 65536; lower --size' "$weir_tmp/large.log" || fail "datagrams: $(last_line large)"
 perf '.count == 2000 and .lat_us.p50 > 0' --instance A node:2 -t lat --connections 50 --pick random -n 2000 --verify
 perf '.count == 3000 and .verified' --instance A node:2 -t mix --connections 10 -n 3000 --large 10 --verify
 weirctl --instance A wait connections:0 --timeout "$patience" >/dev/null || fail "connections remain"

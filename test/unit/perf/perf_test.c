@@ -6,6 +6,8 @@
 #include "schedule.h"
 #include "worlds/words.h"
 
+#include "weir/stream.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -184,6 +186,11 @@ test_options(void **state)
 	assert_int_equal(parse(&o, "node:2 -t rate --all -D 0.5"), OPTIONS_RUN);
 	assert_int_equal(o.size_count, 22);
 	assert_int_equal(o.sizes[21], 16 << 20);
+	assert_int_equal(parse(&o, "node:2 -t lat,bw,rate -s 8 --flags UD"), OPTIONS_RUN);
+	assert_int_equal(o.flags, WEIR_UD);
+	assert_string_equal(perf_flags_text(&o), "UD");
+	assert_int_equal(parse(&o, "node:2 -t lat --flags RC,READ"), OPTIONS_RUN);
+	assert_string_equal(perf_flags_text(&o), "RC,READ");
 	assert_int_equal(parse(&o, "node:2 -t mix -n 1000000"), OPTIONS_RUN);
 	assert_int_equal(o.large, 100);
 	assert_int_equal(parse(&o, "--loop -t lat"), OPTIONS_RUN);
@@ -221,7 +228,16 @@ test_wrong_options(void **state)
 	    "--public node:2 -t lat",
 	    "--public --transport tcp",
 	    "node:2 -t mix -n 5 --large 6",
-	    "node:2 -t lat --flags UD",
+	    "node:2 -t mix --flags UD",
+	    "node:2 -t read --flags UD",
+	    "node:2 -t message --flags UD",
+	    "node:2 -t lat --flags UD,RC",
+	    "node:2 -t lat --flags UD,SEND",
+	    "node:2 -t lat --flags UD --verify",
+	    "node:2 -t lat -s 4 --flags UD",
+	    "node:2 -t bw --flags UD",
+	    "node:2 -t rate -b -n 5 --flags UD",
+	    "127.0.0.1 -t rate --transport tcp --flags UD",
 	    "node:2 -t lat --seed 1z",
 	    "node:2 -t lat --calibrate --no-calibrate",
 	    "node:2 -t rate --connections 0",

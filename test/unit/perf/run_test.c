@@ -227,10 +227,39 @@ weir_reattach(struct weir *w, int timeout_ms)
 	return *lives ? 0 : -ENOENT;
 }
 
+/* The last pair is for datagrams: its server's end waits once the driver has connected. */
+static bool listening, offered;
+
+int
+weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+{
+	assert_memory_equal(service, "perf-ud-", 8);
+	listening = true;
+	offered = false;
+	*listener = (struct weir_listener *)&offered;
+	return 0;
+}
+
+int
+driver_connect_datagrams(struct driver *d, struct perf_flow *f, uint64_t number)
+{
+	assert_true(listening && number);
+	memset(&ends[2 * PAIRS_MAX - 2], 0, 2 * sizeof(ends[0]));
+	ends[2 * PAIRS_MAX - 2].peer = &ends[2 * PAIRS_MAX - 1];
+	ends[2 * PAIRS_MAX - 1].peer = &ends[2 * PAIRS_MAX - 2];
+	offered = true;
+	perf_flow_data(f, &ends[2 * PAIRS_MAX - 2]);
+	return 0;
+}
+
 int
 weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 {
-	return -EAGAIN;
+	if (!offered || ++calls % 3)
+		return -EAGAIN;
+	offered = listening = false;
+	*conn = &ends[2 * PAIRS_MAX - 1];
+	return 0;
 }
 
 void
@@ -546,6 +575,45 @@ test_faults(void **state)
 	assert_int_equal(r.errors, 1);
 }
 
+/* Datagrams that are lost are counted, and are no errors; those that are wrong are. */
+static void
+test_datagrams(void **state)
+{
+	static const uint32_t tests[] = {PERF_LAT, PERF_BW, PERF_RATE};
+	static struct perf_result r;
+	struct perf_options o = options(300);
+
+	o.flags = WEIR_UD;
+	o.verify = false;
+	for (unsigned i = 0; i < 3; i++) {
+		wire = HONEST;
+		assert_int_equal(run_one(&o, tests[i], 64, &r), 0);
+		assert_int_equal(r.errors, 0);
+		assert_int_equal(r.lost, 0);
+		assert_int_equal(r.payload, r.count * 64);
+		assert_int_equal(r.count, 300);
+		wire = LOSES;
+		assert_int_equal(run_one(&o, tests[i], 1500, &r), 0);
+		assert_int_equal(r.errors, 0);
+		assert_int_equal(r.lost, 1);
+		/* a lost round trip is made again */
+		assert_int_equal(r.count, 300 + (tests[i] == PERF_LAT));
+		wire = CHANGES;
+		assert_int_equal(run_one(&o, tests[i], 16, &r), 0);
+		assert_int_equal(r.errors, 1);
+	}
+	wire = DOUBLES;
+	assert_int_equal(run_one(&o, PERF_RATE, 64, &r), 0);
+	assert_true(r.errors > 0);
+	wire = HONEST;
+	o.both = true;
+	o.count = 0;
+	o.duration_s = 0.02;
+	assert_int_equal(run_one(&o, PERF_RATE, 64, &r), 0);
+	assert_int_equal(r.errors, 0);
+	assert_true(r.back_msgs_per_s > 0);
+}
+
 static void
 test_stops(void **state)
 {
@@ -638,6 +706,7 @@ main(void)
 	    cmocka_unit_test(test_adopted),
 	    cmocka_unit_test(test_mix),
 	    cmocka_unit_test(test_faults),
+	    cmocka_unit_test(test_datagrams),
 	    cmocka_unit_test(test_stops),
 	    cmocka_unit_test(test_server_lives),
 	    cmocka_unit_test(test_report_ports),
