@@ -246,7 +246,7 @@ execute(struct engine *e, struct engine_command *command)
 		c->held = k->held;
 		if (k->status) {
 			c->local_told = true;
-			conn_set_refusal(c, k->reason);
+			conn_set_refusal(c, command->refusal);
 			conn_refused(e, c, k->status);
 		} else {
 			app_event(e, c,
@@ -261,7 +261,7 @@ execute(struct engine *e, struct engine_command *command)
 		return 0;
 	case ENGINE_CONN_DECIDE:
 		c = conn_find(e, k->vqpn);
-		return c ? conn_decide(e, c, k) : -ENOENT;
+		return c ? conn_decide(e, c, k, command->refusal) : -ENOENT;
 	case ENGINE_CONN_EVICT:
 		c = conn_find(e, k->vqpn);
 		if (!c || c->local)

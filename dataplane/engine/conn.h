@@ -168,7 +168,8 @@ void conn_set_refusal(struct conn *c, const char *reason);
 /* The next part of the peer's reason. False: it is too long. */
 bool conn_add_refusal(struct conn *c, const char *part, size_t length);
 /* ENGINE_CONN_DECIDE. 0 or -ENOENT. */
-int conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k);
+int conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k,
+		const char *refusal);
 /* The program closed the connection; `abort`: the program died. */
 void conn_user_close(struct engine *e, struct conn *c, bool abort);
 /* The program sends no more messages on an open connection, but receives. */

@@ -176,10 +176,7 @@ struct engine_conn_command {
 	struct nic_ah *ah; /* datagram: to the link's peer */
 	struct weir_wire_datagram
 	    to; /* datagram: CONNECT, CONN_ACCEPT: where the peer takes them */
-	union {
-		char service[WEIR_SERVICE_MAX]; /* memory: struct weir_wire_export */
-		char reason[WEIR_REFUSAL_MAX];	/* CONN_DECIDE, CONN_LOCAL_OPENED, with status */
-	};
+	char service[WEIR_SERVICE_MAX]; /* memory: struct weir_wire_export */
 };
 
 /* One end of a link, made by main. The engine owns the fields below `engine's` while it has it. */
@@ -246,7 +243,11 @@ struct engine_command {
 			uint32_t doorbell;	   /* handed to ring_doorbell() */
 			bool fence;		   /* the program isn't registered for membarrier */
 		} channel;
-		struct engine_conn_command conn;
+		struct {
+			struct engine_conn_command conn;
+			/* CONN_DECIDE, CONN_LOCAL_OPENED, with conn.status */
+			char refusal[WEIR_REFUSAL_MAX];
+		};
 		struct engine_link_command link;
 		struct engine_datagram_command datagram;
 		struct engine_snapshot *snapshot;
@@ -282,9 +283,10 @@ struct engine_event {
 	uint32_t qpn; /* events of a link: of the QP for the ring; LINK_ERROR: that failed, as it
 			 was then */
 	struct engine_conn_command
-	    conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
-	char reason[64];
+	    conn;	    /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
+	const char *reason; /* VIOLATION: a constant */
 };
+static_assert(sizeof(struct engine_event) <= 160, "each engine has MAILBOX_EVENTS of them");
 
 struct engine_config {
 	uint32_t id, count;	  /* this engine and how many there are in this data plane */
@@ -436,6 +438,7 @@ struct engine_conn_record {
 	uint64_t dropped;		/* datagrams that came and found no room */
 	uint64_t outstanding, returned; /* cost: spent and not yet back; given back by the peer */
 	uint64_t by_ring, by_send, by_read, by_write; /* messages by primitive */
+	uint64_t bytes;				      /* payload, both ways */
 	uint32_t segment, conn_index; /* local: whose messages the engine never sees */
 };
 

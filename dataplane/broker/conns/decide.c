@@ -85,7 +85,7 @@ decide_request(struct broker_session *s, const struct weir_session_msg *m)
 	}
 	k->cmd.conn.window = window;
 	k->cmd.conn.status = refuses ? ECONNREFUSED : 0;
-	weir_text_copy(k->cmd.conn.reason, m->decide.reason, sizeof(k->cmd.conn.reason));
+	weir_text_copy(k->cmd.refusal, m->decide.reason, sizeof(k->cmd.refusal));
 	s->commands++;
 	command_submit(s->b, k);
 	if (refuses && c->segment)

@@ -159,7 +159,7 @@ engine_emit_pending(struct engine *e)
 		if (s->violation_due) {
 			event.type = ENGINE_EVENT_VIOLATION;
 			event.conn.status = EPROTO;
-			snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
+			event.reason = s->reason;
 			if (!emit(e, &event))
 				return;
 			s->violation_due = false;

@@ -177,7 +177,8 @@ conn_add_refusal(struct conn *c, const char *part, size_t length)
 }
 
 int
-conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k)
+conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *k,
+	    const char *refusal)
 {
 	if (k->window)
 		c->rx_window_max = k->window < WEIR_WINDOW_LIMIT ? k->window : WEIR_WINDOW_LIMIT;
@@ -186,7 +187,7 @@ conn_decide(struct engine *e, struct conn *c, const struct engine_conn_command *
 	if (c->state != CONN_OPENING && c->state != CONN_LOCAL)
 		return -ENOENT; /* the other end has gone */
 	if (k->status) {
-		conn_set_refusal(c, k->reason);
+		conn_set_refusal(c, refusal);
 		conn_user_close(e, c, false);
 	} else if (c->local) {
 		c->held = false;

@@ -175,8 +175,8 @@ TEST_PAIR(test_decide, 4)
 	held = p->c.reply.connecting.peer_vqpn;
 	assert_int_equal(decide(p, &p->l, held, WEIR_DECIDE_REFUSE, 0), 0);
 	assert_int_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.status, ECONNREFUSED);
-	assert_string_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].conn.reason, "a?b");
-	assert_string_equal(p->f->last[ENGINE_CONN_DECIDE].conn.reason, "a?b");
+	assert_string_equal(p->f->last[ENGINE_CONN_LOCAL_OPENED].refusal, "a?b");
+	assert_string_equal(p->f->last[ENGINE_CONN_DECIDE].refusal, "a?b");
 }
 
 /* The engine's answer comes after the program's end. */

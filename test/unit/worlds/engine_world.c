@@ -140,7 +140,7 @@ handle(struct node *n, const struct engine_event *event)
 		n->full_told++;
 		break;
 	case ENGINE_EVENT_VIOLATION:
-		assert_true(event->reason[0]);
+		assert_true(event->reason && event->reason[0]);
 		if (n->program[event->conn.session])
 			n->program[event->conn.session]->violated = true;
 		break;
