@@ -47,6 +47,7 @@ static const struct weir_field program_fields[] = {
     FIELD("pid", "PID"),
     FIELD("connections", "CONNECTIONS"),
     FIELD("messages_per_s", "msg/s", .unit = UNIT_COUNT),
+    FIELD("bytes_per_s", "B/s", .unit = UNIT_COUNT),
     FIELD("tx_messages_per_s", "TO PEERS msg/s", .unit = UNIT_COUNT),
     FIELD("tx_bytes_per_s", "TO PEERS B/s", .unit = UNIT_COUNT),
     FIELD("limited_per_s", "LIMITED/s", .unit = UNIT_COUNT),
@@ -58,7 +59,7 @@ static const struct weir_field conn_fields[] = {
     FIELD("session", "SESSION"),
     FIELD("name", "PROGRAM"),
     FIELD("messages_per_s", "msg/s", .unit = UNIT_COUNT),
-    FIELD("sent_bytes_per_s", "SENT B/s", .unit = UNIT_COUNT),
+    FIELD("bytes_per_s", "B/s", .unit = UNIT_COUNT),
     FIELD("outstanding", "OUTSTANDING", .unit = UNIT_BYTES),
 };
 const struct table top_engines = TABLE(engine_fields), top_programs = TABLE(program_fields),
@@ -178,7 +179,7 @@ conns(const struct busy *busy, const struct sample *now, json_t *array)
 
 		json_object_set_new(o, "name", rows_text(s ? s->name : ""));
 		put(o, "messages_per_s", busy[i].messages);
-		put(o, "sent_bytes_per_s", busy[i].bytes);
+		put(o, "bytes_per_s", busy[i].bytes);
 		if (json_array_append_new(array, o))
 			return false;
 	}
@@ -204,8 +205,10 @@ programs(const struct sample *before, const struct sample *now, const struct bus
 		for (uint32_t k = 0; k < now->conns.count; k++) {
 			const struct weir_row_connection *c = busy[k].row;
 
-			if (c->session == s->session)
-				p[i].messages += busy[k].messages;
+			if (c->session != s->session)
+				continue;
+			p[i].messages += busy[k].messages;
+			p[i].bytes += busy[k].bytes;
 		}
 	}
 	if (ok)
@@ -217,6 +220,7 @@ programs(const struct sample *before, const struct sample *now, const struct bus
 				      b && b->pid == s->pid ? b : &none, s, now->at - before->at);
 
 		put(o, "messages_per_s", p[i].messages);
+		put(o, "bytes_per_s", p[i].bytes);
 		ok = !json_array_append_new(array, o);
 	}
 	free(p);
@@ -239,9 +243,8 @@ rates_make(const struct sample *before, const struct sample *now, struct rates *
 			b = bsearch(c, before->conns.records, before->conns.count,
 				    before->conns.bytes, by_vqpn);
 		b = b ? b : &none;
-		busy[i] = (struct busy){
-		    c, c->vqpn, rate(messages(b), messages(c), s),
-		    rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
+		busy[i] = (struct busy){c, c->vqpn, rate(messages(b), messages(c), s),
+					rate(b->bytes, c->bytes, s)};
 	}
 	if (busy)
 		qsort(busy, now->conns.count, sizeof(*busy), busiest);

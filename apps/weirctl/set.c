@@ -149,9 +149,10 @@ watch(const struct weirctl_options *o, long node, const char *name, int signals)
 		else if (o->json)
 			printf("{\"connections\": %u}\n", conns);
 		else if (node < 0)
-			printf("%u programs, %u ends of connections left\n", sessions, conns);
+			printf("%u program%s, %u end%s of connections left\n", sessions,
+			       sessions == 1 ? "" : "s", conns, conns == 1 ? "" : "s");
 		else
-			printf("%u connections left\n", conns);
+			printf("%u connection%s left\n", conns, conns == 1 ? "" : "s");
 		fflush(stdout);
 		said[0] = sessions;
 		said[1] = conns;

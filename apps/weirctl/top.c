@@ -150,10 +150,11 @@ view(const struct weirctl_options *o, const struct screen *screen, const struct 
 		if (screen->live && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row)
 			lines = size.ws_row;
 		strftime(at, sizeof(at), "%H:%M:%S", localtime(&clock));
-		printf(
-		    "%s%s  instance %s: %u programs, %zu ends of connections, %zu of them busy\n\n",
-		    screen->live ? "\033[H\033[J" : "", at, o->instance, h->now.sessions.count,
-		    count, json_array_size(r.conns));
+		printf("%s%s  instance %s: %u program%s, %zu end%s of connections, %zu of them "
+		       "busy\n\n",
+		       screen->live ? "\033[H\033[J" : "", at, o->instance, h->now.sessions.count,
+		       h->now.sessions.count == 1 ? "" : "s", count, count == 1 ? "" : "s",
+		       json_array_size(r.conns));
 		lines = lines > 3 ? lines - 3 : 0;
 		lines = print_some(&top_engines, r.engines, lines, lines);
 		lines = print_some(&top_programs, r.programs, lines / 2, lines);

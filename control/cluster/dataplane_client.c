@@ -141,8 +141,9 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->view.services = m->hello.services; // they follow
 	memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
 	log_event(LOG_LEVEL_INFO, DP_FIELDS(m->hello.incarnation),
-		  "data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
-		  m->hello.engines, (unsigned long long)m->hello.incarnation);
+		  "data plane is up: pid %u, %u engine%s, incarnation %llu", m->hello.pid,
+		  m->hello.engines, m->hello.engines == 1 ? "" : "s",
+		  (unsigned long long)m->hello.incarnation);
 	dp->view.state = DP_UP;
 	for (int i = 0; i < FACTS; i++)
 		tell_fact(dp, &dp->fact[i]);

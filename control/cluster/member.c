@@ -149,8 +149,9 @@ announce(struct member *m, uint64_t now)
 	switch (m->node.state) {
 	case WEIR_NODE_UP:
 		log_metered(&m->state_lines, now, LOG_LEVEL_INFO, about, 4,
-			    "node %u is up (incarnation %llu, %u engines)", m->id,
-			    (unsigned long long)m->node.dp.incarnation, m->node.dp.engines);
+			    "node %u is up (incarnation %llu, %u engine%s)", m->id,
+			    (unsigned long long)m->node.dp.incarnation, m->node.dp.engines,
+			    m->node.dp.engines == 1 ? "" : "s");
 		break;
 	case WEIR_NODE_SUSPECT:
 		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 4,

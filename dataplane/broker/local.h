@@ -15,8 +15,8 @@ struct broker_session;
 void local_connect(struct broker_session *s, const struct weir_session_msg *m, uint8_t class);
 void local_segment_request(struct broker_session *s, const struct weir_session_msg *m);
 void local_drop_request(struct broker_session *s, const struct weir_session_msg *m);
-/* Messages of a local connection, by the counters that its programs write. */
-uint64_t local_messages(const struct broker *b, uint32_t segment, uint32_t index);
+/* Messages of a local connection, by the counters that its programs write; adds their bytes. */
+uint64_t local_messages(const struct broker *b, uint32_t segment, uint32_t index, uint64_t *bytes);
 /* This end of a local connection releases its entry of the segment. */
 void local_line_give(struct broker *b, struct broker_conn *c);
 /* Tells the program of c that the other end has ended with status. */

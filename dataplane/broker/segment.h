@@ -72,8 +72,9 @@ struct memfd segment_take_memory(struct segment *g);
 int segment_take(struct segment *g, const uint32_t window[2], uint32_t *index);
 /* The end on this side releases the entry. */
 void segment_give(struct segment *g, uint32_t index, uint32_t side);
-/* Messages received on a connection, both ways, by the counters that programs write. */
-uint64_t segment_messages(const struct segment *g, uint32_t index);
+/* Messages received on a connection, both ways, by the counters that programs write; adds their
+ * bytes. */
+uint64_t segment_messages(const struct segment *g, uint32_t index, uint64_t *bytes);
 /* Whether new connections may join. */
 bool segment_open_to_new(const struct segment *g);
 /* Whether each side has ended or dropped it, or is the only one left. */

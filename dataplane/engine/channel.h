@@ -87,6 +87,7 @@ channel_taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t mes
 	      uint32_t slots, uint64_t bytes)
 {
 	c->taken += messages;
+	c->bytes += bytes;
 	count(&e->counters.tx_messages, messages);
 	count(&e->counters.tx_bytes, bytes);
 	count(&ch->session->counters->tx_messages, messages);

@@ -92,6 +92,7 @@ struct conn {
 	uint32_t peer_vqpn;
 	struct peer_link *link; /* NULL: none yet, local, or the link has failed */
 	struct session *session;
+	uint64_t bytes; /* payload of messages taken from the program and delivered to it */
 	uint64_t taken; /* messages taken from the program */
 	union {
 		struct {
@@ -128,13 +129,15 @@ struct conn {
 	uint32_t rx_grown; /* rx_consumed when the window last changed with traffic */
 	uint32_t rx_seen;  /* rx_delivered when reclaim looked last */
 	uint32_t rx_window, rx_window_max;
-	uint32_t rx_wanted; /* cost that the peer waits for */
-	uint32_t spilled;   /* messages in receive blocks because the program's ring was full */
+	union {
+		uint32_t rx_wanted;  /* cost that the peer waits for */
+		uint32_t ended_vqpn; /* once `ended`: vqpn until then */
+	};
+	uint32_t spilled; /* messages in receive blocks because the program's ring was full */
 
 	/* set at opening */
 	uint32_t listener;
 	uint32_t segment, conn_index; /* local */
-	uint32_t ended_vqpn;	      /* vqpn until it ended */
 
 	struct conn_cold *cold;
 	struct list_node of_session, of_link;

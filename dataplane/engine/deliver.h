@@ -21,6 +21,7 @@ admitted(struct engine *e, struct conn *c, uint64_t messages, uint64_t bytes, ui
 {
 	c->rx_delivered += cost;
 	c->rx_messages += messages;
+	c->bytes += bytes;
 	c->session->promised -= cost;
 	if (UNLIKELY(c->link->rx_send))
 		c->by_send += (uint32_t)messages;

@@ -38,6 +38,7 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 		    .by_send = c->kind == CONN_DATAGRAM ? all : c->by_send,
 		    .by_read = c->by_read,
 		    .by_write = c->by_write,
+		    .bytes = c->bytes,
 		};
 	}
 	s->conn_next = i < e->conns_fresh ? i : UINT32_MAX;

@@ -15,7 +15,7 @@
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 5u
+#define WEIR_CTL_VERSION 6u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_CTL_VERSIONS ((struct weir_versions){WEIR_CTL_VERSION, WEIR_CTL_VERSION})
 #define WEIR_CTL_MAX 32768u
@@ -134,6 +134,7 @@ struct weir_row_connection {
 	uint32_t class;	   /* enum weir_class */
 	uint64_t dropped;  /* datagrams that arrived and found no room */
 	uint64_t outstanding, returned;
+	uint64_t bytes; /* payload of all messages, both ways */
 	uint64_t by_ring, by_send, by_read, by_write, by_local;
 };
 struct weir_row_qp {

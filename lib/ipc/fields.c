@@ -294,6 +294,7 @@ static const struct weir_field conn_fields[] = {
     NUMBER(outstanding, .title = "OUTSTANDING", .unit = UNIT_BYTES),
     NUMBER(returned, .title = "RETURNED", .unit = UNIT_BYTES),
     NUMBER(dropped, .title = "DROPPED", .unit = UNIT_COUNT),
+    NUMBER(bytes, .title = "PAYLOAD", .unit = UNIT_BYTES),
     {.name = "by_primitive",
      .title = "MESSAGES",
      .part = conn_primitive,

@@ -191,6 +191,7 @@ struct weir_segment_side {
 struct weir_segment_conn {
 	_Alignas(64) _Atomic uint64_t consumed; /* weir_segment_cost() consumed since opening */
 	_Atomic uint64_t received; /* messages, up to date when `consumed` is written */
+	_Atomic uint64_t bytes;	   /* payload of those */
 	/* bytes: weir_segment_window(); main writes it before the connection opens */
 	_Atomic uint32_t window;
 	_Atomic uint32_t bundles; /* 1: the receiver takes several messages per call */

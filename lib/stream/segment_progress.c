@@ -65,6 +65,7 @@ weir_segment_report(struct weir_segment *seg)
 		c->returned = c->consumed;
 		weir_conn_set_due(c, false);
 		atomic_store_explicit(&c->ours->received, c->received, memory_order_relaxed);
+		atomic_store_explicit(&c->ours->bytes, c->received_bytes, memory_order_relaxed);
 		/* pairs with the acquire in window_slow() of the peer */
 		atomic_store_explicit(&c->ours->consumed, c->consumed, memory_order_release);
 	}

@@ -85,11 +85,21 @@ run load weir-perf node:1 --loop -t rate -s 64 -D 600 --no-calibrate
 busy() {
 	weirctl --json top --interval 0.3 --count 1 |
 		jq -e '.engines[0].tx_messages_per_s > 1000 and (.programs[0].tx_messages_per_s > 1000) and
-			(.connections[0].messages_per_s > 1000)' >/dev/null
+			(.connections[0].messages_per_s > 1000) and
+			all(.programs[], .connections[]; .messages_per_s < 1000 or .bytes_per_s > 60 * .messages_per_s)' >/dev/null
 }
 await busy || fail "top shows no rates: $(weirctl --json top --count 1)"
 weirctl top --interval 0.2 --count 2 >"$ctl" || fail "top"
 [ "$(grep -c '^ENGINE ' "$ctl")" = 2 ] || fail "top shows $(cat "$ctl")"
+
+# payload within the host, too
+run near weir-perf node:1 -t rate -s 64 -D 600 --no-calibrate
+near() {
+	weirctl --json top --interval 0.3 --count 1 | jq -e 'any(.connections[]; .transport == "local" and
+		.messages_per_s > 1000 and .bytes_per_s > 60 * .messages_per_s)' >/dev/null
+}
+await near || fail "top shows no payload within the host: $(weirctl --json top --count 1)"
+stop near INT
 
 # a program is told why its session ended
 run held probe A echo held

@@ -394,8 +394,9 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->by_send = e->by_send;
 	r->by_read = e->by_read;
 	r->by_write = e->by_write;
+	r->bytes = e->bytes;
 	if (e->local)
-		r->by_local = local_messages(q->b, e->segment, e->conn_index);
+		r->by_local = local_messages(q->b, e->segment, e->conn_index, &r->bytes);
 	return true;
 }
 

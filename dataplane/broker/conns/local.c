@@ -31,11 +31,11 @@ segment_by_id(const struct broker *b, uint32_t id)
 }
 
 uint64_t
-local_messages(const struct broker *b, uint32_t segment, uint32_t index)
+local_messages(const struct broker *b, uint32_t segment, uint32_t index, uint64_t *bytes)
 {
 	const struct segment *g = segment_by_id(b, segment);
 
-	return g ? segment_messages(g, index) : 0;
+	return g ? segment_messages(g, index, bytes) : 0;
 }
 
 static void
@@ -259,7 +259,7 @@ tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, const char
 		return;
 	k->cmd.conn.status = status;
 	if (reason)
-		weir_text_copy(k->cmd.conn.reason, reason, sizeof(k->cmd.conn.reason));
+		weir_text_copy(k->cmd.refusal, reason, sizeof(k->cmd.refusal));
 	command_submit(b, k);
 }
 

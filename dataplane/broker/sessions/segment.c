@@ -122,13 +122,16 @@ segment_take(struct segment *g, const uint32_t window[2], uint32_t *index)
 }
 
 uint64_t
-segment_messages(const struct segment *g, uint32_t index)
+segment_messages(const struct segment *g, uint32_t index, uint64_t *bytes)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t d = 0; d < 2 && index < g->geometry.connections; d++)
-		sum +=
-		    atomic_load_explicit(&conn_entry(g, d, index)->received, memory_order_relaxed);
+	for (uint32_t d = 0; d < 2 && index < g->geometry.connections; d++) {
+		const struct weir_segment_conn *c = conn_entry(g, d, index);
+
+		sum += atomic_load_explicit(&c->received, memory_order_relaxed);
+		*bytes += atomic_load_explicit(&c->bytes, memory_order_relaxed);
+	}
 	return sum;
 }
 

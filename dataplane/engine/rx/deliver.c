@@ -92,6 +92,7 @@ deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 		s->runs[place_block(s, r->place)] = bulk_blocks(r->length);
 	}
 	c->rx_messages++;
+	c->bytes += r->length;
 	c->by_write += r->state == RTS_ANSWERED;
 	c->by_read += r->state != RTS_ANSWERED;
 	count(&e->counters.rx_messages, 1);

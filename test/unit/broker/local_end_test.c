@@ -9,7 +9,8 @@ TEST_PAIR(test_close, 4)
 {
 	struct weir_session_msg c;
 	struct engine_event e = {.type = ENGINE_EVENT_LOCAL_CLOSE};
-	struct weir_segment_conn *lines;
+	struct weir_segment_conn *lines, *back;
+	uint64_t bytes = 0;
 	uint8_t *map;
 	struct segment *g;
 
@@ -21,15 +22,18 @@ TEST_PAIR(test_close, 4)
 	lines = (struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry, 1));
 	lines[c.connecting.conn_index].consumed = 12345;
 	lines[c.connecting.conn_index].received = 50;
-	((struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry,
-								  0)))[c.connecting.conn_index]
-	    .received = 7;
-	assert_int_equal(local_messages(p->f->b, c.connecting.segment, c.connecting.conn_index),
-			 57);
-	assert_int_equal(local_messages(p->f->b, c.connecting.segment, segment_streams.connections),
-			 0);
-	assert_int_equal(local_messages(p->f->b, c.connecting.segment + 1, c.connecting.conn_index),
-			 0);
+	lines[c.connecting.conn_index].bytes = 4000;
+	back = (struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry, 0));
+	back[c.connecting.conn_index].received = 7;
+	back[c.connecting.conn_index].bytes = 70;
+	assert_int_equal(
+	    local_messages(p->f->b, c.connecting.segment, c.connecting.conn_index, &bytes), 57);
+	assert_int_equal(bytes, 4070);
+	assert_int_equal(
+	    local_messages(p->f->b, c.connecting.segment, segment_streams.connections, &bytes), 0);
+	assert_int_equal(
+	    local_messages(p->f->b, c.connecting.segment + 1, c.connecting.conn_index, &bytes), 0);
+	assert_int_equal(bytes, 4070);
 	e.conn.vqpn = c.connecting.vqpn;
 	fake_emit(p->f, 0, &e);
 	e.type = ENGINE_EVENT_CONN_CLOSED;
@@ -51,7 +55,10 @@ TEST_PAIR(test_close, 4)
 	assert_int_equal(p->c.reply.connecting.segment, c.connecting.segment);
 	assert_int_equal(p->c.reply.connecting.conn_index, c.connecting.conn_index);
 	assert_int_equal(lines[c.connecting.conn_index].consumed, 0);
-	assert_int_equal(local_messages(p->f->b, c.connecting.segment, c.connecting.conn_index), 0);
+	bytes = 0;
+	assert_int_equal(
+	    local_messages(p->f->b, c.connecting.segment, c.connecting.conn_index, &bytes), 0);
+	assert_int_equal(bytes, 0);
 	munmap(map, g->geometry.bytes);
 }
 

@@ -582,6 +582,16 @@ test_snapshot(void **state)
 	assert_int_equal(conns[0].vqpn, p.a->vqpn);
 	assert_int_equal(conns[0].outstanding + conns[0].returned, 10 * weir_cost(100));
 	assert_int_equal(conns[0].by_ring, 10);
+	assert_int_equal(conns[0].bytes, 1000);
+	/* in blocks and in bulk; the receiving end counts what it delivered */
+	pair_send(&p, p.a, 5000, 2);
+	pair_send(&p, p.a, 300000, 1);
+	world_run(p.w, 300);
+	assert_int_equal(p.b->received, 13);
+	assert_int_equal(program_command(p.pa, &k), 0);
+	assert_int_equal(conns[0].bytes, 311000);
+	assert_int_equal(program_command(p.pb, &k), 0);
+	assert_int_equal(conns[0].bytes, 311000);
 	assert_int_equal(s.link_count, 1);
 	assert_int_equal(links[0].ring_used, 0);
 }
