@@ -94,11 +94,11 @@ weirctl top --interval 0.2 --count 2 >"$ctl" || fail "top"
 
 # payload within the host, too
 run near weir-perf node:1 -t rate -s 64 -D 600 --no-calibrate
-near() {
+local_payload() {
 	weirctl --json top --interval 0.3 --count 1 | jq -e 'any(.connections[]; .transport == "local" and
 		.messages_per_s > 1000 and .bytes_per_s > 60 * .messages_per_s)' >/dev/null
 }
-await near || fail "top shows no payload within the host: $(weirctl --json top --count 1)"
+await local_payload || fail "top shows no payload within the host: $(weirctl --json top --count 1)"
 stop near INT
 
 # a program is told why its session ended

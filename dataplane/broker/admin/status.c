@@ -98,7 +98,7 @@ nodes(struct status *s)
 			named++;
 		}
 	}
-	line(s, "nodes", "%u up, %u suspect, %u joining, %u down", count[WEIR_NODE_UP],
+	line(s, "other nodes", "%u up, %u suspect, %u joining, %u down", count[WEIR_NODE_UP],
 	     count[WEIR_NODE_SUSPECT], count[WEIR_NODE_JOINING], count[WEIR_NODE_DOWN]);
 }
 

@@ -75,7 +75,7 @@ TEST_FAKE(test_status, two_engines)
 	says(f, "state", "serving");
 	says(f, "node", "7");
 	says(f, "uptime", "1 d 02:03:04");
-	says(f, "nodes", "1 up, 0 suspect, 0 joining, 1 down");
+	says(f, "other nodes", "1 up, 0 suspect, 0 joining, 1 down");
 	says(f, "programs", "1 of 8");
 	says(f, "connections", "0 of 100000");
 	says(f, "ports", "1 of 1 have a link");
