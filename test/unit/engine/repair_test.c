@@ -310,6 +310,7 @@ test_small(void **state)
 			if (i & 2)
 				STEP_MOST(p.w, 20, !l->burst);
 			repair(&p, WEIR_RESUME_BULK);
+			assert_int_equal(l->burst, 0); /* all of them are repeated */
 			world_run(p.w, 400);
 			assert_complete(p.a, p.b);
 			assert_complete(p.x, p.y);
