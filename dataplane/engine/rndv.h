@@ -18,6 +18,8 @@ enum {
 	LOAD_READ = 150, /* 1/1000; read when the sender's load exceeds ours by more than this */
 	LOAD_WRITE = 50, /* 1/1000; write again when it exceeds ours by no more than this */
 	SCARCE_PART = 4, /* read while less than 1/SCARCE_PART of the receive blocks are free */
+	PLACED_MESSAGES = 2,	/* WRITEs may go to this many messages per connection at least */
+	PLACED_BYTES = 2 << 20, /* and to this many bytes: further places would leave the caches */
 };
 
 #define RTS_MAX 8 /* rendezvous messages under way per connection and direction */

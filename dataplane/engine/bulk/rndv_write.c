@@ -264,6 +264,27 @@ refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 	return true;
 }
 
+/*
+ * Whether the peer has places for what it writes while the next CTS travels. Places further ahead
+ * would be out of the caches by the time they are filled.
+ */
+static bool
+is_ahead(const struct conn *c, uint32_t length)
+{
+	uint64_t bytes = length;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		const struct rts *r = &c->cold->rts[i];
+
+		if (r->state != RTS_PLACED && r->state != RTS_ANSWERED)
+			continue;
+		bytes += r->length;
+		n++;
+	}
+	return n >= PLACED_MESSAGES && bytes > PLACED_BYTES;
+}
+
 bool
 bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length)
 {
@@ -288,7 +309,7 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 		return true;
 	session_await_memory(e, s, &s->awaits_place, &c->cold->awaits_place);
 	session_memory_freed(e, s);
-	r->waited = r->state == RTS_WAITING;
+	r->waited = r->state == RTS_WAITING && !is_ahead(c, length);
 	/* a message this small is bulk because the window was too small: let it grow, unless an
 	 * earlier message's want (STALLED) stands. Programs with a rate announce WRITE alone. */
 	if (length <= WEIR_BLOCK_SIZE && rts->ways & WEIR_RTS_WRITE && !c->rx_wanted &&
@@ -349,8 +370,12 @@ place_first(struct engine *e, struct conn *c)
 		/* a place that waits to be filled would be out of the caches by then */
 		if (fetch && !list_empty(&c->link->reading))
 			return PLACING_IN_TURN;
-		if (!find_place(c, i, beside))
+		if (!fetch && is_ahead(c, r->length))
+			return PLACING_DONE; /* until BULK comes */
+		if (!find_place(c, i, beside)) {
+			r->waited = true;
 			return beside ? PLACING_LATER : PLACING_FULL;
+		}
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
 		if (fetch) {
 			rndv_read_begin(e, c, r);
@@ -361,6 +386,21 @@ place_first(struct engine *e, struct conn *c)
 		return PLACING_PLACED;
 	}
 	return PLACING_DONE;
+}
+
+/* A message has left its place: others of c may be waiting for that. */
+static void
+place_more(struct engine *e, struct conn *c)
+{
+	struct session *s = c->session;
+
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		if (c->cold->rts[i].state != RTS_WAITING)
+			continue;
+		session_await_memory(e, s, &s->awaits_place, &c->cold->awaits_place);
+		session_memory_freed(e, s);
+		return;
+	}
 }
 
 /* The connections that wait take turns. */
@@ -411,6 +451,7 @@ bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 			return false;
 		bulk_remove(c, i);
 		deliver_bulk(e, c, &r);
+		place_more(e, c);
 		return true;
 	}
 	return false;

@@ -301,6 +301,38 @@ test_places_in_turn(void **state)
 	assert_in_range(most, FLIGHT_BYTES / WEIR_BLOCK_SIZE, 2 * FLIGHT_BYTES / WEIR_BLOCK_SIZE);
 }
 
+/* The most receive blocks taken while n messages are written. */
+static uint32_t
+most_taken(struct pair *p, uint32_t length, unsigned n)
+{
+	struct session *s = &p->w->node[1].engine->sessions[p->pb->id];
+	uint32_t before = s->blocks.free, most = 0;
+
+	pconn_sends(p->a, length, WEIR_SLOT_BULK, n);
+	for (unsigned i = 0; i < 4000 && pconn_completed(p->a) < p->a->sent; i++) {
+		world_step(p->w);
+		if (before - s->blocks.free > most)
+			most = before - s->blocks.free;
+	}
+	assert_complete(p->a, p->b);
+	assert_int_equal(s->blocks.free, before);
+	return most * WEIR_BLOCK_SIZE;
+}
+
+/* Places are found for what is written next, not for all that was announced; that is no lack. */
+static void
+test_places_ahead(void **state)
+{
+	struct pair p = PAIR(1, .delay_ns = 5000, .recv_blocks = 4096);
+
+	assert_int_equal(most_taken(&p, 1 << 16, RTS_MAX), RTS_MAX << 16);
+	/* one more is being delivered */
+	assert_in_range(most_taken(&p, 1 << 19, RTS_MAX), PLACED_BYTES, PLACED_BYTES + (1 << 19));
+	assert_in_range(most_taken(&p, 1 << 20, RTS_MAX), PLACED_BYTES, PLACED_BYTES + (1 << 20));
+	assert_in_range(most_taken(&p, 3 << 20, 5), 6 << 20, 9 << 20);
+	assert_ways(&p, 0, 0, 3 * RTS_MAX + 5);
+}
+
 static void
 send_until_flight(struct pair *p)
 {
@@ -411,6 +443,7 @@ test_count_of_reset(void **state)
 }
 
 ENGINE_TESTS(TEST(test_told), TEST(test_sends), TEST(test_sends_at_once), TEST(test_read_is_early),
-	     TEST(test_size), TEST(test_window_grows), TEST(test_places_in_turn), TEST(test_load),
-	     TEST(test_memory), TEST(test_scarce_memory), TEST(test_done), TEST(test_owner_dies),
-	     TEST(test_reader_dies), TEST(test_reader_closes), TEST(test_count_of_reset))
+	     TEST(test_size), TEST(test_window_grows), TEST(test_places_in_turn),
+	     TEST(test_places_ahead), TEST(test_load), TEST(test_memory), TEST(test_scarce_memory),
+	     TEST(test_done), TEST(test_owner_dies), TEST(test_reader_dies),
+	     TEST(test_reader_closes), TEST(test_count_of_reset))
