@@ -191,19 +191,39 @@ adaptive_figure()
 	stop_all
 }
 
-# Large messages against TCP over loopback: both send out of the program's buffers.
+# tcp_bulk SIZE --json: the faster one of weir-perf's TCP and iperf3's, if that is installed, as weir-perf prints it.
+tcp_bulk()
+{
+	local other=0 most=1m # of iperf3
+
+	weir-perf --transport tcp 127.0.0.1 -t bw -s "$1" -D 0.5 --cpu 0 --json >"$weir_tmp/tcp.json" || return 1
+	if [ -n "${weir_pid[iperf]:-}" ]; then
+		[ "$1" = 16m ] || most=$1
+		iperf3 -c 127.0.0.1 -p 5299 -A 0,1 -t 1 -l "${most^^}" -J >"$weir_tmp/iperf.json" || return 1
+		other=$(jq '.end.sum_received.bits_per_second / 8' "$weir_tmp/iperf.json")
+	fi
+	jq --argjson other "$other" '.results[0].bytes_per_s |= ([., $other] | max)' "$weir_tmp/tcp.json"
+}
+
+# Large messages against TCP over loopback: both send out of the program's buffers. The targets are those of the CPU's
+# fastest ICRC.
 bulk_figures()
 {
 	local size
+	local -A goal=([64k]=1.0 [1m]=0.9 [16m]=0.9)
 
-	any_wanted conn_bulk_tcp_64k conn_bulk_tcp_1m conn_bulk_tcp_16m || return 0
+	any_wanted bulk_tcp_64k bulk_tcp_1m bulk_tcp_16m || return 0
+	! grep -qw vpclmulqdq /proc/cpuinfo || goal=([64k]=2.2 [1m]=1.8 [16m]=1.3)
 	perf_nodes
 	run server-tcp weir-perf --transport tcp --cpu 1
 	await grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
+	if command -v iperf3 >/dev/null; then
+		run iperf iperf3 -s -B 127.0.0.1 -p 5299
+		await iperf3 -c 127.0.0.1 -p 5299 -n 1 >/dev/null || die "iperf3 doesn't serve"
+	fi
 	for size in 64k 1m 16m; do
-		pairs "conn_bulk_tcp_$size" "x TCP over loopback, $size" '>=' 1.5 .bytes_per_s 1 \
-			"weir-perf --transport tcp 127.0.0.1 -t bw -s $size -D 0.5 --cpu 0" \
-			"weir-perf --instance A node:2 -t bw -s $size --adopt -D 0.5 --cpu 0"
+		pairs "bulk_tcp_$size" "x TCP over loopback, $size" '>=' "${goal[$size]}" .bytes_per_s 1 \
+			"tcp_bulk $size" "weir-perf --instance A node:2 -t bw -s $size --adopt -D 0.5 --cpu 0"
 	done
 	stop_all
 }
