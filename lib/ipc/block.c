@@ -42,17 +42,20 @@ weir_blocks_take(struct weir_blocks *b)
 	return WEIR_BLOCK_NONE;
 }
 
-/* Greatest block before `end` that is taken (or free), or WEIR_BLOCK_NONE. */
+/* Greatest block in [least, end) that is taken (or free), or WEIR_BLOCK_NONE. */
 static uint32_t
-last_before(const struct weir_blocks *b, uint32_t end, bool taken)
+last_between(const struct weir_blocks *b, uint32_t least, uint32_t end, bool taken)
 {
-	while (end) {
+	while (end > least) {
 		uint32_t word = (end - 1) / 64, bits = (end - 1) % 64 + 1;
 		uint64_t w = taken ? b->taken[word] : ~b->taken[word];
 
 		w &= ~0ull >> (64 - bits);
-		if (w)
-			return word * 64 + 63 - (uint32_t)__builtin_clzll(w);
+		if (w) {
+			uint32_t found = word * 64 + 63 - (uint32_t)__builtin_clzll(w);
+
+			return found >= least ? found : WEIR_BLOCK_NONE;
+		}
 		end = word * 64;
 	}
 	return WEIR_BLOCK_NONE;
@@ -84,13 +87,12 @@ weir_blocks_take_run(struct weir_blocks *b, uint32_t n)
 	if (!n || n > b->free)
 		return WEIR_BLOCK_NONE;
 	for (;;) {
-		uint32_t high = last_before(b, end, false), low;
+		uint32_t high = last_between(b, 0, end, false), low;
 
 		if (high == WEIR_BLOCK_NONE || high + 1 < n)
 			return WEIR_BLOCK_NONE;
-		low = last_before(b, high, true);
-		/* the run is (low, high]; low = NONE wraps to a run that starts at block 0 */
-		if (high - low >= n) {
+		low = last_between(b, high + 1 - n, high, true);
+		if (low == WEIR_BLOCK_NONE) {
 			mark(b, high - n + 1, n, true);
 			b->free -= n;
 			return high - n + 1;
@@ -102,12 +104,8 @@ weir_blocks_take_run(struct weir_blocks *b, uint32_t n)
 bool
 weir_blocks_are_taken(const struct weir_blocks *b, uint32_t first, uint32_t n)
 {
-	uint32_t open;
-
-	if (!n || first >= b->count || n > b->count - first)
-		return false;
-	open = last_before(b, first + n, false);
-	return open == WEIR_BLOCK_NONE || open < first;
+	return n && first < b->count && n <= b->count - first &&
+	       last_between(b, first, first + n, false) == WEIR_BLOCK_NONE;
 }
 
 void
