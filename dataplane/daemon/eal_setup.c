@@ -27,6 +27,8 @@
 #define PREFIX "weir-"
 #define PROGRAM "weir-dataplane"
 
+static FILE *eal_log; /* of EAL and drivers; NULL: stderr */
+
 struct arguments {
 	char *argv[ARGUMENTS_MAX];
 	int argc;
@@ -254,7 +256,6 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 {
 	struct arguments a = {0};
 	char *text;
-	FILE *log;
 	int rc;
 
 	if (argc > ARGUMENTS_MAX - 16) {
@@ -272,11 +273,11 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 	} else {
 		/* what EAL and drivers say from now on becomes lines of the log, as in its format
 		 */
-		log = log_stream(LOG_LEVEL_WARNING);
-		if (log)
-			rte_openlog_stream(log);
+		eal_log = log_stream(LOG_LEVEL_WARNING);
+		if (eal_log)
+			rte_openlog_stream(eal_log);
 		if (text && given(argc, argv, "--log-level"))
-			fputs(text, log ? log : stderr);
+			fputs(text, eal_log ? eal_log : stderr);
 		if (text)
 			note_driver_error(text);
 	}
@@ -293,5 +294,9 @@ eal_teardown(const char *instance)
 	/* The thread listens to objects in memory that is freed now; it ends with the process. */
 	quiet_hold_interrupts();
 	rte_eal_cleanup();
+	rte_openlog_stream(stderr);
+	if (eal_log)
+		fclose(eal_log);
+	eal_log = NULL;
 	remove_runtime_dir(path, instance);
 }

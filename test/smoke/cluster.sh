@@ -74,7 +74,7 @@ done
 
 # Bad input.
 refused 2 'how many nodes' "$cluster"
-refused 2 'how many nodes' "$cluster" 33
+refused 2 'a switch has 32 ports' "$cluster" 33
 refused 2 'how many nodes' "$cluster" 1
 refused 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
 refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh

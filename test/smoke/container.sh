@@ -37,10 +37,11 @@ grep -q 'end 0 after 60' "$weir_tmp/inside.log" || fail "in the container: $(las
 # with the directory: what is made there after a stop and a start is what the container sees
 serve kept unshare --mount --pid --ipc --net --uts --fork --kill-child bash "$weir_tmp/inside.sh" "$weir_tmp/root" "$weir_tmp" \
 	A /program/survivor A sink kept
-deliver() {
-	probe A send node:1:kept 100 24 >"$weir_tmp/send.log" 2>&1 && grep -q 'end 0 after 100' "$weir_tmp/send.log"
+run send survivor A send node:1:kept 1
+flows() { # LIFE
+	grep -q "^flowing life $1\$" "$weir_tmp/send.log"
 }
-deliver || fail "nothing reaches the container: $(last_line send)"
+await flows 1 || fail "nothing reaches the container: $(last_line send)"
 before=$(stat -c %i "$WEIR_RUN_DIR/A")
 stop dataplane-A
 stop control-A
@@ -49,6 +50,6 @@ stop control-A
 dataplane A 0 "net_ring0" "roce:net_ring0,ip=10.79.0.1/24" --allow user:65534
 control A 1
 up A
-await deliver || fail "the container does not attach again: $(last_line send), $(last_line kept)"
+await flows 2 || fail "the container does not attach again: $(last_line send), $(last_line kept)"
 stop kept KILL # unshare(1) waits for its child
 exit 0
