@@ -48,6 +48,7 @@ struct broker_config {
 	uint64_t arena_bytes;		/* default and largest arena */
 	uint32_t regions;		/* of adopted memory, per session */
 	uint64_t region_bytes;		/* of all regions of a session */
+	uint32_t exports;		/* of ranges of those, per session */
 	uint64_t adopt_bytes;		/* of those of them that replace memory of the program */
 	uint32_t peer_ring_lines;
 	uint32_t recv_wrs;	    /* granted to a peer per link, at most */

@@ -32,7 +32,8 @@ broker_alloc(size_t bytes)
 static bool
 makes_conn(enum engine_command_type type)
 {
-	return type == ENGINE_CONN_OPEN || type == ENGINE_CONN_ACCEPT || type == ENGINE_CONN_LOCAL;
+	return type == ENGINE_CONN_OPEN || type == ENGINE_CONN_ACCEPT ||
+	       type == ENGINE_CONN_LOCAL || type == ENGINE_CONN_APART;
 }
 
 static struct broker_command *

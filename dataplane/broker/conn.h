@@ -44,6 +44,8 @@ static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");
 
 /* Takes a descriptor of the session. 0, -EMFILE (none is free) or -ENOMEM; then *conn is NULL. */
 int broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn **conn);
+/* The accepting end of a memory connection, without descriptor and channel. The same results. */
+int broker_conn_new_passive(struct broker_session *s, uint32_t engine, struct broker_conn **conn);
 /* The engine has made its entry. False: the entry is gone already. */
 bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
 struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);

@@ -13,6 +13,8 @@ struct service_listener;
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull /* ns that a connection waits for its link */
 
 void connect_request(struct broker_session *s, const struct weir_session_msg *m);
+/* A program connects to an export. */
+void open_request(struct broker_session *s, const struct weir_session_msg *m);
 /* A program decides about a connection that it holds, or sets the window of one it accepted. */
 void decide_request(struct broker_session *s, const struct weir_session_msg *m);
 /* A program asks who is at the other end. */

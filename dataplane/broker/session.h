@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 struct broker_conn;
+struct broker_export;
 struct broker_region;
 struct broker_release;
 struct broker_user;
@@ -60,6 +61,7 @@ struct broker_session {
 	struct engine_session *view;	/* one per engine */
 	bool *view_owned;		/* view i has registered its send_mr itself */
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
+	struct broker_export *export;	/* config.exports of them; index i is export i + 1 */
 	uint64_t region_bytes;		/* bytes of all regions that are not free */
 	uint64_t adopted_bytes;		/* of those of them that were adopted */
 	struct {

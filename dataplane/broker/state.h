@@ -40,6 +40,8 @@ struct quota_setting;
 	X(drained, "programs and connections refused because of draining")                         \
 	X(holes, "sessions that punched holes into their memory")                                  \
 	X(regions, "ranges of programs' own memory adopted")                                       \
+	X(exports, "ranges of memory exported")                                                    \
+	X(keys_rejected, "keys refused because their export is gone, or never was")                \
 	X(requests, "requests of programs answered")                                               \
 	X(requests_refused, "requests of programs refused")                                        \
 	X(requests_bad, "malformed requests")                                                      \
@@ -118,6 +120,7 @@ struct broker {
 	uint64_t used[USER_LIMITS];	/* by all users */
 	uint64_t most[USER_LIMITS];	/* limits of `used`; 0: no limit */
 	struct user_limits user_others; /* per user without settings */
+	uint32_t export_generation;	/* of the last export made */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */

@@ -55,7 +55,8 @@ struct options {
 	uint64_t adopt, arena, channels, links, link_idle_s, max_connections, max_memory;
 	uint64_t max_sessions, memory;
 	uint64_t node_timeout_ms;
-	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
+	uint64_t exports, peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames,
+	    window;
 	double threshold;
 	uint64_t program_weight;
 	struct rate program_rate;

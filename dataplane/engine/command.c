@@ -264,6 +264,10 @@ execute(struct engine *e, struct engine_command *command)
 		return c ? conn_decide(e, c, k, command->refusal) : -ENOENT;
 	case ENGINE_CONN_EVICT:
 		c = conn_find(e, k->vqpn);
+		if (c && c->state == CONN_LOCAL && c->kind == CONN_MEMORY) {
+			conn_local_closed(e, c, k->status);
+			return 0;
+		}
 		if (!c || c->local)
 			return -ENOENT;
 		if (c->state == CONN_OPENING) /* with a link: until the peer has answered */

@@ -233,6 +233,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	pthread_mutex_init(&w->request_lock, NULL);
 	pthread_mutex_init(&w->reattach_lock, NULL);
 	pthread_mutex_init(&w->adopt_lock, NULL);
+	pthread_mutex_init(&w->remote_lock, NULL);
 	weir_cache_init(w);
 	weir_buffers_init(&w->buffers);
 	weir_fork_note(w);
@@ -324,6 +325,7 @@ weir_detach(struct weir *w)
 			weir_watcher_end(w);
 		weir_fork_forget(w);
 		weir_transport_end(&w->transport);
+		weir_remotes_free(w);
 		weir_threads_free(w);
 		free_session(w);
 	}

@@ -17,7 +17,9 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
+struct weir_export;
 struct weir_region;
+struct weir_remote;
 struct weir_thread;
 struct weir_waker;
 
@@ -70,6 +72,9 @@ struct weir {
 	pthread_mutex_t adopt_lock;	  /* one thread at a time adopts or disowns */
 	struct weir_region_table regions; /* written under adopt_lock, read by all */
 	struct weir_cache cache;
+	pthread_mutex_t remote_lock; /* of the next two; nothing is locked inside it */
+	LIST_HEAD(, weir_remote) remotes;
+	LIST_HEAD(, weir_export) exports;
 	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
 	/* watcher */
 	pthread_t watcher;
@@ -89,6 +94,9 @@ struct weir {
 void weir_lost(struct weir *w);
 /* Ends the running watcher thread. No lock held. */
 void weir_watcher_end(struct weir *w);
+
+/* Frees the handles of lib/remote. No thread is inside a call. */
+void weir_remotes_free(struct weir *w);
 
 /* Sends a request; `want` is the expected reply. 0 or -errno with the reason set. Lock order:
  * thread.h. */

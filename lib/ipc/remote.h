@@ -18,9 +18,9 @@
 
 /* Which export a CONNECT is for: in its `service`, flag WEIR_CONNECTS_MEMORY. */
 struct weir_wire_export {
-	uint32_t index, generation;
+	uint32_t index, generation; /* of the key (key.h), as is the secret */
 	uint8_t secret[16];
-	uint32_t rights; /* asked for */
+	uint32_t rights; /* asked for, at least one */
 };
 static_assert(sizeof(struct weir_wire_export) <= WEIR_SERVICE_MAX, "fits a CONNECT");
 

@@ -29,6 +29,9 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_NODES] = {BODY(nodes), "nodes"},
     [WEIR_MSG_DECIDE] = {BODY(decide), "decide"},
     [WEIR_MSG_WHO] = {BODY(who), "who"},
+    [WEIR_MSG_EXPORT] = {BODY(export), "export"},
+    [WEIR_MSG_REVOKE] = {BODY(exported), "revoke"},
+    [WEIR_MSG_OPEN] = {BODY(open), "open"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -39,6 +42,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_REGION] = {BODY(region), "region"},
     [WEIR_MSG_FOUND] = {BODY(found), "found"},
     [WEIR_MSG_PEER] = {BODY(peer), "peer"},
+    [WEIR_MSG_EXPORTED] = {BODY(exported), "exported"},
     [WEIR_MSG_WAIT] = {HEADER, "wait"},
     [WEIR_MSG_NODE_LIST] = {BODY(node_list), "node-list"},
 };

@@ -7,6 +7,7 @@
 #ifndef WEIR_COMMON_SESSION_MSG_H
 #define WEIR_COMMON_SESSION_MSG_H
 
+#include "key.h"
 #include "shm.h"
 #include "version.h"
 #include "wire.h"
@@ -15,7 +16,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 7u
+#define WEIR_SESSION_VERSION 8u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
@@ -45,6 +46,9 @@ enum weir_session_type {
 	WEIR_MSG_FIND = 12,   /* nodes that offer a public service; answer FOUND */
 	WEIR_MSG_DECIDE = 13, /* accept or refuse a connection; answer OK */
 	WEIR_MSG_WHO = 14,    /* the other end of a connection; answer PEER */
+	WEIR_MSG_EXPORT = 15, /* a range of a region; answer EXPORTED */
+	WEIR_MSG_REVOKE = 16, /* answer OK: no operation on it is under way, none will begin */
+	WEIR_MSG_OPEN = 17,   /* connects to an export; answer and events as of CONNECT */
 	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
@@ -57,6 +61,7 @@ enum weir_session_type {
 	WEIR_MSG_REGION = 71,
 	WEIR_MSG_FOUND = 72,
 	WEIR_MSG_PEER = 73,
+	WEIR_MSG_EXPORTED = 74,
 	WEIR_MSG_WAIT = 82, /* sent every second until a slow answer is ready */
 	WEIR_MSG_NODE_LIST = 83,
 };
@@ -166,6 +171,7 @@ struct weir_session_msg {
 			uint32_t segment; /* not 0: local; map it by SEGMENT */
 			uint32_t conn_index; /* local: the connection's line in the segment */
 			uint32_t peer_vqpn;  /* local: the value for weir_slot.vqpn */
+			uint32_t local;	     /* OPEN: 1: the export is of this host */
 		} connecting;
 		struct {
 			uint32_t segment;
@@ -208,6 +214,22 @@ struct weir_session_msg {
 			uint32_t page;	 /* bytes of its pages */
 			uint64_t bytes;
 		} region; /* also DISOWN, by number */
+		struct {
+			uint64_t offset, length; /* bytes, within the region */
+			uint32_t region;
+			uint32_t rights; /* WEIR_RIGHT_* */
+		} export;
+		struct {
+			uint32_t number, generation;
+			uint8_t key[WEIR_KEY_BYTES]; /* struct weir_key_fields */
+		} exported;			     /* also REVOKE, by number */
+		struct {
+			uint32_t channel;
+			uint32_t rights; /* WEIR_RIGHT_*, at least one */
+			uint32_t class;	 /* enum weir_class */
+			uint32_t reserved;
+			uint8_t key[WEIR_KEY_BYTES];
+		} open;
 		struct {
 			uint64_t since;	  /* nodes changed later than this; 0: all */
 			uint32_t channel; /* UINT32_MAX: none */

@@ -106,6 +106,7 @@ enum weir_slot_op {
 typedef uint64_t weir_place;
 #define WEIR_REGIONS_MAX 4096u /* 1 to this: adopted memory of a program; 0: the arena */
 #define WEIR_REGION_BYTES_MAX (1ull << 47)
+#define WEIR_EXPORTS_MAX 4096u /* ranges of those, of a program */
 #define WEIR_PLACE(region, offset) (((uint64_t)(region) << 48) | (uint64_t)(offset))
 #define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))

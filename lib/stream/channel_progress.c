@@ -217,7 +217,9 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 			weir_conn_set_send_error(c, 0);
 			c->undecided = false;
 			c->peer_node = (uint16_t)s->extra;
-			c->mtu = (uint16_t)h->length;
+			c->mtu = c->remote ? 0 : (uint16_t)h->length;
+			c->remote_bytes = s->value;
+			c->remote_rights = h->length;
 			if (c->posts && !c->local)
 				weir_ctrl_add(c, CTRL_POST);
 			if (weir_unlikely(c->reconnect_state))

@@ -415,6 +415,8 @@ weir_conn_report(struct weir_conn *c, uint8_t pending)
 
 	weir_assert(weir_worker_locked(c->worker));
 	c->pending |= pending;
+	if (weir_unlikely(c->remote)) /* who waits for it looks at the connection */
+		return;
 	if (c->queued || c->state == CONN_CLOSING || c->listener)
 		return;
 	c->queued = true;

@@ -69,6 +69,7 @@ enum weir_conn_state {
 #define CTRL_POST 0x8u
 #define CTRL_ROOM 0x10u
 #define CTRL_END 0x20u
+#define CTRL_FLUSH 0x40u
 
 #define WEIR_POSTS_MAX 64u /* per connection */
 
@@ -87,6 +88,7 @@ struct weir_posts {
 
 struct weir_lane;
 struct weir_message_out;
+struct weir_remote;
 
 /* Memory that the program composes a message in. */
 struct weir_reservation {
@@ -179,6 +181,11 @@ struct weir_conn {
 	struct weir_reconnect_state *reconnect_state; /* NULL: never reconnects */
 	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
 	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
+	/* to memory: the handle that it serves, which no program polls; NULL: a stream's */
+	struct weir_remote *remote;
+	LIST_ENTRY(weir_conn) in_remote;
+	uint64_t remote_bytes;	/* of the export, as OPENED said */
+	uint32_t remote_rights; /* WEIR_RIGHT_* */
 	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)

@@ -14,18 +14,72 @@
 
 #include <stdio.h>
 
-/* Worker locked: nobody else may see events of the connection before it is in the table. */
+/*
+ * Asks the data plane for a connection, by a request whose channel is *channel. Worker locked:
+ * nobody else may see events of the connection before it is in the table.
+ */
+static int
+start(struct weir_thread *t, struct weir_session_msg *m, uint32_t *channel,
+      struct weir_session_msg *r, struct weir_conn **conn)
+{
+	uint32_t engine = UINT32_MAX;
+	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_channel *ch;
+	struct weir_conn *c;
+
+	weir_assert(weir_worker_locked(t));
+	r->connecting.vqpn = 0;
+	/* by any channel first, then by one to the engine whose port reaches the peer */
+	for (int asked = 0; !r->connecting.vqpn; asked++) {
+		if (asked == 2 || (asked && engine >= t->w->geometry.engines))
+			return weir_fail(-EPROTO, "the data plane names no engine for this "
+						  "connection; install one release of both");
+		rc = weir_channel_get(t, engine, &ch);
+		if (rc)
+			return rc;
+		*channel = ch->index;
+		rc = weir_request(t->w, m, WEIR_MSG_CONNECTING, r, fds);
+		if (rc)
+			return rc;
+		engine = r->connecting.engine;
+	}
+	weir_channel_end_life(ch, r->connecting.vqpn);
+	c = weir_conn_new(t, ch, r->connecting.vqpn, r->connecting.desc);
+	if (!c) {
+		weir_ctrl_refuse(ch, r->connecting.vqpn);
+		return weir_fail(-ENOMEM, "no memory for a connection; free some");
+	}
+	c->state = CONN_OPENING;
+	*conn = c;
+	return 0;
+}
+
+int
+weir_conn_start_memory(struct weir_thread *t, struct weir_remote *remote, const uint8_t *key,
+		       uint32_t rights, bool *local, struct weir_conn **conn)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_OPEN), r;
+	int rc;
+
+	m.open.rights = rights;
+	m.open.class = WEIR_CLASS_NORMAL;
+	memcpy(m.open.key, key, sizeof(m.open.key));
+	rc = start(t, &m, &m.open.channel, &r, conn);
+	if (rc)
+		return rc;
+	(*conn)->remote = remote;
+	*local = r.connecting.local;
+	return 0;
+}
+
 int
 weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		const struct weir_connect_options *o, struct weir_conn **conn)
 {
-	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r = {0};
-	uint32_t engine = UINT32_MAX;
-	struct weir_channel *ch;
+	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r;
 	struct weir_conn *c;
-	int fds[WEIR_SESSION_FDS], rc;
+	int rc;
 
-	weir_assert(weir_worker_locked(t));
 	static_assert(WEIR_CONNECT_LOOP == WEIR_LOOP && WEIR_CONNECT_DATAGRAM == WEIR_UD,
 		      "the same bits");
 	static_assert(WEIR_CONNECT_WINDOW_MIN == WEIR_WINDOW_MIN, "the same limit");
@@ -37,27 +91,9 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	m.connect.window = o ? o->window : 0;
 	m.connect.class = o ? o->priority : WEIR_PRIORITY_NORMAL;
 	m.connect.address = *address;
-	/* by any channel first, then by one to the engine whose port reaches the peer */
-	for (int asked = 0; !r.connecting.vqpn; asked++) {
-		if (asked == 2 || (asked && engine >= t->w->geometry.engines))
-			return weir_fail(-EPROTO, "the data plane names no engine for this "
-						  "connection; install one release of both");
-		rc = weir_channel_get(t, engine, &ch);
-		if (rc)
-			return rc;
-		m.connect.channel = ch->index;
-		rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
-		if (rc)
-			return rc;
-		engine = r.connecting.engine;
-	}
-	weir_channel_end_life(ch, r.connecting.vqpn);
-	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
-	if (!c) {
-		weir_ctrl_refuse(ch, r.connecting.vqpn);
-		return weir_fail(-ENOMEM, "no memory for a connection; free some");
-	}
-	c->state = CONN_OPENING;
+	rc = start(t, &m, &m.connect.channel, &r, &c);
+	if (rc)
+		return rc;
 	c->transfer = o ? weir_transfer_flags(o->flags) : 0;
 	c->local = r.connecting.segment;
 	c->segment_id = r.connecting.segment;

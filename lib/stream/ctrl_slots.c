@@ -98,6 +98,13 @@ weir_ctrl_flush(struct weir_channel *ch)
 				return;
 			c->control &= (uint8_t)~CTRL_ROOM;
 		}
+		if (c->control & CTRL_FLUSH) {
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_FLUSH};
+			s.order = (uint16_t)c->sent;
+			if (!put(ch, tx, &s))
+				return;
+			c->control &= (uint8_t)~CTRL_FLUSH;
+		}
 		if (c->control & CTRL_END) {
 			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_END};
 			s.order = (uint16_t)c->sent;

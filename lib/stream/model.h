@@ -42,6 +42,11 @@ bool weir_channel_step(struct weir_channel *ch);
 int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		    const struct weir_connect_options *o, struct weir_conn **conn);
 
+/* The same to the memory that a key names, for `remote`, with WEIR_RIGHT_*. *local: of this host.
+ */
+int weir_conn_start_memory(struct weir_thread *t, struct weir_remote *remote, const uint8_t *key,
+			   uint32_t rights, bool *local, struct weir_conn **conn);
+
 /*
  * Sends one message gathered from n places, `length` bytes in total. As weir_send(); with
  * WEIR_NOTIFY if there is a cookie.

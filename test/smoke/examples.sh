@@ -41,6 +41,23 @@ from A example-service call clock
 [ "$(WEIR_INSTANCE=A example-service find clock)" = "node 2, port 10.77.0.2:clock" ] || fail "example-service find"
 [ "$(WEIR_INSTANCE=B example-service find clock)" = "node 2, port 10.77.0.2:clock, this node" ] || fail "find on B"
 
+on B board example-remote board "$weir_tmp/key"
+says board '^open'
+from A example-remote post "$weir_tmp/key" 7 'from another node'
+says board '^7: from another node'
+from B example-remote post "$weir_tmp/key" 63 'from this host'
+says board '^63: from this host'
+# nobody asks the program whose memory it is
+kill -STOP "${weir_pid[board]}"
+WEIR_INSTANCE=A example-remote post "$weir_tmp/key" 0 'while it is stopped' || fail "example-remote post to a stopped program"
+WEIR_INSTANCE=A example-remote post "$weir_tmp/key" 64 'one too far' 2>"$weir_tmp/post.log" && fail "a line beyond the board"
+says post 'not within the export'
+kill -CONT "${weir_pid[board]}"
+says board '^0: while it is stopped'
+stop board || fail "board ends with exit code $?: $(last_line board)"
+WEIR_INSTANCE=A example-remote post "$weir_tmp/key" 1 'too late' 2>"$weir_tmp/post.log" && fail "a post to a board that is gone"
+says post 'there is no such export'
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'

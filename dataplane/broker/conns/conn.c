@@ -19,15 +19,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int
-broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn **conn)
+static int
+conn_new(struct broker_session *s, uint32_t engine, struct broker_conn **conn)
 {
 	struct broker_conn *c;
 
 	*conn = NULL;
 	/* limits may be set below what is there */
-	if (!s->free_desc_count || s->conn_count >= s->quota.conn_limit ||
-	    s->b->conn_count >= s->b->conn_limit || !user_take_conn(s))
+	if (s->conn_count >= s->quota.conn_limit || s->b->conn_count >= s->b->conn_limit ||
+	    !user_take_conn(s))
 		return -EMFILE;
 	c = broker_alloc(sizeof(*c));
 	if (!c) {
@@ -35,9 +35,8 @@ broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn *
 		return -ENOMEM;
 	}
 	c->session = s;
-	c->channel = channel;
-	c->engine = s->channel[channel].engine;
-	c->desc = s->free_desc[--s->free_desc_count];
+	c->engine = (uint8_t)engine;
+	c->desc = ENGINE_DESC_NONE;
 	c->listener = ENGINE_LISTENER_NONE;
 	c->link = ENGINE_LINK_NONE;
 	c->since = broker_now(s->b);
@@ -49,6 +48,27 @@ broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn *
 	s->b->conn_count++;
 	*conn = c;
 	return 0;
+}
+
+int
+broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn **conn)
+{
+	int rc = -EMFILE;
+
+	*conn = NULL;
+	if (s->free_desc_count)
+		rc = conn_new(s, s->channel[channel].engine, conn);
+	if (rc)
+		return rc;
+	(*conn)->channel = (uint16_t)channel;
+	(*conn)->desc = s->free_desc[--s->free_desc_count];
+	return 0;
+}
+
+int
+broker_conn_new_passive(struct broker_session *s, uint32_t engine, struct broker_conn **conn)
+{
+	return conn_new(s, engine, conn);
 }
 
 struct broker_conn *
@@ -109,7 +129,8 @@ conn_gone(struct broker *b, struct broker_conn *c)
 	s->conn_count--;
 	b->conn_count--;
 	user_give(s->owner, USER_CONNECTIONS, 1);
-	s->free_desc[s->free_desc_count++] = c->desc;
+	if (c->desc != ENGINE_DESC_NONE)
+		s->free_desc[s->free_desc_count++] = c->desc;
 	if (!c->commands)
 		add_gone(b, c);
 }
@@ -132,7 +153,7 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 	if (done)
 		c->commands++;
 	e->session = c->session ? c->session->id : 0;
-	e->channel = c->channel;
+	e->channel = c->desc == ENGINE_DESC_NONE ? ENGINE_CHANNEL_NONE : c->channel;
 	e->vqpn = c->vqpn;
 	e->desc = c->desc;
 	e->link = c->link;

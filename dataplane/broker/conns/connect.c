@@ -5,6 +5,7 @@
 #include "conn.h"
 #include "connect.h"
 #include "datagram.h"
+#include "export.h"
 #include "link.h"
 #include "local.h"
 #include "node.h"
@@ -206,16 +207,33 @@ opened(struct broker *b, struct broker_command *k)
 }
 
 static void
-remote_connect(struct broker_session *s, const struct weir_session_msg *m, uint8_t class,
-	       struct broker_node *n, bool loop)
+refuse_conn(struct broker_session *s, int rc)
+{
+	if (rc == -ENOMEM)
+		session_refuse_memory(s);
+	else
+		user_refuse_conn(s, s);
+}
+
+/* A connection over a link that a program asks for. */
+struct wish {
+	uint32_t channel, window;
+	uint8_t class, kind; /* enum weir_class, enum engine_conn_kind */
+	bool loop;
+	char service[WEIR_SERVICE_MAX]; /* memory: struct weir_wire_export */
+};
+
+static void
+remote_connect(struct broker_session *s, const struct wish *wish, struct broker_node *n)
 {
 	struct broker *b = s->b;
-	uint32_t engine = s->channel[m->connect.channel].engine;
+	uint32_t engine = s->channel[wish->channel].engine;
 	struct weir_session_msg other = session_msg(WEIR_MSG_CONNECTING);
 	struct broker_command *k;
 	char reason[WEIR_REASON_MAX];
 	struct broker_link *l;
 	struct broker_conn *c;
+	bool loop = wish->loop;
 	int status, rc;
 
 	if (!loop && n->is.state >= WEIR_NODE_DOWN) {
@@ -233,28 +251,24 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, uint8
 		session_reply(s, &other, NULL, 0);
 		return;
 	}
-	l = link_want(b, engine, n, class, &status);
+	l = link_want(b, engine, n, wish->class, &status);
 	if (!l && status) {
 		session_refuse(s, status,
 			       "no link from engine %u to node %u: %s; see the data plane's log",
 			       engine, n->is.id, strerror(status));
 		return;
 	}
-	rc = broker_conn_new(s, m->connect.channel, &c);
-	if (rc == -ENOMEM) {
-		session_refuse_memory(s);
-		return;
-	}
+	rc = broker_conn_new(s, wish->channel, &c);
 	if (rc) {
-		user_refuse_conn(s, s);
+		refuse_conn(s, rc);
 		return;
 	}
 	b->counters.connects_out++;
 	c->loop = loop;
-	c->class = class;
+	c->class = wish->class;
 	c->node = n->is.id;
-	c->window = m->connect.window;
-	c->kind = conn_kind(m->connect.flags);
+	c->window = wish->window;
+	c->kind = wish->kind;
 	/* datagrams take two steps: the second makes the objects that the link lacks for them */
 	if (c->kind == CONN_DATAGRAM)
 		l = NULL;
@@ -269,7 +283,7 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, uint8
 		session_refuse_memory(s);
 		return;
 	}
-	memcpy(k->cmd.conn.service, m->connect.address.service, sizeof(k->cmd.conn.service));
+	memcpy(k->cmd.conn.service, wish->service, sizeof(k->cmd.conn.service));
 	command_submit(b, k);
 }
 
@@ -292,13 +306,23 @@ class_of(struct broker_session *s, uint32_t asked, uint8_t *class)
 	return false;
 }
 
+static void
+refuse_draining(struct broker_session *s, const struct broker_node *n)
+{
+	s->b->counters.drained++;
+	session_refuse(s, ECONNREFUSED, "%s is being drained: no new connections; try again later",
+		       n ? "that node" : "this node");
+}
+
 void
 connect_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	const struct weir_address *a = &m->connect.address;
-	bool loop = m->connect.flags & WEIR_CONNECT_LOOP;
+	struct wish wish = {.channel = m->connect.channel,
+			    .window = m->connect.window,
+			    .kind = conn_kind(m->connect.flags),
+			    .loop = m->connect.flags & WEIR_CONNECT_LOOP};
 	struct broker_node *n;
-	uint8_t class;
 	int rc;
 
 	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_KNOWN) {
@@ -316,8 +340,9 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse(s, EINVAL, "the address names no service; write ADDRESS:SERVICE");
 		return;
 	}
-	if (!class_of(s, m->connect.class, &class))
+	if (!class_of(s, m->connect.class, &wish.class))
 		return;
+	memcpy(wish.service, a->service, sizeof(wish.service));
 	rc = node_resolve(s->b, a, &n);
 	if (rc == -EINVAL) {
 		session_refuse(s, EINVAL,
@@ -329,21 +354,144 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 					    : "the members of the cluster are not known; "
 					      "start weir-control");
 	} else if (draining(s->b, n)) {
-		s->b->counters.drained++;
-		session_refuse(s, ECONNREFUSED,
-			       "%s is being drained: no new connections; try again later",
-			       n ? "that node" : "this node");
-	} else if (loop && n) {
+		refuse_draining(s, n);
+	} else if (wish.loop && n) {
 		session_refuse(
 		    s, EINVAL,
 		    "loop-back needs an address of this very node; weirctl show nodes names it");
-	} else if (loop) {
-		remote_connect(s, m, class, node_loop(s->b), true);
+	} else if (wish.loop) {
+		remote_connect(s, &wish, node_loop(s->b));
 	} else if (n) {
-		remote_connect(s, m, class, n, false);
+		remote_connect(s, &wish, n);
 	} else {
-		local_connect(s, m, class);
+		local_connect(s, m, wish.class);
 	}
+}
+
+/* ---- connections to exports ---- */
+
+static void
+refuse_key(struct broker_session *s, int rc)
+{
+	if (rc == -EACCES)
+		session_refuse(s, EACCES,
+			       "the key does not grant these rights; get one that does, or ask for "
+			       "less");
+	else
+		session_refuse(s, EKEYREJECTED,
+			       "there is no such export, or the key is not as it was made; get the "
+			       "key of an export that exists");
+}
+
+static void
+apart_opened(struct broker *b, struct broker_command *k)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_CONNECTING);
+	struct broker_conn *c = k->context;
+
+	if (k->cmd.result && c->session) {
+		if (k->cmd.result == -ESTALE)
+			refuse_key(c->session, -EKEYREJECTED);
+		else
+			session_refuse(c->session, -k->cmd.result,
+				       "engine %u opens no connection now: %s; try again",
+				       c->engine, strerror(-k->cmd.result));
+	}
+	if (k->cmd.result) {
+		conn_gone(b, c);
+	} else {
+		m.connecting.vqpn = k->cmd.conn.vqpn;
+		m.connecting.desc = c->desc;
+		m.connecting.engine = c->engine;
+		m.connecting.local = 1;
+		if (c->session)
+			session_reply(c->session, &m, NULL, 0);
+		conn_made(b, c, k->cmd.conn.vqpn);
+	}
+	conn_command_done(b, c);
+}
+
+/* To an export of this host: the engine of the channel executes what the program asks for. */
+static void
+connect_apart(struct broker_session *s, uint32_t channel, const struct weir_wire_export *wanted)
+{
+	struct engine_conn_command what = {0};
+	struct broker_session *owner;
+	struct broker_command *k;
+	struct broker_conn *c;
+	int rc = export_find(s->b, wanted, &owner, &what);
+
+	if (rc) {
+		refuse_key(s, rc);
+		return;
+	}
+	rc = broker_conn_new(s, channel, &c);
+	if (rc) {
+		refuse_conn(s, rc);
+		return;
+	}
+	s->b->counters.connects_local++;
+	c->kind = CONN_MEMORY;
+	c->node = s->b->node;
+	c->class = s->quota.class;
+	k = conn_command(s->b, c, ENGINE_CONN_APART, apart_opened);
+	if (!k) {
+		conn_gone(s->b, c);
+		session_refuse_memory(s);
+		return;
+	}
+	k->cmd.conn.export_session = what.export_session;
+	k->cmd.conn.export_number = what.export_number;
+	k->cmd.conn.export_generation = what.export_generation;
+	k->cmd.conn.rights = what.rights;
+	command_submit(s->b, k);
+}
+
+void
+open_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct wish wish = {.channel = m->open.channel, .kind = CONN_MEMORY};
+	struct weir_wire_export wanted = {.rights = m->open.rights};
+	struct weir_key_fields key;
+	struct broker_node *n;
+
+	memcpy(&key, m->open.key, sizeof(key));
+	if (m->open.channel >= s->channel_count || !m->open.rights ||
+	    m->open.rights & ~WEIR_RIGHTS_KNOWN || m->open.reserved) {
+		session_refuse(s, EINVAL,
+			       "no such channel, no rights or unknown ones; correct the program");
+		return;
+	}
+	if (!class_of(s, m->open.class, &wish.class))
+		return;
+	if (!weir_key_ok(&key)) {
+		refuse_key(s, -EKEYREJECTED);
+		return;
+	}
+	wanted.index = key.index;
+	wanted.generation = key.generation;
+	memcpy(wanted.secret, key.secret, sizeof(wanted.secret));
+	if (key.incarnation == s->b->config.incarnation) {
+		if (draining(s->b, NULL))
+			refuse_draining(s, NULL);
+		else
+			connect_apart(s, m->open.channel, &wanted);
+		return;
+	}
+	n = key.node == s->b->node ? NULL : node_find(s->b, key.node);
+	/* that of a node that is down says nothing about the key */
+	if (!n || (n->is.state < WEIR_NODE_DOWN && n->is.incarnation &&
+		   n->is.incarnation != key.incarnation)) {
+		refuse_key(s, -EKEYREJECTED);
+		return;
+	}
+	if (draining(s->b, n)) {
+		refuse_draining(s, n);
+		return;
+	}
+	static_assert(sizeof(wanted) <= sizeof(wish.service), "fits a CONNECT");
+	memcpy(wish.service, &wanted, sizeof(wanted));
+	remote_connect(s, &wish, n);
 }
 
 static void
@@ -368,7 +516,8 @@ accepted(struct broker *b, struct broker_command *k)
 	if (k->cmd.result && l)
 		link_idle(l);
 	if (k->cmd.result) {
-		reject(b, c->engine, &k->cmd.conn, ECONNREFUSED);
+		reject(b, c->engine, &k->cmd.conn,
+		       k->cmd.result == -ESTALE ? EKEYREJECTED : ECONNREFUSED);
 		connect_not_accepted(c);
 		conn_gone(b, c);
 	} else {
@@ -382,10 +531,12 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 {
 	const struct engine_conn_command *asked = &event->conn;
 	struct broker_link *link = link_by_id(b, engine, asked->link);
-	struct service_listener *l;
 	struct engine_conn_command way = {0};
-	struct broker_command *k;
+	struct service_listener *l = NULL;
+	struct weir_wire_export wanted;
+	struct broker_session *owner;
 	struct broker_conn *c = NULL;
+	struct broker_command *k;
 	int rc = 0;
 
 	b->counters.connects_in++;
@@ -396,15 +547,18 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		reject(b, engine, asked, ECONNREFUSED);
 		return;
 	}
-	if (asked->kind == CONN_MEMORY) { /* no program of this node exports any */
-		reject(b, engine, asked, EKEYREJECTED);
-		return;
+	if (asked->kind == CONN_MEMORY) {
+		memcpy(&wanted, asked->service, sizeof(wanted));
+		rc = export_find(b, &wanted, &owner, &way);
+		if (!rc)
+			rc = broker_conn_new_passive(owner, engine, &c);
+	} else {
+		l = connect_listener(b, asked->service);
+		if (asked->kind == CONN_DATAGRAM)
+			rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
+		if (l && !rc && broker_conn_new(l->session, l->channel[engine], &c) == -ENOMEM)
+			rc = -ENOMEM;
 	}
-	l = connect_listener(b, asked->service);
-	if (asked->kind == CONN_DATAGRAM)
-		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
-	if (l && !rc && broker_conn_new(l->session, l->channel[engine], &c) == -ENOMEM)
-		rc = -ENOMEM;
 	if (!c) {
 		reject(b, engine, asked, rc ? (uint32_t)-rc : ECONNREFUSED);
 		return;
@@ -413,8 +567,10 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		link_used(link);
 	c->link = asked->link;
 	c->node = asked->peer_node;
-	c->listener = l->id;
-	c->held = l->holding;
+	if (l) {
+		c->listener = l->id;
+		c->held = l->holding;
+	}
 	c->class = link ? (uint8_t)link_class(link) : WEIR_CLASS_NORMAL;
 	c->window = asked->window;
 	c->kind = asked->kind;
@@ -426,7 +582,14 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 		reject(b, engine, asked, ENOMEM);
 		return;
 	}
-	l->created++;
+	if (l)
+		l->created++;
+	else
+		k->cmd.conn.listener = 0; /* not ours: the engine knows no other of a passive end */
+	k->cmd.conn.export_session = way.export_session;
+	k->cmd.conn.export_number = way.export_number;
+	k->cmd.conn.export_generation = way.export_generation;
+	k->cmd.conn.rights = way.rights;
 	k->cmd.conn.to = asked->to;
 	k->cmd.conn.ah = way.ah;
 	k->cmd.conn.mtu = way.mtu;

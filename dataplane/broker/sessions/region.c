@@ -5,6 +5,7 @@
  * them.
  */
 #include "command.h"
+#include "export.h"
 #include "memfd.h"
 #include "pace.h"
 #include "region.h"
@@ -489,6 +490,7 @@ disown_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	charge_leaving(s, &s->region[i]);
+	exports_leave(s, i + 1);
 	/* messages under way go on, in memory that is no longer the program's */
 	leave(s, &s->region[i]);
 	session_reply(s, &ok, NULL, 0);

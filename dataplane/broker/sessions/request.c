@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "command.h"
 #include "connect.h"
+#include "export.h"
 #include "local.h"
 #include "node.h"
 #include "public_services.h"
@@ -275,6 +276,15 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		break;
 	case WEIR_MSG_DISOWN:
 		disown_request(s, m);
+		break;
+	case WEIR_MSG_EXPORT:
+		export_request(s, m);
+		break;
+	case WEIR_MSG_REVOKE:
+		revoke_request(s, m);
+		break;
+	case WEIR_MSG_OPEN:
+		open_request(s, m);
 		break;
 	case WEIR_MSG_NODES:
 		nodes_request(s, m);

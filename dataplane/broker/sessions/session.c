@@ -7,6 +7,7 @@
 #include "command.h"
 #include "conn.h"
 #include "connect.h"
+#include "export.h"
 #include "local.h"
 #include "memfd.h"
 #include "node.h"
@@ -108,7 +109,8 @@ session_bytes(const struct broker_session *s, const struct weir_geometry *g)
 {
 	const struct broker_config *c = &s->b->config;
 	uint64_t bytes = g->bytes + sizeof(*s) + c->regions * sizeof(*s->region) +
-			 c->channels * sizeof(*s->channel) + g->connections * sizeof(*s->free_desc);
+			 c->exports * sizeof(*s->export) + c->channels * sizeof(*s->channel) +
+			 g->connections * sizeof(*s->free_desc);
 
 	for (uint32_t i = 0; i < c->engines; i++)
 		bytes += sizeof(*s->view) + sizeof(*s->view_owned) +
@@ -143,6 +145,7 @@ session_free(struct broker_session *s)
 		if (dev && s->view_owned[i])
 			broker_ops(b, i)->mr_dereg(dev, &v->send_mr);
 	}
+	exports_free(s);
 	regions_free(s);
 	memory = arena_take_memory(&s->arena);
 	release_memory(b, s->release, &memory, s->owner, s->charged_bytes, USER_MEMORY);
@@ -152,6 +155,7 @@ session_free(struct broker_session *s)
 	free(s->view);
 	free(s->view_owned);
 	free(s->region);
+	free(s->export);
 	free(s->channel);
 	free(s->free_desc);
 	user_give(s->owner, USER_SESSIONS, 1);
@@ -545,13 +549,16 @@ session_new(struct broker *b)
 	s->view = broker_alloc(c->engines * sizeof(*s->view));
 	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
 	s->region = broker_alloc(c->regions * sizeof(*s->region));
+	s->export = broker_alloc(c->exports * sizeof(*s->export));
 	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
 	s->release = release_new();
-	if (!s->view || !s->view_owned || (!s->region && c->regions) || !s->channel ||
-	    !s->release || command_reserve(b, 2 * c->engines)) {
+	if (!s->view || !s->view_owned || (!s->region && c->regions) ||
+	    (!s->export && c->exports) || !s->channel || !s->release ||
+	    command_reserve(b, 2 * c->engines)) {
 		free(s->view);
 		free(s->view_owned);
 		free(s->region);
+		free(s->export);
 		free(s->channel);
 		free(s->release);
 		free(s);

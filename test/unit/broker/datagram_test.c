@@ -94,21 +94,6 @@ TEST_NET(test_accept, bring_up)
 	assert_int_equal(n->f[1]->count[ENGINE_DATAGRAM_ADD], 1);
 }
 
-/* No program exports memory: whatever stands where streams have their service. */
-TEST_NET(test_memory_refused, bring_up)
-{
-	struct engine_event e = {.type = ENGINE_EVENT_CONNECT,
-				 .conn = {.link = the_link(n, 1)->id,
-					  .peer_node = 1,
-					  .peer_vqpn = 0x100001,
-					  .kind = CONN_MEMORY}};
-
-	memset(e.conn.service, 'x', sizeof(e.conn.service));
-	fake_event(n->f[1], 0, &e);
-	assert_int_equal(n->f[1]->count[ENGINE_CONN_ACCEPT], 0);
-	assert_int_equal(n->f[1]->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
-}
-
 /* A port without datagrams: streams don't notice. */
 TEST_NET(test_not_offered, bring_up)
 {

@@ -264,6 +264,7 @@ execute(struct fake *f, uint32_t engine, struct engine_command *c)
 	case ENGINE_CONN_OPEN:
 	case ENGINE_CONN_ACCEPT:
 	case ENGINE_CONN_LOCAL:
+	case ENGINE_CONN_APART:
 		c->conn.vqpn =
 		    WEIR_VQPN(engine << 16 | (f->next_conn & 0xffff), 1 + f->next_conn / 0x10000);
 		f->next_conn++;
@@ -454,6 +455,7 @@ fake_open(const struct fake_config *config)
 	    .ring_slots = 64,
 	    .arena_bytes = 8 << 20,
 	    .regions = 4,
+	    .exports = 4,
 	    .region_bytes = 1 << 20,
 	    .adopt_bytes = 1 << 20,
 	    .peer_ring_lines = 256,

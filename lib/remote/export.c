@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Exporting: the data plane makes keys and keeps the exports; the library knows their numbers. */
+#include "handle.h"
+
+#include "client/reason.h"
+#include "client/region.h"
+
+#include <stdlib.h>
+
+int
+weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+	    struct weir_export **x, struct weir_key *key)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_EXPORT), r;
+	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_export *made;
+	struct weir *w;
+
+	static_assert(WEIR_MAY_WRITE == WEIR_RIGHT_WRITE, "the same bits");
+	static_assert(sizeof(key->bytes) == WEIR_KEY_BYTES, "the same bytes");
+	if (!region || !x || !key)
+		return weir_fail(-EINVAL, "no region, or no place for handle and key; see "
+					  "weir/remote.h");
+	w = region->w;
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	if (!rights || rights & ~WEIR_MAY_WRITE)
+		return weir_fail(-EINVAL, "no rights, or unknown ones; see WEIR_MAY_* in "
+					  "weir/remote.h");
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return weir_fail(-ENOMEM, "no memory for an export; free some");
+	m.export.region = region->index;
+	m.export.offset = offset;
+	m.export.length = length;
+	m.export.rights = rights;
+	rc = weir_request(w, &m, WEIR_MSG_EXPORTED, &r, fds);
+	if (rc) {
+		free(made);
+		return rc;
+	}
+	made->w = w;
+	made->number = r.exported.number;
+	made->generation = r.exported.generation;
+	memcpy(key->bytes, r.exported.key, sizeof(key->bytes));
+	pthread_mutex_lock(&w->remote_lock);
+	LIST_INSERT_HEAD(&w->exports, made, in_session);
+	pthread_mutex_unlock(&w->remote_lock);
+	*x = made;
+	return 0;
+}
+
+int
+weir_revoke(struct weir_export *x)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_REVOKE), r;
+	int fds[WEIR_SESSION_FDS], rc;
+	struct weir *w;
+
+	if (!x)
+		return weir_fail(-EINVAL, "no export; see weir/remote.h");
+	w = x->w;
+	if (weir_state(w) == WEIR_FORKED)
+		return weir_gone(w);
+	m.exported.number = x->number;
+	m.exported.generation = x->generation;
+	rc = weir_state(w) == WEIR_UP ? weir_request(w, &m, WEIR_MSG_OK, &r, fds) : 0;
+	/* it ended with its region or its session */
+	if (rc == -ENOENT || (rc && weir_state(w) == WEIR_DEAD))
+		rc = 0;
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&w->remote_lock);
+	LIST_REMOVE(x, in_session);
+	pthread_mutex_unlock(&w->remote_lock);
+	free(x);
+	return 0;
+}
