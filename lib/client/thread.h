@@ -39,6 +39,8 @@ struct weir_waker;
 struct weir_waiter {
 	LIST_ENTRY(weir_waiter) next;
 	int fd;
+	const void *awaits; /* a request, for which alone it waits; NULL: anything */
+	bool looks; /* it has woken and looks at all rings next, and wakes those concerned */
 };
 
 /* Another thread's object whose connections report to this thread. */

@@ -96,7 +96,7 @@ weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 	}
 	LIST_REMOVE(waiter, next);
 	/* the doorbell rang for all threads that sleep here, and this one may not look */
-	if (rung)
+	if (rung && !waiter->looks)
 		weir_thread_wake(t, NULL);
 	weir_assert(t->armed);
 	if (!--t->armed)
@@ -214,6 +214,7 @@ weir_wait_next(struct weir_wait *wait)
 		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
 		fds[1].fd = wait->self->wake_fd;
 		rc = weir_guard_poll(&wait->guard, fds, 2, &ts);
+		wait->waiter.looks = wait->awaits && rc != -EINTR;
 		weir_wait_disarm(wait);
 		return rc == -EINTR ? weir_interrupted() : 0;
 	}
@@ -248,6 +249,8 @@ weir_wait_next(struct weir_wait *wait)
 	while (read(wait->self->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
 	wait->waiter.fd = wait->self->wake_fd;
+	wait->waiter.awaits = wait->awaits;
+	wait->waiter.looks = false;
 	if (wait->events) {
 		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
 	} else {

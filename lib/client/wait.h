@@ -9,6 +9,7 @@
 struct weir_wait {
 	struct weir_thread *worker; /* its rings bring the awaited slots */
 	struct weir_thread *self;   /* the caller's own; NULL until it sleeps */
+	const void *awaits;	    /* as in weir_waiter */
 	bool events; /* wait for any event of self: worker is self, and foreign workers count */
 	int timeout_ms;
 	bool armed;	 /* sleep flags are up: one more look, then sleep */

@@ -222,26 +222,52 @@ worker_take(struct weir_thread *t, const struct weir_messenger *m, uint8_t *buff
 	return rc;
 }
 
+/* Wakes threads that sleep at s for what may have come; `all`: whether or not it did. */
+static void
+wake_sleepers(struct sender *s, const struct weir_request *own, bool all)
+{
+	struct weir_waiter *waiter;
+
+	LIST_FOREACH(waiter, &s->worker->waiters, next)
+	{
+		const struct weir_request *r = waiter->awaits;
+
+		/* the caller looks at its own request after this */
+		if (!r || (r != own && (all || request_ended(r))))
+			weir_wake_fd(waiter->fd);
+	}
+}
+
+/* Whether threads wait for other requests than r, so that the caller takes these responses too. */
+static bool
+others_sleep(const struct sender *s, const struct weir_request *r)
+{
+	const struct weir_waiter *first = LIST_FIRST(&s->worker->waiters);
+
+	return weir_unlikely(first && (first->awaits != r || LIST_NEXT(first, next)));
+}
+
 void
 sender_take(struct sender *s, const struct weir_request *r)
 {
 	struct weir_thread *t = s->worker;
+	int rc = TAKE_NOTHING;
 	struct take take;
-	bool moved = false;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < RESPONSES_MAX && !(r && request_ended(r)); i++) {
-		int rc = worker_take(t, NULL, s->buffer, &take);
-
+	while (n < RESPONSES_MAX && (!r || !request_ended(r) || others_sleep(s, r))) {
+		rc = worker_take(t, NULL, s->buffer, &take);
 		if (rc == TAKE_ENDED) {
 			/* a thread with m->lock closes the lane: no request waits for it any more
 			 */
 			requests_end(take.lane, message_error(s->m, take.status));
+			n++;
 			break;
 		}
 		if (rc == TAKE_NOTHING)
 			break;
-		moved = true;
+		n++;
 	}
-	if (moved && weir_unlikely(!LIST_EMPTY(&t->waiters)))
-		weir_thread_wake(t, NULL);
+	if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
+		wake_sleepers(s, r, rc != TAKE_NOTHING);
 }

@@ -580,8 +580,7 @@ look(struct sender *s, const struct weir_request *r)
 	bool done;
 
 	weir_lock(s->worker);
-	if (!request_ended(r))
-		sender_take(s, r);
+	sender_take(s, r);
 	done = request_ended(r);
 	weir_unlock(s->worker);
 	return done;
@@ -649,6 +648,7 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 	if (timeout_ms == -1)
 		timeout_ms = (int)s->m->o.request_timeout_ms;
 	weir_wait_init(&wait, s->worker, timeout_ms < 0 ? -1 : timeout_ms);
+	wait.awaits = r;
 	while (!look(s, r)) {
 		rc = weir_wait_next(&wait);
 		if (rc)

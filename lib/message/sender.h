@@ -104,8 +104,11 @@ bool completions_left(struct sender *s);
  * none). How many. Nothing locked. */
 unsigned completions_report(struct sender *s, unsigned most, struct weir_guard *guard);
 
-/* Takes responses, HELLO and BYE on the sender's lanes until r (NULL: none) has ended. Worker
- * locked. */
+/*
+ * Takes responses, HELLO and BYE on the sender's lanes until r (NULL: none) has ended, for threads
+ * that sleep for other requests too, and wakes those of them whose request has ended. Worker
+ * locked.
+ */
 void sender_take(struct sender *s, const struct weir_request *r);
 
 #endif

@@ -4,6 +4,11 @@
 #include "worlds/message_world.h"
 #include "worlds/test.h"
 
+#include "message/request.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #define TYPE_REPLY WEIR_TYPE(6, 0) /* answered with as many bytes as the request says */
 #define TYPE_PLACED WEIR_TYPE(6, 1)
 #define LARGEST 2500000u
@@ -623,5 +628,66 @@ TEST(test_place_from)
 	    weir_message_request(p.a.m, B, TYPE_PLACED, pattern, 4000, in, 4, NULL, PATIENT),
 	    -EMSGSIZE);
 	assert_int_equal(placed, 6);
+	close_both(&p);
+}
+
+/* Whether the descriptor was written to since the last look. */
+static bool
+woken(int fd)
+{
+	uint64_t count;
+
+	return read(fd, &count, sizeof(count)) == sizeof(count);
+}
+
+/* Threads that sleep at one worker: those whose request has ended are woken, and those that wait
+ * for anything. */
+TEST(who_is_woken)
+{
+	struct weir_waiter sleeper[4];
+	struct weir_request r[3];
+	struct weir_thread *t;
+	struct sender *s;
+	char in[3][8];
+	struct both p;
+	int rc = 0;
+
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	must(weir_message_request(p.a.m, B, TYPE_ECHO, "x", 1, in[0], 8, NULL, PATIENT));
+	s = sender_get(p.a.m, &rc);
+	assert_non_null(s);
+	t = s->worker;
+	must(weir_request_start(p.a.m, &r[0], B, TYPE_KEEP, "k", 1, in[0], 8, PATIENT));
+	await(atomic_load(&kept_count) == 1);
+	weir_lock(t);
+	for (int i = 0; i < 4; i++) {
+		sleeper[i] = (struct weir_waiter){.fd = eventfd(0, EFD_NONBLOCK),
+						  .awaits = i < 3 ? &r[i] : NULL};
+		LIST_INSERT_HEAD(&t->waiters, &sleeper[i], next);
+	}
+	weir_unlock(t);
+	for (int i = 1; i < 3; i++)
+		must(weir_request_start(p.a.m, &r[i], B, TYPE_ECHO, "x", 1, in[i], 8, PATIENT));
+	must(weir_request_wait(&r[1], PATIENT));
+	await(request_ended(&r[2]) || !weir_request_wait(&r[2], 0));
+	assert_false(woken(sleeper[0].fd));
+	assert_true(woken(sleeper[3].fd));
+	/* the answer of another one comes while this thread waits for its own */
+	must(weir_message_respond(p.b.m, &kept[0], "k", 1));
+	must(weir_request_start(p.a.m, &r[1], B, TYPE_ECHO, "x", 1, in[1], 8, PATIENT));
+	must(weir_request_wait(&r[1], PATIENT));
+	for (int i = 0; i < 1000 && !request_ended(&r[0]); i++) {
+		must(weir_request_start(p.a.m, &r[2], B, TYPE_ECHO, "x", 1, in[2], 8, PATIENT));
+		must(weir_request_wait(&r[2], PATIENT));
+	}
+	assert_true(request_ended(&r[0]));
+	assert_true(woken(sleeper[0].fd));
+	weir_lock(t);
+	for (int i = 0; i < 4; i++)
+		LIST_REMOVE(&sleeper[i], next);
+	weir_unlock(t);
+	for (int i = 0; i < 4; i++)
+		close(sleeper[i].fd);
 	close_both(&p);
 }
