@@ -192,6 +192,13 @@ memory_kib()
 
 local_figures()
 {
+	local size
+
+	for size in 8 64; do
+		wanted "local_instr_$size" && test/bench/instructions.sh "$WEIR_BUILD/test/bench/local_bench" 0 "$size" |
+			record "local_instr_$size" "instructions of weir_send() and weir_recv() of $size B, with 22 of a loop" \
+				'<=' $((size == 8 ? 180 : 215)) any "callgrind of local_bench $size"
+	done
 	any_wanted local_rtt_8 local_rtt_64 local_rate_64 local_rate_64_many local_bw_64k || return 0
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -211,9 +218,9 @@ loop_figures()
 			"callgrind of loop_bench 64"
 	any_wanted loop_rtt_64 loop_rate_64 || return 0
 	one_node --idle adaptive
-	perf loop_rtt_64 "lines above 2, mean" '<=' 1.25 '.ratio.mean_line - 2' \
+	perf loop_rtt_64 "lines above 2, mean" '<=' 4 '.ratio.mean_line - 2' \
 		--instance A --loop -t lat -s 64 -D 0.5 --cpu 1
-	perf loop_rate_64 "per memcpy of 64 KiB" '>=' 17.1 "$PER_COPY" --instance A --loop -t rate -s 64 -D 0.5 --cpu 1
+	perf loop_rate_64 "x slots" '>=' 0.55 '.ratio.slots' --instance A --loop -t rate -s 64 -D 0.5 --cpu 1
 	stop_all
 }
 
@@ -223,7 +230,7 @@ memif_figures()
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
-	perf memif_rtt_64 "x chain of 4, p50" '<=' 2 '.ratio.p50_chain4' --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	perf memif_rtt_64 "x chain of 4, p50" '<=' 1.6 '.ratio.p50_chain4' --instance A node:2 -t lat -s 64 -D 1 --cpu 0
 	perf memif_rate_64 "per memcpy of 64 KiB" '>=' 6.8 "$PER_COPY" --instance A node:2 -t rate -s 64 -D 1 --cpu 0
 	perf memif_bw_64k "x memcpy" '>=' 0.0625 '.ratio.copy' --instance A node:2 -t bw -s 64k -D 1 --cpu 0
 	stop_all
@@ -346,7 +353,7 @@ rate_of()
 # What a hostile program costs others: on the way to another node and to a local peer.
 hostile_figures()
 {
-	local target=90
+	local target
 
 	any_wanted hostile_remote hostile_local || return 0
 	two_nodes_memif "" --idle adaptive
@@ -359,10 +366,17 @@ hostile_figures()
 	done
 	for name in remote:2 local:1; do
 		wanted "hostile_${name%:*}" || continue
+		target=90
+		[ "${name%:*}" != remote ] || target=95
 		run hostile hostile A all 600 7 "node:${name#*:}:victim"
-		take_away() { kill -STOP "${weir_pid[hostile]}"; }
-		bring_back() { kill -CONT "${weir_pid[hostile]}"; }
-		pair "hostile_${name%:*}" "a hostile program" --instance A "node:${name#*:}" --cpu 0
+		# it takes CPU time as any program does: the rate without it is that beside one that computes
+		run computing awk 'BEGIN { for (;;); }'
+		take_away() { kill -STOP "${weir_pid[hostile]}" && kill -CONT "${weir_pid[computing]}"; }
+		bring_back() { kill -STOP "${weir_pid[computing]}" && kill -CONT "${weir_pid[hostile]}"; }
+		bring_back
+		pair "hostile_${name%:*}" "a hostile program, beside one that computes" --instance A "node:${name#*:}" --cpu 0
+		kill -CONT "${weir_pid[computing]}"
+		stop computing
 		stop hostile
 	done
 	stop_all

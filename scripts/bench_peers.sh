@@ -74,8 +74,14 @@ peer()
 peer_figure()
 {
 	local where=$1 name=peers_$1_${PEER_NAME[$2]} best=max ratio='$weir / $best' unit=GB/s layer value turn
-	local turns=$weir_tmp/turns.json
+	local turns=$weir_tmp/turns.json target=1
 
+	case "$1 $2" in # on one host; a round trip in 0.55 of the time is 1.82 x
+	"local lat"*) target=1.82 ;;
+	"local bw 64") target=4 ;;
+	"local bw 4096" | "local bw 65536") target=2.5 ;;
+	"local bw"*) target=1.2 ;;
+	esac
 	wanted "$name" || return 0
 	case "$2" in lat*) best=min ratio='$best / $weir' unit=us ;; "bw 64") unit=M/s ;; esac
 	: >"$turns"
@@ -88,7 +94,7 @@ peer_figure()
 	jq -s "group_by(.turn)[] | ([.[] | select(.layer == \"weir\").value][0]) as \$weir
 		| ([.[] | select(.layer != \"weir\").value] | $best) as \$best
 		| select(\$weir and \$best) | $ratio" "$turns" |
-		record "$name" "x the best other layer, by $unit" '>=' 1 turns "peer-LAYER $2 0.5 $where"
+		record "$name" "x the best other layer, by $unit" '>=' "$target" turns "peer-LAYER $2 0.5 $where"
 	# the figure keeps the median of each layer
 	jq -cs --arg unit "$unit" --slurpfile last <(tail -n 1 "$figures") '
 		def median: sort | if length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;

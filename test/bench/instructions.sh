@@ -1,15 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# instructions.sh LOOP_BENCH [MOST]: instructions of a lone message of 64 bytes through an engine, on a loop:
-# channel, engine, RoCEv2 core, DPDK port, and back up, without the programs. Exit 1: more than MOST.
+# instructions.sh LOOP_BENCH|LOCAL_BENCH [MOST [SIZE]]: instructions of a message of SIZE (64) bytes. LOOP_BENCH:
+# a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without the
+# programs. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host. Exit 1: more than MOST.
 set -u
 
 messages=5000
+case "${1##*/}" in
+# within lone_messages, and not within the programs' functions
+loop_bench) toggles=(lone_messages bench_send bench_receive) ;;
+*) toggles=(send_messages receive_messages) messages=5024 ;;
+esac
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-# within lone_messages, and not within the programs' functions
-if ! valgrind --tool=callgrind --callgrind-out-file="$tmp/callgrind" --toggle-collect=lone_messages \
-	--toggle-collect=bench_send --toggle-collect=bench_receive "$1" 64 $messages >"$tmp/log" 2>&1; then
+if ! valgrind --tool=callgrind --callgrind-out-file="$tmp/callgrind" "${toggles[@]/#/--toggle-collect=}" \
+	"$1" "${3:-64}" $messages >"$tmp/log" 2>&1; then
 	cat "$tmp/log" >&2
 	exit 1
 fi
