@@ -138,6 +138,10 @@ format_cell(const struct weir_field *f, const json_t *row, char *cell)
 		case UNIT_HEX:
 			snprintf(cell, CELL_MAX, "0x%" PRIx64, number);
 			break;
+		case UNIT_KNOWN:
+			if (number)
+				snprintf(cell, CELL_MAX, "%" PRIu64, number);
+			break;
 		case UNIT_PLAIN:
 			snprintf(cell, CELL_MAX, "%" PRIu64, number);
 			break;

@@ -364,7 +364,7 @@ static const struct weir_field port_fields[] = {
     TEXT(address, .title = "ADDRESS"),
     TEXT(mac, .title = "MAC"),
     COMPUTED("link", port_link, .title = "LINK"),
-    NUMBER(speed, .title = "Mbit/s",
+    NUMBER(speed, .title = "Mbit/s", .unit = UNIT_KNOWN,
 	   METRIC("speed_mbits", "Speed of its link in Mbit/s, 0: not known")),
     NUMBER(link_up, .hidden = HIDE_JSON, METRIC("up", "1: its link is up")),
     NUMBER(link_changes, METRIC("link_changes_total", "Times that its link went up or down")),

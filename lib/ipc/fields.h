@@ -30,8 +30,16 @@ struct weir_value {
 	char text[WEIR_VALUE_TEXT];
 };
 
-/* How weirctl's tables print a number. */
-enum weir_unit { UNIT_PLAIN, UNIT_COUNT, UNIT_BYTES, UNIT_RATE, UNIT_PERCENT, UNIT_HEX };
+/* How weirctl's tables print a number; RATE and KNOWN: 0 is "-". */
+enum weir_unit {
+	UNIT_PLAIN,
+	UNIT_KNOWN,
+	UNIT_COUNT,
+	UNIT_BYTES,
+	UNIT_RATE,
+	UNIT_PERCENT,
+	UNIT_HEX
+};
 
 enum weir_field_hidden { HIDE_JSON = 1, HIDE_TELEMETRY = 2 };
 
