@@ -8,6 +8,8 @@ attacker=64001 limited=64003 stranger=64009 honest=64002 small=64004
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
 
+[ -z "${WEIR_WIRE:-}" ] || patience=240 # seconds: there the machine is an emulated one
+
 # victims: two pairs that send and check every byte, and an echo service on each node.
 victims() {
 	serve sink probe B sink s
