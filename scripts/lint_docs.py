@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """lint_docs.py BUILD: documents against what is there.
 
-Paths that docs/*.md and README.md name exist; samples of C compile; man pages and --help of the programs in BUILD
+Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests; samples of C compile; man pages and --help of the programs in BUILD
 name the same options. Prints FILE: what. Exits 1 if there was anything to print.
 """
 import glob
@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 PATH = re.compile(r"`((?:lib|dataplane|control|apps|test|scripts|docs|\.ci)/[\w./@-]*)`")
+TESTS = re.compile(r"`(test/[\w/]+\.c)` \(([^)]*)\)")
 SAMPLE = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
 LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*|-[a-zA-Z])(?![\w-])")
@@ -28,6 +29,15 @@ PROGRAMS = [("dataplane/weir-dataplane", "docs/man/weir-dataplane.8"), ("control
 def read(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
+
+
+def missing_tests():
+    """Of `FILE` (one name, another): test_one_name and test_another are in the file."""
+    for path, names in TESTS.findall(read("docs/coverage.md")):
+        text = read(path) if os.path.exists(path) else ""
+        for name in names.split(","):
+            if not re.search(rf"\btest_\w*{'_'.join(name.split())}", text):
+                yield f"docs/coverage.md: names the test '{name.strip()}', which is not in {path}"
 
 
 def missing_paths():
@@ -72,7 +82,7 @@ def broken_samples():
 
 
 def main():
-    found = [*missing_paths(), *broken_samples(), *different_options(sys.argv[1])]
+    found = [*missing_paths(), *missing_tests(), *broken_samples(), *different_options(sys.argv[1])]
     print("\n".join(found), end="\n" if found else "")
     return bool(found)
 
