@@ -331,6 +331,9 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 	case ENGINE_EVENT_LINK_STAYS:
 		link_end_event(b, engine, event);
 		break;
+	case ENGINE_EVENT_LINK_RINGS:
+		link_rings_event(b, engine, event);
+		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		node_link_silent(b, engine, event);
 		break;

@@ -34,6 +34,18 @@ struct broker_room {
 	uint64_t look_at;	     /* ns: when those that wait try again */
 };
 
+/* Memory of a link that it returns while its peer is idle. */
+struct link_memory {
+	struct broker_link *l;
+	uint8_t *at; /* NULL: none. Lines, and behind those of the staging the engine's work */
+	size_t bytes;
+	uint32_t lines;
+	struct nic_mr mr;
+	bool given;	       /* the engine was given it, and has not used it yet */
+	bool answering;	       /* LINK_RING or LINK_STAGING is under way */
+	uint32_t quiet, round; /* before it is freed: engines that have not finished their turn */
+};
+
 struct broker_link {
 	struct broker_link *next, *next_of_node;
 	struct broker *b;
@@ -78,13 +90,17 @@ struct broker_link {
 	struct nic_qp *qp[2];
 	struct nic_ah *ah; /* for datagrams, once a connection needs it */
 	uint32_t psn[2];
-	uint8_t *memory, *staging; /* memory: ring, then credit lines */
-	size_t memory_bytes, staging_bytes;
-	void *work; /* belongs to the engine while it has the link */
-	size_t work_bytes;
-	struct nic_mr ring_mr, credit_mr, staging_mr;
-	struct weir_link_offer peer;  /* accepted */
-	struct weir_link_offer saved; /* came while the link went down; attempt 0: none */
+	uint8_t *memory; /* struct engine_least, then the credit lines */
+	size_t memory_bytes;
+	struct engine_least least;
+	struct weir_credit_line *credit;
+	struct nic_mr credit_mr;
+	struct link_memory ring, staging; /* larger than those of `least` */
+	struct engine_rings rings;	  /* as the engine said last */
+	uint32_t ring_lines;		  /* of the ring in use, as far as an offer names it */
+	bool ring_least;		  /* likewise: it is that of `least` */
+	struct weir_link_offer peer;	  /* accepted */
+	struct weir_link_offer saved;	  /* came while the link went down; attempt 0: none */
 };
 
 /* Moves a link; asserts that the pair of states is legal. */
@@ -125,9 +141,8 @@ void link_confirm(struct broker_link *l);
 int link_make_qps(struct broker_link *l, unsigned first);
 void link_destroy_qps(struct broker_link *l, unsigned first);
 int link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigned first);
-/* Memory regions of the ring, the credit lines and the staging: registering again changes keys. */
-void link_deregister(struct broker_link *l);
-int link_register(struct broker_link *l);
+/* Registers ring and credit lines again, so that their keys change. */
+int link_change_keys(struct broker_link *l);
 void link_fill_command(const struct broker_link *l, struct engine_link_command *c);
 /* `done` of LINK_ADD and LINK_RESUME. */
 void link_engine_has_it(struct broker *b, struct broker_command *c);
@@ -135,6 +150,22 @@ void link_engine_has_it(struct broker *b, struct broker_command *c);
 uint64_t link_timers(struct broker *b, uint64_t now);
 bool link_all_down(const struct broker *b);
 void link_free_all(struct broker *b);
+
+/* ---- memory of its rings ---- */
+
+#define QUIET_ROUNDS 2u /* work begun before the first ends before the second does */
+
+/* The memory that it keeps, and its ring. 0 or -errno. */
+int link_memory_make(struct broker_link *l);
+/* The staging for a ring of this size. 0 or -errno. */
+int link_staging_make(struct broker_link *l, uint32_t lines);
+/* No engine uses any of it. */
+void link_memory_free(struct broker_link *l);
+size_t link_memory_bytes(const struct broker_link *l);
+/* The ring in use, as offers name it. */
+const struct nic_mr *link_ring_mr(const struct broker_link *l);
+/* The engine says LINK_RINGS. */
+void link_rings_event(struct broker *b, uint32_t engine, const struct engine_event *event);
 
 /* ---- repair: a link whose QPs failed continues with new QPs ---- */
 

@@ -82,7 +82,8 @@ print_pools(const struct plane *p, uint64_t *fixed)
 	line("mailboxes of an engine", p->engines, sizeof(struct loop), "now");
 	say("  %-34s %36s %13llu\n", "", "total", (unsigned long long)total);
 	line("rings of a link, two ways", o->links * joined,
-	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_link_bytes(lines),
+	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_staging_bytes(lines) +
+		 2 * ENGINE_RING_LEAST * WEIR_SLOT_SIZE + engine_link_bytes(ENGINE_RING_LEAST),
 	     "at most");
 	line("queue pairs of a link, about", o->links * joined, LINK_QP_BYTES, "at most");
 	line("tables of a session in an engine", o->max_sessions * p->engines,

@@ -167,6 +167,10 @@ static const struct option_spec specs[] = {
     {"regions", 0, OPTION_UNSIGNED, AT(regions), "N", "64",
      "regions that a session may have, allocated or adopted", .env = "WEIR_REGIONS",
      .max = WEIR_REGIONS_MAX},
+    {"ring-idle", 0, OPTION_UNSIGNED, AT(ring_idle_s), "SEC", "10",
+     "time in which a peer has sent little, after which its ring returns its memory, until more "
+     "comes; 0: never",
+     .env = "WEIR_RING_IDLE", .max = 86400},
     {"ring-slots", 0, OPTION_UNSIGNED, AT(ring_slots), "N", "1024",
      "slots of each ring of a channel, a power of two", .env = "WEIR_RING_SLOTS", .min = 32,
      .max = 1 << 20},

@@ -238,6 +238,7 @@ make_engine(struct plane *p, unsigned id)
 	    .initial_grant = 8 * WEIR_SLOT_SIZE,
 	    .window = (uint32_t)o->window,
 	    .silence_ns = o->node_timeout_ms * 1000000,
+	    .ring_idle_ns = o->ring_idle_s * UINT64_C(1000000000),
 	    .threshold = o->threshold,
 	    .nic = nic,
 	    .srq = e->srq,

@@ -11,7 +11,10 @@
 #include "scheduler.h"
 #include "slot_head.h"
 
-enum { FRAME_LINES = 512 }; /* lines per frame, without those for control lines */
+enum {
+	FRAME_LINES = 512,   /* lines per frame, without those for control lines */
+	CONTROL_LINES = 128, /* lines per frame for control lines, beyond FRAME_LINES */
+};
 
 enum room { ROOM, ROOM_LATER, ROOM_FULL };
 

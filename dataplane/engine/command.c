@@ -286,6 +286,10 @@ execute(struct engine *e, struct engine_command *command)
 		return link_go(e, &command->link);
 	case ENGINE_LINK_CLOSE:
 		return link_close(e, &command->link);
+	case ENGINE_LINK_RING:
+		return link_ring(e, &command->link);
+	case ENGINE_LINK_STAGING:
+		return link_staging(e, &command->link);
 	case ENGINE_LINK_FAIL:
 		return link_fail(e, &command->link);
 	case ENGINE_DATAGRAM_ADD:

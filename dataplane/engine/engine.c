@@ -88,6 +88,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->removals);
 	list_init(&e->limited);
 	e->limited_at = UINT64_MAX;
+	e->look_at = config->ring_idle_ns ? 0 : UINT64_MAX;
 	e->done_last = &e->done;
 	e->rare = true; /* receive WRs are missing */
 	e->srq_free = (uint32_t *)(void *)(memory + at.srq_free);

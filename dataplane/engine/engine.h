@@ -108,23 +108,27 @@ enum engine_command_type {
 			      engine executes; out: vqpn. -ESTALE: there is no such export */
 	ENGINE_CONN_PEER_CLOSED, /* conn: vqpn: the other end of a local connection closed with
 				    status. -ENOENT: gone already */
-	ENGINE_CONN_DECIDE, /* conn: vqpn, window (0: as it is). A held connection opens, or with
-			       status is refused: its program forgets it, and the peer gets status
-			       and reason. -ENOENT: gone already */
-	ENGINE_CONN_EVICT,  /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
-			       it ends already */
-	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
-	ENGINE_LINK_PAUSE,  /* link: main has moved the QPs of link.resumes to ERR: the engine
-			       releases them; out: consumed, received, proven */
-	ENGINE_LINK_RESUME, /* link: new QPs in RTS: frames are taken; none leaves before LINK_GO,
-			       or a frame of the peer. Then frames that the peer lacks leave
-			       again. -EPROTO: impossible positions */
-	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: frames may leave */
-	ENGINE_LINK_CLOSE,  /* link: asks the peer to end the link, which has no connection; then
-			       LINK_CLOSED or LINK_STAYS follows. -EBUSY: it has some, or is
-			       being repaired */
-	ENGINE_LINK_FAIL,   /* link: main has moved its QPs to ERR: its connections end with status;
-			       done when its QPs and memory are the main lcore's again */
+	ENGINE_CONN_DECIDE,  /* conn: vqpn, window (0: as it is). A held connection opens, or with
+				status is refused: its program forgets it, and the peer gets status
+				and reason. -ENOENT: gone already */
+	ENGINE_CONN_EVICT,   /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
+				it ends already */
+	ENGINE_LINK_ADD,     /* link: QPs are in RTS; traffic may flow */
+	ENGINE_LINK_PAUSE,   /* link: main has moved the QPs of link.resumes to ERR: the engine
+				releases them; out: consumed, received, proven */
+	ENGINE_LINK_RESUME,  /* link: new QPs in RTS: frames are taken; none leaves before LINK_GO,
+				or a frame of the peer. Then frames that the peer lacks leave
+				again. -EPROTO: impossible positions */
+	ENGINE_LINK_GO,	     /* link: the peer has resumed as well: frames may leave */
+	ENGINE_LINK_CLOSE,   /* link: asks the peer to end the link, which has no connection; then
+				LINK_CLOSED or LINK_STAYS follows. -EBUSY: it has some, or is
+				being repaired */
+	ENGINE_LINK_RING,    /* link: ring, ring_lines, ring_mr: memory for our ring, as the engine
+				wanted. ring NULL: there is none. -EBUSY: it is not wanted */
+	ENGINE_LINK_STAGING, /* link: staging, staging_lines, staging_mr, work: likewise for the
+				ring of the peer. -EBUSY: it is not wanted */
+	ENGINE_LINK_FAIL, /* link: main has moved its QPs to ERR: its connections end with status;
+			     done when its QPs and memory are the main lcore's again */
 	ENGINE_DATAGRAM_ADD,  /* datagram: the queue pair for datagrams; after DATAGRAM_ERROR a new
 				 one for the same memory */
 	ENGINE_DATAGRAM_FAIL, /* the driver says that it has failed */
@@ -179,8 +183,31 @@ struct engine_conn_command {
 	char service[WEIR_SERVICE_MAX]; /* memory: struct weir_wire_export */
 };
 
+/* Lines of the ring that a link keeps while its peer is idle. */
+#define ENGINE_RING_LEAST 256u
+#define ENGINE_RING_MOST 65536u
+
+/* Memory that a link keeps: of a ring and of a staging of ENGINE_RING_LEAST lines. ring NULL: the
+ * rings of the link are never withdrawn. */
+struct engine_least {
+	void *ring, *staging;
+	void *work; /* engine_link_bytes(ENGINE_RING_LEAST) */
+	struct nic_mr ring_mr, staging_mr;
+};
+
+/* Which memory a link uses: other memory is main's. */
+struct engine_rings {
+	uint32_t life;		 /* engine_link_command.life */
+	uint32_t ring_lines;	 /* of our ring, as the peer uses it */
+	bool ring_least;	 /* it is that of engine_least */
+	bool staging_least;	 /* so is the staging */
+	bool ring_wanted;	 /* LINK_RING is awaited */
+	uint32_t staging_wanted; /* lines of the staging that LINK_STAGING brings, 0: none */
+};
+
 /* One end of a link, made by main. The engine owns the fields below `engine's` while it has it. */
 struct engine_link_command {
+	uint32_t life; /* of the id: events of a link that ended may come late */
 	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
 	uint16_t peer_node;
 	uint8_t peer_engine;
@@ -200,12 +227,15 @@ struct engine_link_command {
 	uint32_t peer_ring_rkey, peer_credit_rkey;
 	uint32_t peer_recv_wrs; /* receive WRs that the peer granted, at least 4 */
 	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
-	void *work;	  /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
-			     LINK_FAIL is done */
-	uint32_t status;  /* LINK_FAIL: errno for its connections */
-	uint32_t resumes; /* LINK_PAUSE, LINK_RESUME: enum weir_resume */
-	bool proven;	  /* out of LINK_PAUSE: frames repeated after the last resume were
-			     acknowledged */
+	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
+		       LINK_FAIL is done */
+	struct engine_least least;
+	struct engine_rings rings; /* out of LINK_PAUSE */
+	uint32_t peer_ring_lines;  /* LINK_RESUME: of the ring at peer_ring_address */
+	uint32_t status;	   /* LINK_FAIL: errno for its connections */
+	uint32_t resumes;	   /* LINK_PAUSE, LINK_RESUME: enum weir_resume */
+	bool proven;		   /* out of LINK_PAUSE: frames repeated after the last resume were
+				      acknowledged */
 	uint64_t consumed, received; /* out of LINK_PAUSE: ours; LINK_RESUME: the peer's */
 };
 
@@ -268,6 +298,7 @@ enum engine_event_type {
 	ENGINE_EVENT_LINK_CLOSED, /* link: both ends have agreed to its end; it carries nothing any
 				     more. qpn */
 	ENGINE_EVENT_LINK_STAYS,  /* link: the peer has connections: LINK_CLOSE is undone. qpn */
+	ENGINE_EVENT_LINK_RINGS,  /* link: rings: memory is wanted, or not used any more. qpn */
 	ENGINE_EVENT_LINK_SILENT, /* link: no answer for config.silence_ns; again and
 				     again while it lasts */
 	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
@@ -282,6 +313,7 @@ struct engine_event {
 	uint32_t wc_status;
 	uint32_t qpn; /* events of a link: of the QP for the ring; LINK_ERROR: that failed, as it
 			 was then */
+	struct engine_rings rings; /* LINK_RINGS */
 	struct engine_conn_command
 	    conn;	    /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
 	const char *reason; /* VIOLATION: a constant */
@@ -300,7 +332,9 @@ struct engine_config {
 	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
 	uint32_t window;	  /* default flow-control window (2 MiB) */
 	uint64_t silence_ns;	  /* ns without an answer of a peer until LINK_SILENT; 0: never */
-	double threshold;	  /* share of the window at which credit is returned (0.6) */
+	uint64_t
+	    ring_idle_ns; /* time between two looks at which peers need their rings; 0: never */
+	double threshold; /* share of the window at which credit is returned (0.6) */
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint32_t srq_depth;
@@ -327,6 +361,8 @@ size_t engine_memory(const struct engine_config *config);
 size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
 /* Bytes of engine_link_command.work for a peer ring of this size: a power of two, at least 256. */
 size_t engine_link_bytes(uint32_t staging_lines);
+/* The same for the staging of a link that has `least`, and for LINK_STAGING. */
+size_t engine_staging_bytes(uint32_t lines);
 
 /*
  * One turn: channels, NIC, flush, and at times housekeeping. `now`: monotonic ns. Returns the
@@ -384,6 +420,8 @@ const char *engine_check(const struct engine *e);
 	X(frames_by_send, "frames that left by SEND, not into the ring")                           \
 	X(credit_writes, "ring credits returned by a WRITE of their own")                          \
 	X(ring_stalls, "times that a peer's ring had no room")                                     \
+	X(rings_withdrawn, "rings that idle peers have left")                                      \
+	X(rings_regained, "rings that peers got again")                                            \
 	X(window_stalls, "messages that waited for their connection's window")                     \
 	X(receive_full, "times that a program's receive memory was all promised or in use")        \
 	X(rate_limited, "times that a program waited for its rate")                                \

@@ -26,11 +26,28 @@ enum link_end {
 	LINK_OVER,   /* and it was: nothing is sent or taken any more */
 };
 
+/* The memory of our ring: docs/protocol.md 2, rings of idle peers. */
+enum link_ring {
+	RING_SETTLED, /* the peer writes into it */
+	RING_WANTED,  /* main is asked for a larger one */
+	RING_OFFERED, /* LINK_RING is due or has left: the peer may still write into the old one */
+};
+
+/* The memory of the peer's ring, and the staging that mirrors it. */
+enum link_way {
+	WAY_SETTLED,
+	WAY_ASKED,   /* the peer offers other memory, main is asked for a staging */
+	WAY_LEAVING, /* LINK_LEFT is due */
+	WAY_LEFT,    /* it has left: nothing follows before the peer has consumed it */
+};
+
 /* Lines of a link itself that are due. */
 enum {
 	LINK_LINE_CLOSE = 0x1,
 	LINK_LINE_CLOSED = 0x2,
 	LINK_LINE_STAYS = 0x4,
+	LINK_LINE_RING = 0x8,
+	LINK_LINE_LEFT = 0x10,
 };
 
 /* News of a link that main isn't told yet, besides peer_link.error, .heard and .silent. */
@@ -38,6 +55,7 @@ enum {
 	LINK_NEWS_IDLE = 0x1,
 	LINK_NEWS_CLOSED = 0x2,
 	LINK_NEWS_STAYS = 0x4,
+	LINK_NEWS_RINGS = 0x8,
 };
 
 /* Consecutive messages of one connection that complete when the peer has consumed up to `end`. */
@@ -59,7 +77,7 @@ struct peer_link {
 	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
 	uint64_t replay;
 	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
-	uint64_t last_wr;  /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
+	uint64_t last_wr;  /* WR that brings LINK_CLOSE, _CLOSED or _LEFT: 0 none, or PROOF_DUE */
 	bool stalled;	   /* a message found no room in the ring; until credit comes */
 	bool stall_told;   /* the peer knows */
 	bool prompt;	   /* the next frame asks for credit at once: a program flushes */
@@ -102,6 +120,7 @@ struct peer_link {
 	const struct weir_slot *rx;
 	uint32_t rx_mask;
 	bool rx_send;
+	bool ring_least;   /* the ring is is.least.ring: it grows when messages come */
 	bool peer_stalled; /* return credit with a wake-up */
 	bool peer_prompts; /* return credit in this turn */
 	uint64_t rx_pos;   /* consumed so far */
@@ -138,6 +157,27 @@ struct peer_link {
 	struct list_node telling;	     /* in engine.link_news */
 	struct list_node in_use;	     /* in engine.links_in_use */
 	uint64_t frames_sent, frames_received;
+
+	/* memory of rings that changes */
+	uint8_t ring_state;  /* enum link_ring */
+	uint8_t way;	     /* enum link_way */
+	uint64_t ring_since; /* rx_pos at the last look, or when the ring changed */
+	struct {
+		struct weir_slot *at;
+		uint32_t lines;
+		struct nic_mr mr;
+	} next_ring; /* OFFERED */
+	struct {
+		struct weir_slot *staging;
+		struct run *runs;
+		struct nic_mr mr;
+		uint64_t address;
+		uint32_t rkey, lines;
+	} next_way;		    /* not SETTLED; ASKED: without staging */
+	struct weir_wire_ring then; /* LEFT: the peer has offered the next one; lines 0: no */
+	uint64_t left_at;	    /* LEFT: position behind LINK_LEFT */
+	uint32_t
+	    staging_lines; /* room in the staging: mask + 1, or more than the peer's ring has */
 };
 
 int link_add(struct engine *e, const struct engine_link_command *k);
@@ -169,11 +209,28 @@ void link_tell(struct engine *e, struct peer_link *l);
 
 int link_close(struct engine *e, const struct engine_link_command *k);
 /* A line of the link itself came. False: no peer of ours sends this now. */
-bool link_line_receive(struct engine *e, struct peer_link *l, uint8_t op);
+bool link_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s);
 /* Writes lines of the link itself, as far as the frame has room. */
 void link_lines_send(struct engine *e, struct peer_link *l);
 /* Both ends have agreed, and our last line has arrived, or may not arrive any more. */
 void link_over(struct engine *e, struct peer_link *l);
+
+/* ---- its rings ---- */
+
+/* LINK_RING and LINK_STAGING. */
+int link_ring(struct engine *e, const struct engine_link_command *k);
+int link_staging(struct engine *e, const struct engine_link_command *k);
+/* Withdraws the rings into which peers have written little since the last look. */
+void links_look(struct engine *e);
+/* The peer has written into the least ring: it gets a larger one again, if that was much. */
+void link_look(struct engine *e, struct peer_link *l);
+/* LINK_RING or LINK_LEFT came. False: no peer of ours sends this now. */
+bool link_ring_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s);
+/* Writes LINK_RING or LINK_LEFT (enum link line) where the frame has room. */
+void link_ring_put(struct engine *e, struct peer_link *l, uint8_t line);
+/* LEFT: goes on in the other memory if nothing needs the old any more. */
+void link_way_settle(struct engine *e, struct peer_link *l);
+void link_rings_fill(const struct peer_link *l, struct engine_rings *r);
 
 /* ---- repair ---- */
 

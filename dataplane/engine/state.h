@@ -34,9 +34,9 @@ struct link_qp {
 struct engine {
 	struct engine_config config;
 	uint64_t now, turn;
-	uint64_t keepalive_at;
-	uint32_t load; /* 1/1000 */
-	uint64_t away; /* ns, see engine_set_away() */
+	uint64_t keepalive_at, probe_at, look_at; /* ns: the sooner one; of links_keepalive() */
+	uint32_t load;				  /* 1/1000 */
+	uint64_t away;				  /* ns, see engine_set_away() */
 	struct conn *conns;
 	struct conn_cold *cold_conns; /* entry i belongs to conns[i] */
 	uint32_t first_index;	      /* vqpn index of conns[0] */

@@ -95,6 +95,16 @@ enum weir_wire_op {
 	WEIR_WIRE_LINK_CLOSE = 80, /* the sender has no connection and opens none; it is answered */
 	WEIR_WIRE_LINK_CLOSED = 81, /* nor has the other end: the sender's last line */
 	WEIR_WIRE_LINK_STAYS = 82,  /* the other end has connections: the link goes on */
+	/* of the link, vqpn 0; docs/protocol.md 2, rings of idle peers */
+	WEIR_WIRE_LINK_RING = 83, /* write into other memory from now on: struct weir_wire_ring */
+	WEIR_WIRE_LINK_LEFT = 84, /* the last line in the memory before; length: lines of the other
+				     that the sender uses */
+};
+
+/* Memory of a ring: frames go on at their positions, modulo its lines. */
+struct weir_wire_ring { /* in weir_slot.data */
+	uint64_t address;
+	uint32_t rkey, lines;
 };
 
 /* The queue pair at which an end receives datagrams. */

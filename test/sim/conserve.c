@@ -23,8 +23,8 @@ other_end(struct sim *s, const struct peer_link *l)
 	for (uint32_t i = 0; i < e->config.links; i++) {
 		struct peer_link *m = &e->links[i];
 
-		if (m->up && !m->broken && (uintptr_t)m->is.ring == l->is.peer_ring_address &&
-		    (uintptr_t)l->is.ring == m->is.peer_ring_address)
+		if (m->up && !m->broken && (uintptr_t)m->is.credit == l->is.peer_credit_address &&
+		    (uintptr_t)l->is.credit == m->is.peer_credit_address)
 			return m;
 	}
 	return NULL;
@@ -112,6 +112,8 @@ sim_count_engine(struct sim *s, const struct engine *e)
 		s->counts.rings_wrapped +=
 		    e->links[i].mask && e->links[i].tx_pos > e->links[i].mask + 1;
 	s->counts.ring_stalls += atomic_load(&c->ring_stalls);
+	s->counts.rings_withdrawn += atomic_load(&c->rings_withdrawn);
+	s->counts.rings_regained += atomic_load(&c->rings_regained);
 	s->counts.window_stalls += atomic_load(&c->window_stalls);
 	s->counts.spilled += atomic_load(&c->spilled);
 	s->counts.bulk += atomic_load(&c->bulk_messages);

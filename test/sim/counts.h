@@ -53,6 +53,8 @@
 	X(repaired, 0, 250, "times that a link went on with new QPs")                              \
 	X(replayed, 0, 150, "frames written again after that")                                     \
 	X(bulk_replayed, 0, 40, "bulk WRITEs and READs made again after that")                     \
+	X(rings_withdrawn, 0, 200, "rings that idle peers left")                                   \
+	X(rings_regained, 0, 100, "rings that those got again")                                    \
 	X(links_closed, 0, 300, "links that ended in order, unused")                               \
 	X(links_evicted, 0, 20, "of those: to make room for others")                               \
 	X(links_full, 0, 20, "links that found no room, and waited")                               \

@@ -260,6 +260,7 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
 	    .silence_ns = sc->silence_ns,
+	    .ring_idle_ns = sc->ring_idle,
 	    .threshold = 0.6,
 	    .srq_depth = SIM_SRQ,
 	    .ring_doorbell = ring_doorbell,

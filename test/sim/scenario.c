@@ -205,6 +205,8 @@ make_links(struct sim_scenario *sc)
 
 	sc->links = rng_chance(&r, 300) ? few : SIM_LINKS;
 	sc->link_idle = rng_chance(&r, 400) ? idle : 0;
+	idle = rng_log(&r, 50 * SIM_US, 20 * SIM_MS);
+	sc->ring_idle = rng_chance(&r, 600) ? idle : 0;
 }
 
 #define MANY_CONNS 12u /* that each node begins, one after the other for the most part */
@@ -312,6 +314,8 @@ sim_scenario_print(const struct sim_scenario *sc)
 	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
 	       sc->control_dup);
 	printf("  %u links per engine", sc->links);
+	if (sc->ring_idle)
+		printf(", rings withdrawn after %lu us", sc->ring_idle / 1000);
 	if (sc->link_idle)
 		printf(", which end after %lu us without connections", sc->link_idle / 1000);
 	printf("\n");

@@ -134,6 +134,7 @@ struct sim_scenario {
 	bool bulk;	  /* some are above a block */
 	uint64_t arena_bytes, timeout_ns, silence_ns;
 	uint32_t links;	    /* of each engine */
+	uint64_t ring_idle; /* ns between looks at which peers need their rings; 0: never */
 	uint64_t link_idle; /* ns after which an idle one ends; 0: by need only */
 	uint64_t control_delay;
 	uint32_t control_dup;

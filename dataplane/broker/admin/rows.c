@@ -234,9 +234,9 @@ link_row(const struct rows_query *q, uint32_t index, void *record)
 	node_gid_text(q->b->attr[l->engine].gid.raw, r->address);
 	if (l->peer_attempt)
 		node_gid_text(l->peer.gid, r->peer_address);
-	r->memory = l->memory_bytes + l->staging_bytes + l->work_bytes;
+	r->memory = link_memory_bytes(l);
 	r->attempt = l->attempt;
-	r->ring_lines = q->b->config.peer_ring_lines;
+	r->ring_lines = l->rings.ring_lines;
 	return true;
 }
 

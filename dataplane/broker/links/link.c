@@ -19,7 +19,6 @@
 
 #define SETUP_TIMEOUT_NS (2 * BROKER_CONNECT_TIMEOUT_NS)
 #define RESEND_NS (BROKER_SECOND_NS / 2)
-#define QUIET_ROUNDS 2u /* work begun before the first ends before the second does */
 
 struct broker_link *
 link_find(const struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
@@ -41,13 +40,13 @@ link_by_id(const struct broker *b, uint32_t engine, uint32_t id)
 }
 
 /*
- * Commands that a link has under way at most: LINK_GO, _PAUSE twice, _CLOSE, _FAIL, two rounds of
- * QUIET.
+ * Commands that a link has under way at most: LINK_GO, _PAUSE twice, _CLOSE, _RING, _STAGING,
+ * _FAIL, two rounds of QUIET, and one for each of its rings' memory.
  */
 static uint32_t
 reserved(const struct broker *b)
 {
-	return 5 + 2 * b->config.engines;
+	return 7 + 4 * b->config.engines;
 }
 
 /* NULL: out of memory. `n`: the peer; NULL: a loop. */
@@ -110,21 +109,6 @@ loop_link(struct broker *b, uint32_t engine, uint32_t class)
 	return l;
 }
 
-static void
-put_memory(struct broker *b, void *memory, size_t bytes)
-{
-	if (memory)
-		b->config.memory_put(b->config.user, memory, bytes);
-}
-
-static void
-dereg(struct broker_link *l, struct nic_mr *mr)
-{
-	if (mr->length)
-		broker_ops(l->b, l->engine)->mr_dereg(broker_engine(l->b, l->engine)->dev, mr);
-	mr->length = 0;
-}
-
 void
 link_destroy_qps(struct broker_link *l, unsigned first)
 {
@@ -135,49 +119,21 @@ link_destroy_qps(struct broker_link *l, unsigned first)
 	}
 }
 
-void
-link_deregister(struct broker_link *l)
-{
-	dereg(l, &l->ring_mr);
-	dereg(l, &l->credit_mr);
-	dereg(l, &l->staging_mr);
-}
-
 static void
 free_memory(struct broker_link *l)
 {
 	struct broker *b = l->b;
 
 	weir_assert(!l->qp[0] && !l->qp[1]);
-	link_deregister(l);
 	if (l->ah)
 		broker_ops(b, l->engine)->ah_destroy(l->ah);
 	l->ah = NULL;
-	put_memory(b, l->memory, l->memory_bytes);
-	put_memory(b, l->staging, l->staging_bytes);
-	put_memory(b, l->work, l->work_bytes);
-	l->memory = l->staging = l->work = NULL;
+	link_memory_free(l);
 	if (l->id != ENGINE_LINK_NONE) {
 		b->link_table[l->engine * b->config.links + l->id] = NULL;
 		link_gives_room(l);
 	}
 	l->id = ENGINE_LINK_NONE;
-}
-
-static int
-reg(struct broker_link *l, void *at, size_t bytes, unsigned access, struct nic_mr *mr)
-{
-	return broker_ops(l->b, l->engine)
-	    ->mr_reg(broker_engine(l->b, l->engine)->dev, at, bytes, access, mr);
-}
-
-static void *
-get_memory(struct broker_link *l, size_t bytes)
-{
-	struct broker *b = l->b;
-
-	return b->config.memory_get(b->config.user, bytes,
-				    broker_engine(b, l->engine)->numa_socket);
 }
 
 int
@@ -212,28 +168,11 @@ link_make_qps(struct broker_link *l, unsigned first)
 	return rc;
 }
 
-/* Ring, credit lines and, once the peer's ring size is known, the staging. */
-int
-link_register(struct broker_link *l)
-{
-	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
-	unsigned access = NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
-	int rc = reg(l, l->memory, ring, access, &l->ring_mr);
-
-	if (!rc)
-		rc = reg(l, l->memory + ring, 2 * sizeof(struct weir_credit_line), access,
-			 &l->credit_mr);
-	if (!rc && l->staging)
-		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
-	return rc;
-}
-
 /* Our QPs, ring and credit lines. */
 static int
 build(struct broker_link *l)
 {
 	struct broker *b = l->b;
-	size_t ring = (size_t)b->config.peer_ring_lines * WEIR_SLOT_SIZE;
 	struct broker_link **table = b->link_table + l->engine * b->config.links;
 	uint32_t links = b->config.links, id, i = 0;
 	int rc;
@@ -248,9 +187,7 @@ build(struct broker_link *l)
 	l->id = id;
 	link_takes_room(l);
 	b->link_next[l->engine] = id + 1;
-	l->memory_bytes = ring + 2 * sizeof(struct weir_credit_line);
-	l->memory = get_memory(l, l->memory_bytes);
-	rc = l->memory ? link_register(l) : -ENOMEM;
+	rc = link_memory_make(l);
 	if (!rc)
 		rc = link_make_qps(l, 0);
 	if (rc) {
@@ -365,9 +302,8 @@ link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigne
 void
 link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 {
-	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
-
 	c->link = l->id;
+	c->life = l->rings.life;
 	c->peer_node = l->peer.node;
 	c->peer_engine = (uint8_t)WEIR_END_ENGINE(l->peer_engine);
 	c->class = (uint8_t)link_class(l);
@@ -375,21 +311,23 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	memcpy(c->peer_gid.raw, l->peer.gid, sizeof(c->peer_gid.raw));
 	c->qp[0] = l->qp[0];
 	c->qp[1] = l->qp[1];
-	c->ring = l->memory;
-	c->ring_lines = l->b->config.peer_ring_lines;
-	c->staging = l->staging;
-	c->staging_lines = l->peer.ring_lines;
-	c->ring_mr = l->ring_mr;
-	c->staging_mr = l->staging_mr;
+	c->ring = l->ring.at;
+	c->ring_lines = l->ring.lines;
+	c->ring_mr = *link_ring_mr(l);
+	c->staging = l->staging.at;
+	c->staging_lines = l->staging.lines;
+	c->staging_mr = l->staging.mr;
+	c->work = l->staging.at + (size_t)l->staging.lines * WEIR_SLOT_SIZE;
+	c->least = l->least;
 	c->credit_mr = l->credit_mr;
-	c->credit = (struct weir_credit_line *)(l->memory + ring);
+	c->credit = l->credit;
+	c->peer_ring_lines = l->peer.ring_lines;
 	c->peer_ring_address = l->peer.ring_address;
 	c->peer_credit_address = l->peer.credit_address;
 	c->peer_ring_rkey = l->peer.ring_rkey;
 	c->peer_credit_rkey = l->peer.credit_rkey;
 	c->peer_recv_wrs = l->peer.recv_wrs;
 	c->recv_wrs = l->recv_wrs;
-	c->work = l->work;
 }
 
 void
@@ -600,18 +538,11 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	struct broker_command *c;
 	int rc;
 
-	weir_assert(l->state == LINK_OFFERED && !l->live && !l->staging && !l->work);
+	weir_assert(l->state == LINK_OFFERED && !l->live && !l->staging.at);
 	l->peer = *offer;
 	l->peer_attempt = l->peer_newest = l->peer_born = offer->attempt;
 	l->born = l->attempt;
-	l->staging_bytes = (size_t)offer->ring_lines * WEIR_SLOT_SIZE;
-	l->staging = get_memory(l, l->staging_bytes);
-	l->work_bytes = engine_link_bytes(offer->ring_lines);
-	l->work = get_memory(l, l->work_bytes);
-	if (!l->staging || !l->work)
-		rc = -ENOMEM;
-	else
-		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
+	rc = link_staging_make(l, offer->ring_lines);
 	if (!rc)
 		rc = link_connect_qps(l, offer, 0);
 	if (rc) {

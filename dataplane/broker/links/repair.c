@@ -117,6 +117,8 @@ paused(struct broker *b, struct broker_command *c)
 	l->first_failure = false;
 	l->consumed = k->consumed;
 	l->received = k->received;
+	l->ring_lines = k->rings.ring_lines;
+	l->ring_least = k->rings.ring_least;
 	link_destroy_qps(l, first_qp(l));
 	link_enter(l, LINK_PAUSED);
 	l->resend = now + PATIENCE_NS;
@@ -134,10 +136,8 @@ link_rebuild(struct broker_link *l)
 	int rc = 0;
 
 	weir_assert(l->state == LINK_PAUSED);
-	if (l->resumes == WEIR_RESUME_BOTH) {
-		link_deregister(l);
-		rc = link_register(l);
-	}
+	if (l->resumes == WEIR_RESUME_BOTH)
+		rc = link_change_keys(l);
 	if (!rc)
 		rc = link_make_qps(l, first_qp(l));
 	if (rc) {
@@ -174,7 +174,7 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 	int rc;
 
 	weir_assert(l->state == LINK_OFFERED && l->live);
-	if (offer->ring_lines != l->peer.ring_lines || offer->recv_wrs != l->peer.recv_wrs) {
+	if (offer->recv_wrs != l->peer.recv_wrs) {
 		broker_link_fail(l, ECONNRESET);
 		return -EPROTO;
 	}

@@ -72,10 +72,12 @@ static bool
 emit_news(struct engine *e, struct peer_link *l, struct engine_event *event)
 {
 	static const enum engine_event_type types[] = {
-	    ENGINE_EVENT_LINK_IDLE, ENGINE_EVENT_LINK_CLOSED, ENGINE_EVENT_LINK_STAYS};
+	    ENGINE_EVENT_LINK_IDLE, ENGINE_EVENT_LINK_CLOSED, ENGINE_EVENT_LINK_STAYS,
+	    ENGINE_EVENT_LINK_RINGS};
 
 	if (!list_empty(&l->conns)) /* used again meanwhile */
 		l->news &= (uint8_t)~LINK_NEWS_IDLE;
+	link_rings_fill(l, &event->rings);
 	for (unsigned i = 0; l->news; i++) {
 		if (!(l->news & 1u << i))
 			continue;

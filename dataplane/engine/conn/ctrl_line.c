@@ -23,8 +23,6 @@
 
 #include <errno.h>
 
-enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME_LINES */
-
 void
 ctrl_line_due(struct engine *e, struct conn *c, unsigned what)
 {
@@ -355,8 +353,8 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 
 	if (s->op == WEIR_WIRE_CONNECT)
 		return take_connect(e, l, s);
-	if (UNLIKELY(s->op >= WEIR_WIRE_LINK_CLOSE && s->op <= WEIR_WIRE_LINK_STAYS))
-		return !s->vqpn && link_line_receive(e, l, s->op);
+	if (UNLIKELY(s->op >= WEIR_WIRE_LINK_CLOSE && s->op <= WEIR_WIRE_LINK_LEFT))
+		return !s->vqpn && link_line_receive(e, l, s);
 	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_REASON)
 		return false;
 	c = conn_find(e, s->vqpn);

@@ -23,6 +23,8 @@ enter(struct engine *e, struct peer_link *l, enum link_end to)
 	};
 
 	weir_enter(legal, l->end, to);
+	if (!link_lasts(l)) /* rings don't matter any more */
+		l->lines_due &= (uint8_t) ~(LINK_LINE_RING | LINK_LINE_LEFT);
 	link_watch(e, l);
 }
 
@@ -77,17 +79,20 @@ link_lines_send(struct engine *e, struct peer_link *l)
 	static const uint8_t ops[] = {WEIR_WIRE_LINK_CLOSE, WEIR_WIRE_LINK_CLOSED,
 				      WEIR_WIRE_LINK_STAYS};
 
+	l->frame_max = FRAME_LINES + CONTROL_LINES;
 	if (l->lines_due & LINK_LINE_CLOSE && !list_empty(&l->conns)) {
 		l->lines_due &= (uint8_t)~LINK_LINE_CLOSE;
 		stays(e, l);
 	}
+	if (l->lines_due & LINK_LINE_RING) /* never after the last line */
+		link_ring_put(e, l, LINK_LINE_RING);
 	for (unsigned i = 0; i < sizeof(ops) && l->lines_due; i++) {
 		struct weir_slot *s;
 
 		if (!(l->lines_due & 1u << i))
 			continue;
 		if (link_room(e, l, 1) != ROOM)
-			return;
+			break;
 		s = link_put_line(l);
 		memset(s, 0, sizeof(*s));
 		head_store(s, 0, (struct head){.op = ops[i]});
@@ -95,6 +100,9 @@ link_lines_send(struct engine *e, struct peer_link *l)
 		if (1u << i != LINK_LINE_STAYS)
 			l->last_wr = PROOF_DUE;
 	}
+	if (l->lines_due & LINK_LINE_LEFT)
+		link_ring_put(e, l, LINK_LINE_LEFT);
+	l->frame_max = FRAME_LINES;
 }
 
 /* Our last line was acknowledged: LINK_CLOSE may have been before the peer's came. */
@@ -107,11 +115,14 @@ agree(struct engine *e, struct peer_link *l)
 }
 
 bool
-link_line_receive(struct engine *e, struct peer_link *l, uint8_t op)
+link_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
 	bool asked = l->end == LINK_ASKED && !(l->lines_due & LINK_LINE_CLOSE);
 
-	switch (op) {
+	switch (s->op) {
+	case WEIR_WIRE_LINK_RING:
+	case WEIR_WIRE_LINK_LEFT:
+		return link_ring_receive(e, l, s);
 	case WEIR_WIRE_LINK_CLOSE:
 		if (l->end >= LINK_AGREED || l->lines_due & LINK_LINE_STAYS)
 			return false;
@@ -132,7 +143,7 @@ link_line_receive(struct engine *e, struct peer_link *l, uint8_t op)
 		link_over(e, l);
 		return true;
 	default:
-		weir_assert(op == WEIR_WIRE_LINK_STAYS);
+		weir_assert(s->op == WEIR_WIRE_LINK_STAYS);
 		if (!asked)
 			return false;
 		stays(e, l);

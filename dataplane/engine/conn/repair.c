@@ -36,6 +36,7 @@ link_pause(struct engine *e, struct engine_link_command *k)
 		l->error = 0;
 	k->consumed = l->rx_pos;
 	k->received = l->wrs_seen;
+	link_rings_fill(l, &k->rings);
 	return 0;
 }
 
@@ -51,7 +52,11 @@ static int
 resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_command *k)
 {
 	struct weir_credit_line *line = &l->is.credit[0];
+	/* LINK_LEFT has arrived: the peer names the memory that follows */
+	bool moved = l->way == WAY_LEFT && k->consumed == l->left_at;
 
+	if (k->peer_ring_lines != (moved ? l->next_way.lines : l->mask + 1))
+		return -EPROTO;
 	if (k->consumed < l->credited || k->consumed > l->tx_posted ||
 	    k->received < l->wrs_credited || k->received > l->wrs_used)
 		return -EPROTO;
@@ -67,10 +72,10 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	}
 	take_over(l, k, RING);
 	l->is.ring_mr = k->ring_mr;
-	l->is.staging_mr = k->staging_mr;
+	l->is.least = k->least;
 	l->is.credit_mr = k->credit_mr;
-	l->is.peer_ring_address = k->peer_ring_address;
-	l->is.peer_ring_rkey = k->peer_ring_rkey;
+	*(moved ? &l->next_way.address : &l->is.peer_ring_address) = k->peer_ring_address;
+	*(moved ? &l->next_way.rkey : &l->is.peer_ring_rkey) = k->peer_ring_rkey;
 	l->is.peer_credit_address = k->peer_credit_address;
 	l->is.peer_credit_rkey = k->peer_credit_rkey;
 	l->wrs_used = l->wrs_credited = k->received;

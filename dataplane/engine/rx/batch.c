@@ -168,6 +168,8 @@ take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 		pos += (unsigned)n;
 	}
 	l->rx_pos += lines;
+	if (UNLIKELY(l->ring_least))
+		link_look(e, l);
 	/* after the lines: a RESET among them says which messages were not delivered */
 	return link_credit(e, l, head.consumed, head.wrs);
 }

@@ -27,7 +27,13 @@ enum {
 size_t
 engine_link_bytes(uint32_t staging_lines)
 {
-	return staging_lines * sizeof(struct run) + sizeof(struct flight_queue);
+	return engine_staging_bytes(staging_lines) + sizeof(struct flight_queue);
+}
+
+size_t
+engine_staging_bytes(uint32_t lines)
+{
+	return lines * sizeof(struct run);
 }
 
 /* ---- room ---- */
@@ -57,7 +63,7 @@ may_write(const struct peer_link *l)
 static bool
 frame_may_open(const struct peer_link *l)
 {
-	return may_write(l) && !l->frame_wrs && queue_has(l, 3);
+	return may_write(l) && l->way != WAY_LEFT && !l->frame_wrs && queue_has(l, 3);
 }
 
 static uint32_t
@@ -90,7 +96,7 @@ link_find_room(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	uint64_t end = l->tx_pos + lines + (l->tx_limit ? 0 : 1);
 
-	if (!l->tx_limit && !frame_may_open(l))
+	if ((!l->tx_limit && !frame_may_open(l)) || UNLIKELY(l->way == WAY_LEFT))
 		return ROOM_FULL;
 	if (end > l->credited + l->mask || (!l->tx_limit && wrs_left(l) < 3)) {
 		count(&e->counters.ring_stalls, !l->stalled);
@@ -418,8 +424,9 @@ bool
 link_has_more(const struct engine *e, const struct peer_link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
-	       (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
-	       !list_empty(&l->active) || flight_waits(l) || reject_waits(e, l);
+	       l->way == WAY_LEFT || (l->stalled && !l->stall_told) || l->prompt ||
+	       !list_empty(&l->ctrl_due) || !list_empty(&l->active) || flight_waits(l) ||
+	       reject_waits(e, l);
 }
 
 void
@@ -435,6 +442,8 @@ link_send(struct engine *e, struct peer_link *l)
 		return;
 	}
 	if (post_frame(e, l) && replay(e, l)) {
+		if (UNLIKELY(l->way == WAY_LEFT))
+			link_way_settle(e, l);
 		if (!list_empty(&l->ctrl_due) || e->reject_first != e->reject_end)
 			ctrl_lines_send(e, l);
 		if (UNLIKELY(l->lines_due))
@@ -540,11 +549,15 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	e->wrs_granted += k->recv_wrs;
 	l->heard_at = e->now;
 	l->staging = k->staging;
+	l->staging_lines = k->staging_lines;
 	l->mask = k->staging_lines - 1;
 	l->rx = l->ring = k->ring;
 	l->rx_mask = l->ring_mask = k->ring_lines - 1;
 	l->runs = k->work;
 	l->flights = (struct flight_queue *)(void *)&l->runs[k->staging_lines];
+	if (k->least.work) /* that stays */
+		l->flights = (struct flight_queue *)(void *)((struct run *)k->least.work +
+							     ENGINE_RING_LEAST);
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);
@@ -646,13 +659,13 @@ link_leave(struct engine *e, struct peer_link *l, struct list_node *of_link)
  * long silence before the QP gives up. Silence counts only if this engine itself was running: it
  * has probed at least half as often as it could have in that time.
  */
-void
-links_keepalive(struct engine *e)
+static void
+probe(struct engine *e)
 {
 	uint64_t enough = e->config.silence_ns / KEEPALIVE_NS / 2;
 	struct list_node *node, *following;
 
-	e->keepalive_at = e->now + KEEPALIVE_NS;
+	e->probe_at = e->now + KEEPALIVE_NS;
 	LIST_EACH (node, following, &e->links_in_use) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, in_use);
 
@@ -670,6 +683,16 @@ links_keepalive(struct engine *e)
 		if (l->silent)
 			link_tell(e, l);
 	}
+}
+
+void
+links_keepalive(struct engine *e)
+{
+	if (e->now >= e->probe_at)
+		probe(e);
+	if (e->now >= e->look_at)
+		links_look(e);
+	e->keepalive_at = e->probe_at < e->look_at ? e->probe_at : e->look_at;
 }
 
 bool

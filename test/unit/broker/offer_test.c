@@ -216,8 +216,10 @@ TEST_END(test_what_peers_may_write)
 			continue;
 		}
 		assert_int_equal(n->f->mr[i].access & NIC_REMOTE_READ, 0);
-		if (mr->rkey == l->ring_mr.rkey) {
+		if (mr->rkey == l->ring.mr.rkey) {
 			assert_int_equal(mr->length, n->f->config.peer_ring_lines * 64);
+		} else if (mr->rkey == l->least.ring_mr.rkey) {
+			assert_int_equal(mr->length, ENGINE_RING_LEAST * 64);
 		} else if (mr->rkey == l->credit_mr.rkey) {
 			assert_int_equal(mr->length, 2 * sizeof(struct weir_credit_line));
 		} else {

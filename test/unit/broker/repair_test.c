@@ -67,13 +67,13 @@ TEST_NET_EACH(test_ring, open_net, which, 1, 4)
 {
 	uint32_t rkey, qpn;
 
-	rkey = the_link(n, 0)->ring_mr.rkey;
+	rkey = the_link(n, 0)->ring.mr.rkey;
 	qpn = nic_qpn(the_link(n, 0)->qp[0]);
 	for (unsigned i = 0; i < 2; i++)
 		if (which & 1u << i)
 			qp_error(n, i, 0);
 	exchange_and_resume(n, 1, WEIR_RESUME_BOTH);
-	assert_int_not_equal(the_link(n, 0)->ring_mr.rkey, rkey);
+	assert_int_not_equal(the_link(n, 0)->ring.mr.rkey, rkey);
 	assert_int_not_equal(nic_qpn(the_link(n, 0)->qp[0]), qpn);
 	pass_time(n, 11 * BROKER_SECOND_NS);
 	assert_resumed(n, 1, WEIR_RESUME_BOTH);
@@ -84,7 +84,7 @@ TEST_NET_EACH(test_bulk, open_net, which, 1, 4)
 {
 	uint32_t rkey, qpn, bulk;
 
-	rkey = the_link(n, 0)->ring_mr.rkey;
+	rkey = the_link(n, 0)->ring.mr.rkey;
 	qpn = nic_qpn(the_link(n, 0)->qp[0]);
 	bulk = nic_qpn(the_link(n, 0)->qp[1]);
 	for (unsigned i = 0; i < 2; i++)
@@ -93,7 +93,7 @@ TEST_NET_EACH(test_bulk, open_net, which, 1, 4)
 	fake_connect(n->f[0], &n->s[0], 2, "echo", 0);
 	assert_int_equal(n->f[0]->last[ENGINE_CONN_OPEN].conn.link, the_link(n, 0)->id);
 	exchange_and_resume(n, 1, WEIR_RESUME_BULK);
-	assert_int_equal(the_link(n, 0)->ring_mr.rkey, rkey);
+	assert_int_equal(the_link(n, 0)->ring.mr.rkey, rkey);
 	assert_int_equal(nic_qpn(the_link(n, 0)->qp[0]), qpn);
 	assert_int_not_equal(nic_qpn(the_link(n, 0)->qp[1]), bulk);
 }

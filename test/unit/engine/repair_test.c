@@ -15,8 +15,8 @@ static struct fake_qp made[ROUNDS][2][2];
 static unsigned rounds_made;
 static struct engine_link_command paused[2];
 
-/* Two programs with two channels. */
-#define REPAIRED(...) (rounds_made = 0, PAIR(2, __VA_ARGS__))
+/* Two programs with two channels; rings change at any time. */
+#define REPAIRED(...) (rounds_made = 0, PAIR(2, .ring_idle_ns = 7000, __VA_ARGS__))
 
 static struct nic_qp *
 qp_of(struct pair *p, unsigned i, unsigned k)
@@ -65,10 +65,16 @@ static int
 resume_end(struct pair *p, unsigned i, uint32_t resumes)
 {
 	struct engine_command k = {.type = ENGINE_LINK_RESUME, .link = p->w->node[i].link};
+	const struct nic_mr *mr;
 
 	k.link.resumes = resumes;
 	k.link.consumed = paused[!i].consumed;
 	k.link.received = paused[!i].received;
+	k.link.ring_mr = *node_ring_mr(&p->w->node[i], paused[i].rings.ring_least);
+	mr = node_ring_mr(&p->w->node[!i], paused[!i].rings.ring_least);
+	k.link.peer_ring_address = mr->address;
+	k.link.peer_ring_rkey = mr->rkey;
+	k.link.peer_ring_lines = paused[!i].rings.ring_lines;
 	return node_command(&p->w->node[i], &k);
 }
 

@@ -214,6 +214,12 @@ engine_link_bytes(uint32_t staging_lines)
 	return staging_lines * 2ull;
 }
 
+size_t
+engine_staging_bytes(uint32_t staging_lines)
+{
+	return staging_lines * 2ull;
+}
+
 void
 fake_emit(struct fake *f, uint32_t engine, const struct engine_event *e)
 {
@@ -281,6 +287,9 @@ execute(struct fake *f, uint32_t engine, struct engine_command *c)
 		c->link.proven = !f->unproven;
 		c->link.consumed = f->consumed;
 		c->link.received = f->received;
+		c->link.rings = f->rings;
+		if (!f->rings.ring_lines)
+			c->link.rings.ring_lines = c->link.ring_lines;
 		break;
 	case ENGINE_LINK_FAIL:
 		f->links--;
@@ -387,8 +396,13 @@ doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 static void *
 memory_get(void *user, size_t bytes, int numa_socket)
 {
-	((struct fake *)user)->live_memory += bytes;
-	void *memory = aligned_alloc(64, WEIR_ALIGN_UP(bytes, 64));
+	struct fake *f = user;
+	void *memory;
+
+	if (f->no_memory)
+		return NULL;
+	f->live_memory += bytes;
+	memory = aligned_alloc(64, WEIR_ALIGN_UP(bytes, 64));
 
 	return memory ? memset(memory, 0, bytes) : NULL;
 }

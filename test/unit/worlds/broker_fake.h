@@ -60,13 +60,15 @@ struct fake {
 		struct engine_event e;
 	} event[FAKE_EVENTS];
 	uint32_t event_count;
-	uint32_t count[32];		/* commands seen, by type */
-	struct engine_command last[32]; /* the last one of each type, as it was given */
-	uint32_t last_engine[32];
+	uint32_t count[40];		/* commands seen, by type */
+	struct engine_command last[40]; /* the last one of each type, as it was given */
+	uint32_t last_engine[40];
 	uint32_t next_conn, snapshot_conns;
 	uint32_t links; /* held by engines */
 	bool unproven;	/* what they say when a link is paused ... */
 	uint64_t consumed, received;
+	struct engine_rings rings;
+	bool no_memory; /* for rings */
 	/* NIC */
 	struct fake_qp *qps;
 	uint32_t live_qps, live_mrs, next_qpn, next_key;

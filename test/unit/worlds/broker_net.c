@@ -123,7 +123,7 @@ assert_joined(struct net *n)
 		assert_int_equal(p->remote_psn, q->psn);
 		assert_int_equal(q->remote_psn, p->psn);
 	}
-	assert_int_equal(a->peer.ring_rkey, b->ring_mr.rkey);
+	assert_int_equal(a->peer.ring_rkey, b->ring.mr.rkey);
 	assert_int_equal(b->peer.credit_address, a->credit_mr.address);
 	assert_int_equal(n->f[0]->links, 1);
 	assert_int_equal(n->f[1]->links, 1);

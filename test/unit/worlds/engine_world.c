@@ -96,6 +96,48 @@ on_emit(void *user, const struct engine_event *event)
 	return true;
 }
 
+const struct nic_mr *
+node_ring_mr(const struct node *n, bool least)
+{
+	return least ? &n->link.least.ring_mr : &n->link.ring_mr;
+}
+
+/* Main's part: memory that is not used any more can't be written, and is spoilt. */
+static void
+rings(struct node *n, const struct engine_rings *r)
+{
+	struct engine_command k = {.link = n->link};
+	size_t bytes = (size_t)n->link.ring_lines * 64;
+
+	n->rings_told++;
+	if (r->ring_least && !n->ring_out) {
+		fake_mr_end(&current->net, &n->link.ring_mr);
+		memset(n->ring, 0xaa, bytes);
+		n->ring_out = true;
+	}
+	if (r->staging_least && !n->staging_out) {
+		memset(n->staging, 0xbb, bytes);
+		memset(n->work, 0xcc, engine_staging_bytes(n->link.ring_lines));
+		n->staging_out = true;
+	}
+	if (r->ring_wanted) {
+		k.type = ENGINE_LINK_RING;
+		if (!n->no_memory)
+			n->link.ring_mr = fake_mr(&current->net, n->ring, bytes, NIC_REMOTE_WRITE);
+		k.link.ring_mr = n->link.ring_mr;
+		k.link.ring = n->no_memory ? NULL : n->ring;
+		n->ring_out &= n->no_memory;
+		assert_int_equal(node_command(n, &k), n->no_memory ? -EBUSY : 0);
+	}
+	if (r->staging_wanted) {
+		k.type = ENGINE_LINK_STAGING;
+		assert_int_equal(r->staging_wanted, n->link.staging_lines);
+		k.link.staging = n->no_memory ? NULL : n->staging;
+		n->staging_out &= n->no_memory;
+		assert_int_equal(node_command(n, &k), n->no_memory ? -EBUSY : 0);
+	}
+}
+
 static void
 handle(struct node *n, const struct engine_event *event)
 {
@@ -130,6 +172,10 @@ handle(struct node *n, const struct engine_event *event)
 	case ENGINE_EVENT_LINK_STAYS:
 		n->links_stay++;
 		break;
+	case ENGINE_EVENT_LINK_RINGS:
+		if (event->rings.life == n->link.life)
+			rings(n, &event->rings);
+		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		n->silences++;
 		break;
@@ -151,11 +197,19 @@ static void
 make_link(struct world *w, unsigned i)
 {
 	struct node *n = &w->node[i];
-	size_t bytes = w->options.ring_lines * 64;
+	size_t bytes = w->options.ring_lines * 64, least = ENGINE_RING_LEAST * 64;
+	uint32_t life = n->link.life;
 
+	n->ring_out = n->staging_out = false;
 	memset(n->work, 0, engine_link_bytes(w->options.ring_lines));
+	memset(n->least + 2 * least, 0, engine_link_bytes(ENGINE_RING_LEAST));
 	memset(n->credit, 0, 128);
 	n->link = (struct engine_link_command){
+	    .life = life + 1,
+	    .peer_ring_lines = w->options.ring_lines,
+	    .least = {n->least, n->least + least, n->least + 2 * least,
+		      fake_mr(&w->net, n->least, least, NIC_REMOTE_WRITE),
+		      fake_mr(&w->net, n->least + least, least, 0)},
 	    .link = 1,
 	    .peer_node = (uint16_t)!i,
 	    .peer_gid = nic_gid_ipv4(0x0a000001u + !i),
@@ -262,6 +316,7 @@ world_create(const struct world_options *o)
 		    .initial_grant = w->options.initial_grant,
 		    .window = w->options.window,
 		    .silence_ns = w->options.silence_ns,
+		    .ring_idle_ns = w->options.ring_idle_ns,
 		    .threshold = w->options.threshold ? w->options.threshold : 0.6,
 		    .srq_depth = 256,
 		    .ring_doorbell = on_doorbell,
@@ -280,6 +335,8 @@ world_create(const struct world_options *o)
 		assert_non_null(n->engine);
 		n->ring = aligned_alloc(64, w->options.ring_lines * 64);
 		n->staging = aligned_alloc(64, w->options.ring_lines * 64);
+		n->least = aligned_alloc(64, 2 * ENGINE_RING_LEAST * 64 +
+						 engine_link_bytes(ENGINE_RING_LEAST));
 		n->credit = aligned_alloc(64, 128);
 		n->work = aligned_alloc(64, engine_link_bytes(w->options.ring_lines));
 		memset(n->ring, 0xee, w->options.ring_lines * 64);
@@ -309,6 +366,7 @@ world_destroy(struct world *w)
 		free(n->recv);
 		free(n->ring);
 		free(n->staging);
+		free(n->least);
 		free(n->credit);
 		free(n->work);
 		free(n->datagrams.memory);

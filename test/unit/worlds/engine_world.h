@@ -84,6 +84,10 @@ struct node {
 	struct nic_context *nic;
 	struct fake_qp qp[2];
 	uint8_t *ring, *staging, *work, *recv;
+	uint8_t *least;		    /* of a link: struct engine_least */
+	bool no_memory;		    /* none for larger rings */
+	uint32_t rings_told;	    /* events LINK_RINGS */
+	bool ring_out, staging_out; /* withdrawn: in use they would be reported */
 	struct weir_credit_line *credit;
 	struct engine_link_command link;
 	struct fake_qp ud;
@@ -102,7 +106,7 @@ struct node {
 
 struct world_options {
 	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
-	uint64_t delay_ns, silence_ns;
+	uint64_t delay_ns, silence_ns, ring_idle_ns;
 	double threshold;
 	bool no_link;
 };
@@ -118,6 +122,8 @@ struct world {
 /* Ends the world before it, if any. */
 struct world *world_create(const struct world_options *options);
 #define WORLD(...) world_create(&(struct world_options){__VA_ARGS__})
+/* The ring that the peer of the node uses now. */
+const struct nic_mr *node_ring_mr(const struct node *n, bool least);
 /* Checks what the NIC has counted. */
 void world_destroy(struct world *w);
 void world_step(struct world *w);
