@@ -41,6 +41,17 @@ no_room(const struct sim *s, int status)
 	return status == -ENOSPC || (status == -ENOMEM && s->sc.faults);
 }
 
+/* A node of the two is cut off for good: trying again has no end. */
+static bool
+is_cut_off(const struct sim_program *p, const struct sim_end *e)
+{
+	const struct sim *s = p->s;
+	const struct sim_conn_plan *c = plan_of(p, e);
+
+	return s->now >= s->sc.cut_at && (s->sc.program[c->program[0]].node == s->sc.cut_node ||
+					  s->sc.program[c->program[1]].node == s->sc.cut_node);
+}
+
 static bool
 offers_were_lost(const struct sim_program *p, const struct sim_end *e)
 {
@@ -61,6 +72,7 @@ sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 	/* not there yet: the other program has not started to listen, its backlog is full, or there
 	 * is no room, or (fault.c) no memory, for the link */
 	if (e->state == END_CONNECTING && !sim_program_gone(s, plan_of(p, e)->program[1]) &&
+	    !is_cut_off(p, e) &&
 	    (no_room(s, status) ||
 	     (!plan_of(p, e)->unknown && (status == -ECONNREFUSED || status == -EHOSTUNREACH ||
 					  (status == -ETIMEDOUT && offers_were_lost(p, e)))))) {
