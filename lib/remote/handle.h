@@ -21,7 +21,6 @@ struct weir_export {
 struct weir_remote {
 	struct weir *w;
 	struct weir_key key;
-	uint64_t length;
 	uint32_t rights;
 	uint16_t node;
 	bool local;

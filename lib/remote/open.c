@@ -155,7 +155,7 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, in
 	pthread_mutex_init(&r->lock, NULL);
 	LIST_INIT(&r->conns);
 	c = weir_remote_conn(r, true, &rc);
-	if (c) {
+	if (c && timeout_ms) {
 		rc = weir_remote_await_open(c, timeout_ms);
 		if (rc == -EAGAIN)
 			rc = weir_fail(-ETIMEDOUT,
@@ -168,7 +168,6 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, in
 		free_remote(r);
 		return rc;
 	}
-	r->length = c->remote_bytes;
 	r->node = r->local ? c->peer_node : (uint16_t)fields.node;
 	pthread_mutex_lock(&w->remote_lock);
 	LIST_INSERT_HEAD(&w->remotes, r, in_session);
@@ -208,6 +207,13 @@ weir_remotes_free(struct weir *w)
 void
 weir_remote_info(const struct weir_remote *r, struct weir_remote_info *info)
 {
-	*info = (struct weir_remote_info){
-	    .length = r->length, .rights = r->rights, .node = r->node, .local = r->local};
+	struct weir_remote *w = (struct weir_remote *)(uintptr_t)r; /* its lock */
+	const struct weir_conn *c;
+
+	*info = (struct weir_remote_info){.rights = r->rights, .node = r->node, .local = r->local};
+	pthread_mutex_lock(&w->lock);
+	LIST_FOREACH(c, &r->conns, in_remote)
+	if (!info->length)
+		info->length = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
+	pthread_mutex_unlock(&w->lock);
 }

@@ -125,15 +125,13 @@ weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t 
 {
 	struct weir_conn *c;
 	size_t done = 0;
+	uint64_t bytes;
 	int rc;
 
 	if (weir_unlikely(flags & ~WEIR_NOWAIT))
 		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags);
 	if (weir_unlikely(!(r->rights & WEIR_MAY_WRITE)))
 		return weir_fail(-EACCES, "opened without WEIR_MAY_WRITE; open it with that");
-	if (weir_unlikely(offset > r->length || length > r->length - offset))
-		return weir_fail(-ERANGE, "%zu bytes at %llu are not within the export of %llu",
-				 length, (unsigned long long)offset, (unsigned long long)r->length);
 	c = weir_remote_conn(r, true, &rc);
 	if (weir_unlikely(!c))
 		return rc;
@@ -142,6 +140,12 @@ weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t 
 		if (rc)
 			return rc;
 	}
+	if (weir_unlikely(c->state == CONN_ENDED))
+		return weir_remote_ended(c);
+	bytes = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
+	if (weir_unlikely(offset > bytes || length > bytes - offset))
+		return weir_fail(-ERANGE, "%zu bytes at %llu are not within the export of %llu",
+				 length, (unsigned long long)offset, (unsigned long long)bytes);
 	weir_lock(c->worker);
 	rc = flags & WEIR_NOWAIT && !c->send_error ? put_now(c, length) : 0;
 	if (!rc)
@@ -168,8 +172,11 @@ look(struct weir_conn *c, uint64_t all, bool ask)
 		rc = weir_remote_ended(c);
 	else
 		rc = 0;
-	if (!rc && ask)
+	/* once: DONE then comes for all that was sent before */
+	if (!rc && ask && c->flush_asked != c->sent) {
+		c->flush_asked = c->sent;
 		weir_ctrl_add(c, CTRL_FLUSH);
+	}
 	weir_unlock(t);
 	return rc;
 }

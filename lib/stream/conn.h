@@ -184,8 +184,9 @@ struct weir_conn {
 	/* to memory: the handle that it serves, which no program polls; NULL: a stream's */
 	struct weir_remote *remote;
 	LIST_ENTRY(weir_conn) in_remote;
-	uint64_t remote_bytes;	/* of the export, as OPENED said */
-	uint32_t remote_rights; /* WEIR_RIGHT_* */
+	_Atomic uint64_t remote_bytes; /* of the export, as OPENED said; any thread reads */
+	uint64_t flush_asked;	       /* operations of which DONE was requested */
+	uint32_t remote_rights;	       /* WEIR_RIGHT_* */
 	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)

@@ -58,6 +58,9 @@
 	X(links_closed, 0, 300, "links that ended in order, unused")                               \
 	X(links_evicted, 0, 20, "of those: to make room for others")                               \
 	X(links_full, 0, 20, "links that found no room, and waited")                               \
+	X(puts, 0, 200, "puts into memory of other programs, contents verified")                   \
+	X(puts_apart, 0, 40, "of those: into memory of the same host")                             \
+	X(exports_revoked, 0, 40, "exports that were revoked while others put")                    \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

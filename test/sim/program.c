@@ -2,6 +2,7 @@
 /* A simulated program: its life, its events, its sleep. */
 #include "client.h"
 #include "end.h"
+#include "memory.h"
 #include "node.h"
 
 #include "client/session.h"
@@ -211,6 +212,7 @@ finish(struct sim_program *p)
 		weir_listener_close(p->end[i].listener);
 		p->end[i].listener = NULL;
 	}
+	sim_memory_left(p);
 	sim_client_detach(p);
 	p->ended = true;
 	sim_trace(s, "program %u: ended", p->id);
@@ -231,6 +233,7 @@ die(struct sim *s, void *arg)
 	}
 	sim_trace(s, "program %u: dies", p->id);
 	s->counts.deaths++;
+	sim_memory_left(p);
 	sim_client_die(p);
 	p->dead = true;
 	for (uint32_t i = 0; i < p->ends; i++) {
@@ -278,6 +281,7 @@ work(struct sim_thread *t)
 		any |= sim_end_shut(p, e);
 		any |= sim_end_close(p, e);
 	}
+	any |= sim_memory_step(p, self);
 	any |= sim_program_release(p, false);
 	return any;
 }
@@ -286,7 +290,7 @@ static uint64_t
 next_timer(const struct sim_thread *thread)
 {
 	const struct sim_program *p = thread->p;
-	uint64_t at = SIM_NEVER;
+	uint64_t at = sim_memory_timer(p);
 
 	for (uint32_t i = 0; i < p->ends; i++) {
 		const struct sim_end *e = &p->end[i];
@@ -381,7 +385,7 @@ step(struct sim_thread *t)
 	busy = work(t);
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);
-	if (over)
+	if (over && sim_memory_over(p))
 		finish(p);
 	else
 		rest(t, busy);
@@ -471,6 +475,7 @@ sim_program_attached(struct sim_program *p)
 	}
 	if (rc)
 		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
+	sim_memory_attached(p);
 	for (uint32_t i = 0; i < p->threads; i++) {
 		struct sim_thread *t = &p->thread[i];
 

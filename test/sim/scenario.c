@@ -158,6 +158,26 @@ add_datagrams(struct sim_scenario *sc, uint32_t without)
 	}
 }
 
+/* Memory of some programs that others put into. Draws nothing from r either. */
+static void
+add_memories(struct sim_scenario *sc, uint32_t without)
+{
+	struct rng r = {sim_hash(sc->seed, 79, 0)};
+	uint32_t n = rng_below(&r, 8);
+
+	if (without & (1u << SIM_memory) || n > SIM_MEMORIES || sc->programs < 2)
+		return;
+	for (; sc->memories < n; sc->memories++) {
+		struct sim_memory_plan *m = &sc->memory[sc->memories];
+
+		m->owner = rng_below(&r, sc->programs);
+		m->user = (m->owner + 1 + rng_below(&r, sc->programs - 1)) % sc->programs;
+		m->puts = 20 + rng_below(&r, 300);
+		m->start = SIM_START + rng_log(&r, SIM_US, 3 * SIM_MS);
+		m->revoked_at = rng_chance(&r, 300) ? rng_below(&r, m->puts) : UINT32_MAX;
+	}
+}
+
 static void
 make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 {
@@ -279,6 +299,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	make_programs(sc, &r, without);
 	make_conns(sc, &r, without, times);
 	add_datagrams(sc, without);
+	add_memories(sc, without);
 	make_deaths(sc, &r, without);
 	sc->control_delay = rng_log(&r, SIM_US, 5 * SIM_MS);
 	sc->control_dup = (uint32_t)rng_log(&r, 1, 300);

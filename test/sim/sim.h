@@ -12,6 +12,7 @@
  *   fault.c     QPs that fail
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
+ *   memory.c    exports, and puts into them
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
  *   counts.c    what a seed must have been through
@@ -71,6 +72,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(cut, "a node is cut off for good")                                                       \
 	X(control, "control messages are late and arrive twice")                                   \
 	X(datagram, "datagram connections")                                                        \
+	X(memory, "memory of programs that others put into")                                       \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
 	X(share, "programs have weights and rates, and they change")
@@ -105,6 +107,17 @@ struct sim_conn_plan {
 	bool datagram;	      /* end 0 sends, and what is lost stays so */
 };
 
+#define SIM_MEMORIES 4u		 /* exports of a seed */
+#define SIM_MEMORY_REGION 12288u /* bytes of a region */
+
+/* One program exports memory, another one puts into it. */
+struct sim_memory_plan {
+	uint32_t owner, user; /* programs */
+	uint32_t puts;
+	uint64_t start;	     /* when the user opens it */
+	uint32_t revoked_at; /* puts begun; UINT32_MAX: never */
+};
+
 struct sim_program_plan {
 	uint32_t node;
 	uint32_t threads;
@@ -128,6 +141,8 @@ struct sim_scenario {
 	uint64_t fault_every; /* ns at most between two */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
+	uint32_t memories;
+	struct sim_memory_plan memory[SIM_MEMORIES];
 	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */
 	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
@@ -172,6 +187,7 @@ struct sim_options {
 	uint64_t limit; /* virtual ns without progress: stuck */
 };
 
+struct sim_memory;
 struct sim_node;
 struct sim_program;
 struct sim_oracle;
@@ -191,6 +207,7 @@ struct sim {
 	struct sim_node *node[SIM_NODES_MAX];
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
+	struct sim_memory *memory[SIM_MEMORIES];
 	uint64_t steps;
 	uint64_t suspect_at; /* when controls have not heard of the node that is cut off for long */
 	bool rang;	     /* a doorbell, since somebody last looked whose */

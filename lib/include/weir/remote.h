@@ -92,7 +92,8 @@ struct weir_remote; /* valid until weir_remote_close() or weir_detach() */
  * @w           session handle
  * @key         as weir_export() returned it
  * @rights      WEIR_MAY_*, at least one
- * @timeout_ms  milliseconds until -ETIMEDOUT; below 0: no limit but that of the link (5 s)
+ * @timeout_ms  milliseconds until -ETIMEDOUT; below 0: no limit but that of the link (5 s); 0: the
+ *              call does not wait, and the first operation says how the opening ended
  * @remote      receives the handle
  *
  * Returns 0, or
@@ -114,7 +115,7 @@ int weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights
 void weir_remote_close(struct weir_remote *r);
 
 struct weir_remote_info {
-	uint64_t length; /* of the export */
+	uint64_t length; /* of the export; 0: not open yet */
 	uint32_t rights; /* WEIR_MAY_*, as opened */
 	uint16_t node;	 /* of the export */
 	uint16_t local;	 /* 1: it is on this host */

@@ -358,6 +358,40 @@ test_nowait(void **state)
 	}
 }
 
+/* Opened without waiting: the first operation says how that ended. */
+static void
+test_open_later(void **state)
+{
+	EACH_PLACE(i)
+	{
+		struct memory m = memory_open(places[i], NULL);
+		struct weir_remote_info info;
+		struct weir_remote *r;
+		uint64_t word = 7;
+		int rc;
+
+		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r), 0);
+		while ((rc = weir_remote_put(r, 0, &word, sizeof(word), WEIR_NOWAIT)) == -EAGAIN)
+			;
+		assert_int_equal(rc, 0);
+		weir_remote_info(r, &info);
+		assert_int_equal(info.length, LENGTH);
+		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+		weir_remote_close(r);
+		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r), 0);
+		weir_remote_close(r); /* before it is open */
+		assert_int_equal(weir_revoke(m.x), 0);
+		rc = weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r);
+		if (!rc) {
+			rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
+			expect(weir_remote_put(r, LENGTH, &word, 8, WEIR_NOWAIT), -EKEYREJECTED);
+			weir_remote_close(r);
+		}
+		expect(rc, -EKEYREJECTED);
+		memory_close(&m);
+	}
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4u
@@ -441,11 +475,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_lengths), cmocka_unit_test(test_order),
-	    cmocka_unit_test(test_refused), cmocka_unit_test(test_keys),
-	    cmocka_unit_test(test_revoke),  cmocka_unit_test(test_death),
-	    cmocka_unit_test(test_left),    cmocka_unit_test(test_nowait),
-	    cmocka_unit_test(test_threads), cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_lengths),    cmocka_unit_test(test_order),
+	    cmocka_unit_test(test_refused),    cmocka_unit_test(test_keys),
+	    cmocka_unit_test(test_revoke),     cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_left),       cmocka_unit_test(test_nowait),
+	    cmocka_unit_test(test_open_later), cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
