@@ -349,6 +349,24 @@ test_reset_waits(void **state)
 	assert_true(p.pa->removed);
 }
 
+/* The QPs fail before or after LINK_LEFT has come: the peer's `consumed` says which. */
+static void
+test_ring_left(void **state)
+{
+	for (unsigned steps = 0; steps < 24; steps++) {
+		struct pair p = REPAIRED(.delay_ns = 4000, .ring_lines = 512);
+		const struct peer_link *l = &p.w->node[0].engine->links[1];
+
+		STEP_MOST(p.w, 1000, l->way != WAY_LEFT);
+		assert_int_equal(l->way, WAY_LEFT);
+		world_run(p.w, steps);
+		repair(&p, WEIR_RESUME_BOTH);
+		pconn_stream(p.a, p.b, 900, 0, 100);
+		pconn_stream(p.b, p.a, 900, 0, 100);
+		assert_int_equal(p.w->node[0].link_errors + p.w->node[1].link_errors, 0);
+	}
+}
+
 ENGINE_TESTS(TEST(test_streams), TEST(test_bulk_alone), TEST(test_held_back),
 	     TEST(test_credit_of_lost_frames), TEST(test_liar), TEST(test_refused),
-	     TEST(test_small), TEST(test_reset_waits))
+	     TEST(test_small), TEST(test_reset_waits), TEST(test_ring_left))
