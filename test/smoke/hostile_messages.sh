@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Streams to a messenger that break its protocol: pieces that disagree, another's name, messages that never end.
 # Handlers get only whole messages, connections of others stay, and the messenger answers.
-# wires: verbs,roce
-# wired: 900
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh
