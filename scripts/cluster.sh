@@ -109,8 +109,9 @@ cpus()
 mapfile -t cpu < <(cpus)
 all_cpus=$(IFS=,; echo "${cpu[*]}")
 
-# A node has little: 32 of them fit into a few GiB. Links to all others, short rings, small sessions.
-node_options=(--idle adaptive --links "$((nodes + 2))" --peer-ring 64K --recv-wrs 64 --tx-frames 1024 --ring-slots 4096
+# A node has little: 32 of them fit into a few GiB. Links to all others, an eighth more for those that peers begin; short
+# rings, small sessions.
+node_options=(--idle adaptive --links "$((nodes * 8 / 7 + 2))" --peer-ring 64K --recv-wrs 64 --tx-frames 1024 --ring-slots 4096
 	--session-connections 1024 --max-connections 4096 --max-sessions 16 ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"})
 if [ "$fabric" = mesh ]; then
 	memory=${memory:-$((32 + 40 * (nodes - 1 + nodes % 2)))}
