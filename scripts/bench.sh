@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.." || exit 1
 TRIES=30
 # Rates that the line between the CPUs does not limit, as messages per memcpy of 64 KiB: jq's, of a result.
 PER_COPY='.msgs_per_s * 65536 / 1e9 / .calibration.copy_gbps'
-SETS=(foundation nics connections control hostile peers)
+SETS=(foundation nics connections control hostile onesided peers)
 usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list] [--install]"
 set_name="" runs=5 json="" only="" list=0 install=0
 
@@ -57,6 +57,8 @@ weir_node_timeout="" # the usual one
 . scripts/bench_control.sh
 # shellcheck source=scripts/bench_hostile.sh
 . scripts/bench_hostile.sh
+# shellcheck source=scripts/bench_onesided.sh
+. scripts/bench_onesided.sh
 # shellcheck source=scripts/bench_peers.sh
 . scripts/bench_peers.sh
 if [ "$install" = 1 ] && [ "$list" = 0 ]; then

@@ -3,7 +3,7 @@
 # Sourced by bench.sh: the set peers, Weir beside the message layers that programs use today. The same work
 # (test/bench/peers) runs over each in turn; a figure is Weir's value against that of the best other layer.
 
-PEER_PACKAGES=(libucx-dev libopenmpi-dev openmpi-bin libmpich-dev mpich libfabric-dev libzmq3-dev)
+PEER_PACKAGES=(libucx-dev ucx-utils libopenmpi-dev openmpi-bin libmpich-dev mpich libfabric-dev libzmq3-dev)
 PEER_LAYERS=(weir socket zmq ucx openmpi mpich fabric)
 PEER_WORK=("lat 8" "lat 64" "bw 64" "bw 4096" "bw 65536" "bw 1048576" "bw 16777216")
 declare -A PEER_NAME=(["lat 8"]=lat_8 ["lat 64"]=lat_64 ["bw 64"]=rate_64 ["bw 4096"]=bw_4k ["bw 65536"]=bw_64k

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """lint_docs.py BUILD: documents against what is there.
 
-Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests; samples of C compile; man pages and --help of the programs in BUILD
-name the same options. Prints FILE: what. Exits 1 if there was anything to print.
+Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests. Samples
+of C compile. Man pages and --help of the programs in BUILD name the same options. Prints FILE: what. Exits 1 if
+there was anything to print.
 """
 import glob
 import os

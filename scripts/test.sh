@@ -21,7 +21,8 @@ usage()
 {
 	cat <<END
 Usage: scripts/test.sh [--full | SUITE ...] [--list] [--no-skip]
-Without a suite: the gate, that is the tests of test/gate.txt, and a tenth of the faults and $GATE_SEEDS seeds, drawn by the commit.
+Without a suite: the gate, that is the tests of test/gate.txt; of them a tenth of the faults, $GATE_SEEDS seeds, and in the
+virtual machine one wire per test, drawn by the commit.
 Suites: ${SUITES[*]}
   --full      all suites, every test
   --list      names the tests and runs nothing
@@ -275,11 +276,11 @@ HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier te
 # All but the tests of control and smoke tests: they are in another lane.
 suite_sanitize()
 {
-	local what="unit protocol control" targets=$HOSTILE_TARGETS
+	local what="unit protocol control" targets=$HOSTILE_TARGETS coverage=true
 
-	[ "$gate" = 0 ] || what="unit" targets=""
+	[ "$gate" = 0 ] || what="unit" targets="" coverage=false
 	if WEIR_FOR=$what WEIR_TARGETS=$targets build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
-		-Db_sanitize=address,undefined -Db_coverage=true; then
+		-Db_sanitize=address,undefined -Db_coverage=$coverage; then
 		find build/asan -name '*.gcda' -delete
 		: >"$top/asan"
 		meson_tests asan unit sanitize/asan "$SANE"
@@ -422,13 +423,32 @@ rxe_tests()
 	done
 }
 
+# The gate runs a test on one of its wires, drawn by the commit.
+one_wire()
+{
+	local line name
+	local -A wires=() n=()
+	local -a lines
+
+	mapfile -t lines
+	for line in "${lines[@]}"; do name=${line%% *} && wires[${name%-*}]+=1; done
+	for line in "${lines[@]}"; do
+		name=${line%% *}
+		if [ "$gate" = 1 ] && [ $((n[${name%-*}]++)) -ne $((draw % ${#wires[${name%-*}]})) ]; then
+			echo "$name" >>"$top/left_out"
+		else
+			printf '%s\n' "$line"
+		fi
+	done
+}
+
 # All of them in one machine. If it dies, or a test lets it stand, the next one begins behind that test.
 suite_rxe()
 {
 	local name seconds wire script sum line
 	local -a tests=() arguments
 
-	mapfile -t tests < <(rxe_tests | sed 's|^|rxe/|' | belonging | sed 's|^rxe/||')
+	mapfile -t tests < <(rxe_tests | sed 's|^|rxe/|' | belonging | one_wire | sed 's|^rxe/||')
 	if [ "$list" = 1 ]; then
 		printf 'rxe/%s\n' "${tests[@]%% *}"
 		return
@@ -443,26 +463,39 @@ suite_rxe()
 		done
 		WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$sum WEIR_BUILD=$root/build/release \
 			test/rxe/run.sh "$root/test/rxe/suite.sh" "${arguments[@]}" >"$work/rxe" 2>&1 &
-		note_rxe
+		note_rxe $!
 		wait $!
 	done
 }
 
-# Takes from `tests` those that a machine has had, by what it says; all of them, if it hasn't come up.
+# note_rxe PID: takes from `tests` those that a machine has had, by what it says; all of them, if it hasn't come up.
+# A machine that stands, so that it can't end its own test, is ended.
 note_rxe()
 {
-	local line name code took begun="" log=$work/rxe.log
+	local line name seconds code took begun="" log=$work/rxe.log end=$((SECONDS + 600))
 
 	: >"$log"
-	while IFS= read -r line; do
+	while :; do
+		IFS= read -rt $((end > SECONDS ? end - SECONDS : 1)) line
+		code=$?
+		if [ "$code" -gt 128 ]; then
+			echo "the virtual machine stands: it is ended a minute after the test's limit" >>"$log"
+			kill "$1" 2>/dev/null
+			end=$((SECONDS + 60))
+			continue
+		fi
+		[ "$code" = 0 ] || break
 		if [[ $line == "weir-test begin "* ]]; then
 			begun=${line##* }
+			read -r name seconds _ <<<"${tests[0]}"
+			end=$((SECONDS + seconds + 60))
 			: >"$log"
 		elif [[ $line == "weir-test end "* ]]; then
 			read -r _ _ name code took <<<"$line"
 			note "rxe/$name" "$code" "$took" "$log"
 			tests=("${tests[@]:1}")
 			begun=-
+			end=$((SECONDS + 60))
 		else
 			printf '%s\n' "$line" >>"$log"
 		fi

@@ -12,29 +12,12 @@
 
 #define SERVICE "hello"
 
-/* The serving end: takes what is there and sends it back. Returns 0 until the stream has ended. */
-static int
-serve(struct weir *w, struct weir_conn *c)
-{
-	struct weir_loan message;
-	int rc;
-
-	while ((rc = weir_recv_loan(c, &message, 0)) == 0) {
-		printf("server: %zu bytes: %.*s\n", message.length, (int)message.length,
-		       (const char *)message.data);
-		rc = weir_send(c, message.data, message.length, 1000);
-		weir_release(w, &message);
-		if (rc)
-			break;
-	}
-	return rc == -EAGAIN ? 0 : rc; /* nothing more for now */
-}
-
 /* Handles events until the asking end has its answer. -ETIMEDOUT: nothing happened for 5 s. */
 static int
 converse(struct weir *w, struct weir_listener *listener, struct weir_conn *asking)
 {
 	struct weir_conn *serving = NULL;
+	struct weir_loan message;
 	struct weir_event e;
 	bool answered = false;
 	char answer[64];
@@ -47,7 +30,17 @@ converse(struct weir *w, struct weir_listener *listener, struct weir_conn *askin
 		} else if (e.type == WEIR_EVENT_OPENED) {
 			rc = weir_send(asking, "hello", 5, 1000);
 		} else if (e.type == WEIR_EVENT_READABLE && e.conn == serving) {
-			rc = serve(w, serving);
+			/* takes what is there and sends it back */
+			while ((rc = weir_recv_loan(serving, &message, 0)) == 0) {
+				printf("server: %zu bytes: %.*s\n", message.length,
+				       (int)message.length, (const char *)message.data);
+				rc = weir_send(serving, message.data, message.length, 1000);
+				weir_release(w, &message);
+				if (rc)
+					break;
+			}
+			if (rc == -EAGAIN) /* nothing more for now */
+				rc = 0;
 		} else if (e.type == WEIR_EVENT_READABLE) {
 			rc = weir_recv(asking, answer, sizeof(answer), &length, 0);
 			answered = !rc;

@@ -99,22 +99,6 @@ serve(struct weir *w, struct weir_messenger *m)
 
 /* ---- sending ---- */
 
-static int
-send_reading(struct weir_messenger *m, uint16_t node, const Example__Reading *r)
-{
-	struct weir_draft draft;
-	size_t length = example__reading__get_packed_size(r);
-	int rc = weir_message_reserve(m, node, READING, length, 0, 1000, &draft);
-
-	if (rc)
-		return rc;
-	example__reading__pack(r, draft.data);
-	rc = weir_message_commit(m, &draft, length, 1000);
-	if (rc)
-		weir_message_abandon(m, &draft);
-	return rc;
-}
-
 static double
 now(void)
 {
@@ -129,8 +113,9 @@ send_all(struct weir_messenger *m, uint16_t node, uint64_t count)
 {
 	double value[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8}, start = now();
 	Example__Reading r = EXAMPLE__READING__INIT;
+	struct weir_draft draft;
 	uint64_t arrived = 0;
-	size_t n;
+	size_t length, n;
 	int rc = 0;
 
 	r.sensor = (char[]){"boiler"};
@@ -138,7 +123,14 @@ send_all(struct weir_messenger *m, uint16_t node, uint64_t count)
 	r.n_value = VALUES;
 	for (uint64_t i = 0; i < count && !rc; i++) {
 		r.time_ns = i;
-		rc = send_reading(m, node, &r);
+		length = example__reading__get_packed_size(&r);
+		rc = weir_message_reserve(m, node, READING, length, 0, 1000, &draft);
+		if (rc)
+			break;
+		example__reading__pack(&r, draft.data);
+		rc = weir_message_commit(m, &draft, length, 1000);
+		if (rc)
+			weir_message_abandon(m, &draft);
 	}
 	/* handled after all of them: one sender's messages come in order */
 	if (!rc)

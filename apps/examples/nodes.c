@@ -24,14 +24,19 @@ state_name(uint32_t state)
 	}
 }
 
-static int
-watch(struct weir *w)
+int
+main(void)
 {
+	struct weir *w = NULL;
 	struct weir_event e;
-	/* begins with an "added" for each node that is known already */
-	int rc = weir_nodes_watch(w, 1);
+	int rc = weir_attach(NULL, &w);
 
-	stop_on_signals(w);
+	if (!rc) {
+		printf("this is node %d\n", weir_node(w));
+		/* begins with an "added" for each node that is known already */
+		rc = weir_nodes_watch(w, 1);
+		stop_on_signals(w);
+	}
 	while (!rc && !stop) {
 		int n = weir_wait(w, &e, 1, -1);
 
@@ -50,19 +55,8 @@ watch(struct weir *w)
 		       e.change & WEIR_CHANGE_ADDRESS ? " address" : "", state_name(e.state));
 		fflush(stdout);
 	}
-	return stop ? 0 : rc;
-}
-
-int
-main(void)
-{
-	struct weir *w = NULL;
-	int rc = weir_attach(NULL, &w);
-
-	if (!rc) {
-		printf("this is node %d\n", weir_node(w));
-		rc = watch(w);
-	}
+	if (stop)
+		rc = 0;
 	if (rc)
 		fprintf(stderr, "nodes: %s\n", weir_reason());
 	weir_detach(w);

@@ -18,23 +18,31 @@
 #define LINE_BYTES 64u
 
 static int
-write_key(const char *path, const struct weir_key *key)
+show_board(struct weir *w, const char *path)
 {
-	FILE *f = fopen(path, "wb");
-
-	if (!f || fwrite(key, sizeof(*key), 1, f) != 1 || fclose(f)) {
-		perror(path);
-		return -1;
-	}
-	return 0;
-}
-
-static void
-watch_lines(const _Atomic char *board)
-{
+	struct weir_region_info info;
+	struct weir_region *region;
+	struct weir_export *x;
 	static char seen[LINES][LINE_BYTES];
 	const struct timespec pause = {.tv_nsec = 10000000};
+	const _Atomic char *board;
+	struct weir_key key;
+	FILE *f;
+	int rc = weir_region_alloc(w, LINES * LINE_BYTES, NULL, &region);
 
+	if (!rc)
+		rc = weir_export(region, 0, LINES * LINE_BYTES, WEIR_MAY_WRITE, &x, &key);
+	if (rc)
+		return rc;
+	f = fopen(path, "wb");
+	if (!f || fwrite(&key, sizeof(key), 1, f) != 1 || fclose(f)) {
+		perror(path);
+		exit(1);
+	}
+	weir_region_info(region, &info);
+	board = info.base;
+	printf("open\n");
+	fflush(stdout);
 	while (!stop) {
 		for (unsigned i = 0; i < LINES; i++) {
 			char now[LINE_BYTES];
@@ -50,25 +58,6 @@ watch_lines(const _Atomic char *board)
 		}
 		nanosleep(&pause, NULL);
 	}
-}
-
-static int
-show_board(struct weir *w, const char *path)
-{
-	struct weir_region_info info;
-	struct weir_region *region;
-	struct weir_export *x;
-	struct weir_key key;
-	int rc = weir_region_alloc(w, LINES * LINE_BYTES, NULL, &region);
-
-	if (!rc)
-		rc = weir_export(region, 0, LINES * LINE_BYTES, WEIR_MAY_WRITE, &x, &key);
-	if (rc || write_key(path, &key))
-		return rc ? rc : -1;
-	weir_region_info(region, &info);
-	printf("open\n");
-	fflush(stdout);
-	watch_lines(info.base);
 	return weir_revoke(x);
 }
 
@@ -83,11 +72,11 @@ post(struct weir *w, const char *path, unsigned long line, const char *text)
 
 	if (!f || fread(&key, sizeof(key), 1, f) != 1) {
 		perror(path);
-		return -1;
+		exit(1);
 	}
 	fclose(f);
 	snprintf(bytes, sizeof(bytes), "%s", text);
-	rc = weir_remote_open(w, &key, WEIR_MAY_WRITE, 1000, &r);
+	rc = weir_remote_open(w, &key, WEIR_MAY_WRITE, 0, 1000, &r);
 	if (rc)
 		return rc;
 	rc = weir_remote_put(r, line * LINE_BYTES, bytes, sizeof(bytes), 0);

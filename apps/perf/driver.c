@@ -150,6 +150,7 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 		     (d->own_server ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
 		     (o->adopt && test == PERF_BW ? PERF_ADOPT : 0) | (o->flags & PERF_TRANSFERS) |
 		     (o->flags & WEIR_UD ? PERF_UD : 0) | (many ? PERF_MANY : 0) |
+		     (o->stop && perf_is_remote(test) ? PERF_STOP : 0) |
 		     (i || d->number ? PERF_NO_PORTS : 0),
 	};
 
@@ -195,9 +196,15 @@ request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *
 			r->peer_pid = (pid_t)m.pid;
 		if (!rc && m.status)
 			rc = -(int)m.status;
+		if (rc && m.status && perf_is_remote(test))
+			snprintf(d->reason, sizeof(d->reason),
+				 "the server's target exports no memory: %s; see what the server "
+				 "says, or lower --size or --threads",
+				 strerror(-rc));
 		if (rc)
 			break;
 		f->tx_client = m.threads;
+		memcpy(d->key, m.key, sizeof(d->key));
 		datagrams = m.datagrams;
 		m = driver_request(d, test, size, i);
 		rc = perf_flow_start(f, &m, true);
@@ -301,7 +308,9 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 	*what = "the messages";
 	if (test == PERF_READ)
 		rc = driver_read(d, r);
-	else if (test >= PERF_MESSAGES)
+	else if (perf_is_remote(test))
+		rc = driver_remote(d, r);
+	else if (perf_is_message(test))
 		rc = driver_tx(d, r);
 	else if (test == PERF_LAT)
 		rc = driver_latency(d, r);

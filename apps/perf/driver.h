@@ -28,6 +28,7 @@ struct driver {
 	uint64_t random;	   /* --pick random: state; else 0 */
 
 	char service[WEIR_SERVICE_MAX]; /* of the server */
+	uint8_t key[PERF_KEY_BYTES];	/* tests of remote memory: of that which is exported */
 	char reason[TEAM_REASON];	/* why a thread of this program failed; "": none did */
 
 	struct team *team; /* NULL: alone */
@@ -75,6 +76,7 @@ int driver_stream(struct driver *d, struct perf_result *r);
 int driver_many(struct driver *d, struct perf_result *r);
 int driver_read(struct driver *d, struct perf_result *r);
 int driver_tx(struct driver *d, struct perf_result *r);
+int driver_remote(struct driver *d, struct perf_result *r);
 /* The REQUEST of connection i. */
 struct perf_message driver_request(const struct driver *d, uint32_t test, uint32_t size,
 				   uint32_t i);

@@ -18,11 +18,12 @@
 #include "weir/address.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 5u
+#define PERF_VERSION 6u
 /* what is spoken besides: until 1.0 nothing */
 #define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
 #define PERF_BATCH_MAX 64u  /* messages per call */
+#define PERF_KEY_BYTES 64u  /* of a key of remote memory */
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
@@ -38,6 +39,7 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_MANY 0x20u	    /* one of several connections: no call may wait for it alone */
 #define PERF_NO_PORTS 0x40u /* the server's ports are read for another connection */
 #define PERF_UD 0x1000u	    /* messages of the run go as datagrams on a connection of their own */
+#define PERF_STOP 0x2000u   /* the program whose memory is exported is stopped */
 #define PERF_UD_MIN 8u	    /* bytes of the shortest datagram: its number */
 
 struct perf_ports {
@@ -69,6 +71,7 @@ struct perf_message {
 	uint32_t batch;		    /* REQUEST: messages per call, at least 1 */
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
 	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
+	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */
 };
 
 /* Length of a control message at the position of a message of `expected` bytes. */

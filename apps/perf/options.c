@@ -145,6 +145,9 @@ static const struct option_spec specs[] = {
     {"all", 0, OPTION_CALL, 0, 0, NULL, NULL, "sizes 8 B ... 16 MiB, doubling", .take = take_all},
     {"alltoall", 0, OPTION_FLAG, AT(alltoall), NULL, NULL,
      "a program on each instance in $WEIR_CLUSTER, to each other"},
+    {"apart", 0, OPTION_FLAG, AT(apart), NULL, NULL,
+     "put, get, ...: the data plane stores the bytes, also on one host, where memory is mapped "
+     "else"},
     {"batch", 0, OPTION_UNSIGNED, AT(batch), "N", "1",
      "rate: messages per call, of up to 948 bytes", NUMBER(1, PERF_BATCH_MAX)},
     {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
@@ -205,10 +208,13 @@ static const struct option_spec specs[] = {
     {"stats-period", 0, OPTION_REAL, AT(period_s), "SECONDS", NULL,
      "time between two lines of rates on standard error", .most = 86400,
      .expected = "seconds from 0 to 86400"},
+    {"target", 0, OPTION_WORD, AT(stop), NULL, "sleep",
+     "put, get, ...: the program whose memory it is sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
-     .expected = "lat, bw, rate, mix, read, message or request"},
+     .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
+		 "cas or notify"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
-     "message, request: of each program that send", NUMBER(1, OPTIONS_NODES)},
+     "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
      .words = "weir|tcp"},
     {"verify", 0, OPTION_FLAG, AT(verify), NULL, NULL, "check every byte of every message"},
@@ -235,7 +241,8 @@ const struct option_table perf_option_table = {
 	"weir-perf --calibrate                                  the machine without Weir\n"
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers out of its memory); of the message model: message, "
-	"request\n"
+	"request;\n"
+	"  of remote memory: put, get, acc (adds to integers), fop (fetches them, too), cas\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
@@ -304,6 +311,21 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "a size that -t %s can't have; give %u bytes to --region";
 	if (test >= PERF_MESSAGES && (o->loop || o->connections > 1))
 		return "-t %s makes its connections itself; leave out --loop and --connections";
+	if (perf_is_remote(test) && (o->alltoall || o->both || o->rate > 0 || o->flags))
+		return "-t %s goes to one server, one way, as fast as it can; leave out "
+		       "--alltoall, -b, --rate and --flags";
+	for (uint32_t i = 0; i < o->size_count; i++)
+		if (perf_is_update(test) &&
+		    (!o->sizes[i] || o->sizes[i] % 8 || (test != PERF_ACC && o->sizes[i] != 8)))
+			return test == PERF_ACC
+				   ? "-t %s adds to integers of 8 bytes; give multiples of 8 to -s"
+				   : "-t %s is of one integer; give 8 to -s, or none";
+	if ((o->stop || o->apart) && !perf_is_remote(test))
+		return "--target and --apart are for -t put, get, acc, fop, cas and notify; leave "
+		       "them out";
+	if (perf_is_answered(test) && (o->threads > 1 || o->stop || o->window))
+		return "-t %s goes to and fro between two threads; leave out --threads, --window "
+		       "and --target stop";
 	return NULL;
 }
 
@@ -388,10 +410,11 @@ int
 perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		 size_t reason_size)
 {
-	static const char *const may[] = {
-	    "bidirectional", "connections", "copy",   "count",	"duration", "flags", "large",
-	    "pick",	     "programs",    "rate",   "region", "seed",	    "size",  "stats-period",
-	    "test",	     "threads",	    "verify", "wait",	"window"};
+	static const char *const may[] = {"bidirectional", "connections",  "copy",   "count",
+					  "duration",	   "flags",	   "large",  "pick",
+					  "programs",	   "rate",	   "region", "seed",
+					  "size",	   "stats-period", "target", "test",
+					  "threads",	   "verify",	   "wait",   "window"};
 	struct perf_options changed = *o; /* none of these options keeps a pointer to its text */
 	struct option_spec spec = {0};
 

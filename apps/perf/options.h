@@ -32,6 +32,8 @@ struct perf_options {
 	uint32_t pause_ms; /* lat: sleep before each round trip */
 	int patience_s;	   /* seconds without progress after which a run fails */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
+	bool stop;	  /* put: the program whose memory it is is stopped, else asleep */
+	bool apart;	  /* put: memory of this host is not mapped */
 	bool adopt;	  /* bw: send out of adopted buffers */
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections at random, else in turn */

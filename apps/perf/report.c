@@ -187,7 +187,7 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 			r->shares.max / 1e6);
 	if (!r->ports_known)
 		return;
-	if (r->test == PERF_READ)
+	if (perf_is_fetch(r->test))
 		report.came += r->payload;
 	else
 		report.payload += r->payload;
@@ -220,9 +220,9 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 				  : "zero-copy");
 		fprintf(to,
 			"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
-			"\"rate\":%.0f,\"flags\":\"%s\",",
-			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads, o->rate,
-			perf_flags_text(o));
+			"\"target\":\"%s\",\"apart\":%s,\"rate\":%.0f,\"flags\":\"%s\",",
+			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads,
+			o->stop ? "stop" : "sleep", boolean(o->apart), o->rate, perf_flags_text(o));
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:

@@ -30,6 +30,7 @@ responder_fini(struct responder *r)
 
 	if (r->rx_client >= 0)
 		rx_close(&r->server->rx, (uint32_t)r->rx_client, &nobody);
+	target_end(&r->target);
 	weir_listener_close(r->datagrams);
 	perf_flow_close(&r->flow);
 }
@@ -135,7 +136,9 @@ step_idle(struct responder *r)
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
-		} else if (request->test >= PERF_MESSAGES) {
+		} else if (perf_is_remote(request->test)) {
+			rc = target_start(&r->target, r->server->options->instance, request);
+		} else if (perf_is_message(request->test)) {
 			rc = rx_open(&r->server->rx, f->weir, r->server->service, request, &number);
 			r->rx_client = rc ? -1 : (int)number;
 		}
@@ -150,6 +153,23 @@ step_idle(struct responder *r)
 					 .threads = (uint32_t)r->rx_client,
 					 .datagrams = datagrams};
 	r->start_ns = r->last_ns = now_ns();
+	r->state = r->target.pid ? RESPONDER_PREPARING : RESPONDER_READY;
+	return 1;
+}
+
+/* Awaits the program that exports memory. */
+static int
+step_preparing(struct responder *r)
+{
+	int rc = target_ready(&r->target, r->reply.key);
+
+	if (rc == -EAGAIN) {
+		usleep(DRAIN_SLEEP_US); /* that program needs the CPU */
+		return 1;
+	}
+	if (rc)
+		target_end(&r->target);
+	r->reply.status = (uint32_t)-rc;
 	r->state = RESPONDER_READY;
 	return 1;
 }
@@ -184,7 +204,10 @@ step_running(struct responder *r)
 	rc = perf_message_read(&end, &f->control, f->control_length, PERF_END);
 	if (rc)
 		return rc;
-	if (r->rx_client >= 0 || f->datagrams) {
+	if (r->target.pid) {
+		target_ask(&r->target);
+		r->state = RESPONDER_DRAINING;
+	} else if (r->rx_client >= 0 || f->datagrams) {
 		r->due = end.sent;
 		r->due_ns = now_ns() + (f->datagrams ? LOST_NS : DRAIN_NS);
 		r->state = RESPONDER_DRAINING;
@@ -215,17 +238,41 @@ drain_datagrams(struct responder *r)
 	return 1;
 }
 
+/* Awaits what the program that exports memory has found there. */
+static int
+drain_target(struct responder *r)
+{
+	struct perf_message found = {0};
+	int rc = target_result(&r->target, &found);
+
+	if (rc == -EAGAIN) {
+		usleep(DRAIN_SLEEP_US);
+		return 1;
+	}
+	target_end(&r->target);
+	conclude(r);
+	r->reply.status = (uint32_t)-rc;
+	r->reply.received = found.received;
+	r->reply.bytes = found.bytes;
+	r->reply.errors = found.errors;
+	return 1;
+}
+
 int
 responder_step(struct responder *r)
 {
 	switch (r->state) {
 	case RESPONDER_IDLE:
 		return step_idle(r);
+	case RESPONDER_PREPARING:
+		return step_preparing(r);
 	case RESPONDER_READY:
 		return answer(r, PERF_READY, RESPONDER_RUNNING);
 	case RESPONDER_RUNNING:
 		return step_running(r);
 	case RESPONDER_DRAINING:
+		if (r->target.pid)
+			return drain_target(r);
 		if (r->flow.datagrams)
 			return drain_datagrams(r);
 		if (rx_count(&r->server->rx, (uint32_t)r->rx_client) >= r->due ||

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server's end of one connection, in steps that never wait. States: awaiting a request (IDLE),
- * sending READY, RUNNING the schedule, awaiting messages that END has overtaken (DRAINING), sending
+ * awaiting the program that exports memory (PREPARING), sending READY, RUNNING the schedule,
+ * awaiting messages that END has overtaken, or what that program has found (DRAINING), sending
  * RESULT.
  */
 #ifndef WEIR_PERF_RESPONDER_H
 #define WEIR_PERF_RESPONDER_H
 
 #include "flow.h"
+#include "remote.h"
 
 #include <sys/queue.h>
 #include <sys/types.h>
 
 enum responder_state {
 	RESPONDER_IDLE,
+	RESPONDER_PREPARING,
 	RESPONDER_READY,
 	RESPONDER_RUNNING,
 	RESPONDER_DRAINING,
@@ -27,6 +30,7 @@ struct responder {
 	LIST_ENTRY(responder) next;
 	struct server *server;		 /* memory and messengers of all connections */
 	int rx_client;			 /* tests of the message model: client number, or -1 */
+	struct perf_target target;	 /* tests of remote memory */
 	uint64_t due, due_ns;		 /* DRAINING: number of messages; time limit */
 	struct weir_listener *datagrams; /* PERF_UD: until the driver has connected */
 	enum responder_state state;

@@ -182,13 +182,13 @@ run_close(struct run *r)
 static void
 check_ports(const struct perf_info *info, struct perf_result *r)
 {
-	uint64_t counted = r->test == PERF_READ ? r->ports.rx_bytes : r->ports.tx_bytes;
+	uint64_t counted = perf_is_fetch(r->test) ? r->ports.rx_bytes : r->ports.tx_bytes;
 
 	if (strcmp(info->path, "local") == 0 || !r->ports_known)
 		return;
 	/* a NIC need not count what a peer's READ takes; the peer's NIC counts it */
 	if (counted < r->payload)
-		counted += r->test == PERF_READ ? 0 : r->peer_ports.rx_bytes;
+		counted += perf_is_fetch(r->test) ? 0 : r->peer_ports.rx_bytes;
 	if (counted >= r->payload)
 		return;
 	fprintf(stderr,
@@ -201,7 +201,10 @@ check_ports(const struct perf_info *info, struct perf_result *r)
 uint32_t
 run_usual_size(uint32_t test)
 {
-	return test == PERF_BW || test == PERF_READ ? 65536 : test == PERF_MIX ? 0 : 64;
+	return test == PERF_BW || test == PERF_READ ? 65536
+	       : test == PERF_MIX		    ? 0
+	       : perf_is_update(test)		    ? 8
+						    : 64;
 }
 
 int

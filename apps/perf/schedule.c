@@ -17,8 +17,9 @@
 const char *
 perf_test_name(uint32_t test)
 {
-	static const char *const names[PERF_TESTS] = {"lat",  "bw",	 "rate",   "mix",
-						      "read", "message", "request"};
+	static const char *const names[PERF_TESTS] = {"lat",	 "bw",	    "rate",  "mix", "read",
+						      "message", "request", "put",   "get", "acc",
+						      "fop",	 "cas",	    "notify"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -151,6 +152,9 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.test >= PERF_MESSAGES && (!m.threads || m.threads > 256))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && perf_is_update(m.test) &&
+	    (!m.size || m.size % 8 || (m.test != PERF_ACC && m.size != 8)))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
 	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||

@@ -21,8 +21,49 @@ enum perf_test {
 	PERF_READ,
 	PERF_MESSAGES,
 	PERF_REQUESTS,
+	PERF_PUT,
+	PERF_GET,
+	PERF_ACC,
+	PERF_FOP,
+	PERF_CAS,
+	PERF_NOTIFY,
 	PERF_TESTS
 };
+
+/* Tests of the message model. */
+static inline bool
+perf_is_message(uint32_t test)
+{
+	return test == PERF_MESSAGES || test == PERF_REQUESTS;
+}
+
+/* The payload comes from the server. */
+static inline bool
+perf_is_fetch(uint32_t test)
+{
+	return test == PERF_READ || test == PERF_GET;
+}
+
+/* Tests of remote memory whose elements, of 8 bytes, are updated: each operation adds 1. */
+static inline bool
+perf_is_update(uint32_t test)
+{
+	return test >= PERF_ACC && test <= PERF_CAS;
+}
+
+/* Tests of remote memory. */
+static inline bool
+perf_is_remote(uint32_t test)
+{
+	return test >= PERF_PUT && test < PERF_TESTS;
+}
+
+/* Tests of remote memory in which the target takes part: it answers each operation. */
+static inline bool
+perf_is_answered(uint32_t test)
+{
+	return test == PERF_NOTIFY;
+}
 
 struct perf_schedule {
 	uint32_t test;	 /* enum perf_test */

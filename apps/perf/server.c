@@ -91,11 +91,14 @@ accept_all(struct server *s)
 		s->failed = rc;
 }
 
-/* Whether the client wants this end to poll. Handler threads, where they work, get the CPU. */
+/*
+ * Whether the client wants this end to poll. Handler threads, where they work, get the CPU; memory
+ * needs nobody.
+ */
 static bool
 polls(const struct responder *r)
 {
-	if (r->state == RESPONDER_RUNNING && r->rx_client >= 0)
+	if (r->state == RESPONDER_RUNNING && (r->rx_client >= 0 || r->target.pid))
 		return false;
 	return r->state != RESPONDER_IDLE && !(r->request.flags & PERF_SLEEP);
 }

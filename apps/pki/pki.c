@@ -235,34 +235,11 @@ refuse_passphrase(char *buf, int size, int rwflag, void *user)
 	return -1;
 }
 
-// The cluster that a CA of ours is of, from its URI.
-static bool
-cluster_of(const X509 *ca, char *cluster, size_t size)
-{
-	GENERAL_NAMES *names = X509_get_ext_d2i(ca, NID_subject_alt_name, NULL, NULL);
-	bool found = false;
-
-	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
-		const GENERAL_NAME *n = sk_GENERAL_NAME_value(names, i);
-		const char *uri;
-		int length;
-
-		if (n->type != GEN_URI)
-			continue;
-		uri = (const char *)ASN1_STRING_get0_data(n->d.ia5);
-		length = ASN1_STRING_length(n->d.ia5);
-		if (length <= 7 || memcmp(uri, "weir://", 7) || (size_t)length - 7 >= size)
-			continue;
-		snprintf(cluster, size, "%.*s", length - 7, uri + 7);
-		found = true;
-	}
-	GENERAL_NAMES_free(names);
-	return found;
-}
-
 static int
 read_ca(struct job *j, const char *dir)
 {
+	GENERAL_NAMES *names;
+	bool found = false;
 	int status;
 	FILE *f = open_file(j, dir, "ca.pem", &status);
 
@@ -280,7 +257,25 @@ read_ca(struct job *j, const char *dir)
 			    "%s/ca.pem and ca.key are no CA without passphrase; make one: weirctl "
 			    "pki %s ca",
 			    dir, dir);
-	if (!cluster_of(j->ca, j->cluster, sizeof(j->cluster)))
+	// the cluster that a CA of ours is of, from its URI
+	names = X509_get_ext_d2i(j->ca, NID_subject_alt_name, NULL, NULL);
+	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
+		const GENERAL_NAME *n = sk_GENERAL_NAME_value(names, i);
+		const char *uri;
+		int length;
+
+		if (n->type != GEN_URI)
+			continue;
+		uri = (const char *)ASN1_STRING_get0_data(n->d.ia5);
+		length = ASN1_STRING_length(n->d.ia5);
+		if (length <= 7 || memcmp(uri, "weir://", 7) ||
+		    (size_t)length - 7 >= sizeof(j->cluster))
+			continue;
+		snprintf(j->cluster, sizeof(j->cluster), "%.*s", length - 7, uri + 7);
+		found = true;
+	}
+	GENERAL_NAMES_free(names);
+	if (!found)
 		return fail(j->error, j->size, -EINVAL,
 			    "%s/ca.pem names no cluster of Weir; use a CA that weirctl pki has "
 			    "made, or issue certificates with the tools of yours",

@@ -16,9 +16,10 @@ const struct weirctl_command weirctl_commands[] = {
      "refuses new connections to a node, or (self) all new connections and programs,\n"
      "      and waits until existing ones have ended (--timeout S: at most S); off: ends that",
      .least = 1, .most = 2, .word = {WORD_NODE, WORD_SWITCH}, .run = drain},
-    {"evict", "vqpn.N|session.ID",
-     "ends a connection or a program's session; the program gets --reason TEXT", .least = 1,
-     .most = 1, .word = {WORD_VICTIM}, .run = evict},
+    {"evict", "vqpn.N|session.ID|export.N",
+     "ends a connection, a program's session, or its export of memory; the program gets\n"
+     "      --reason TEXT",
+     .least = 1, .most = 1, .word = {WORD_VICTIM}, .run = evict},
     {"help", "[COMMAND]", "prints this text, or the help of one command", .most = 1,
      .word = {WORD_COMMAND}, .run = help},
     {"pki", "DIR ca|node ID", "certificates for weir-control --tls: pki --help",
@@ -27,7 +28,7 @@ const struct weirctl_command weirctl_commands[] = {
      .least = 2, .most = 2, .word = {WORD_KEY, WORD_VALUE}, .run = set},
     {"show", "KIND",
      "prints a table, with --json an array of objects; KIND: status, version, config,\n"
-     "      memory, nodes, links, engines, sessions, users, connections, qps, ports,\n"
+     "      memory, nodes, links, engines, sessions, users, connections, exports, qps, ports,\n"
      "      xstats, counters, settings or services",
      .least = 1, .most = 3, .word = {WORD_ROWS}, .run = show},
     {"top", "",

@@ -110,6 +110,10 @@ offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *
 			offer_rows(o, WEIR_ROWS_CONNECTIONS, "vqpn", "vqpn.", "", w, text);
 		else
 			offer(w, text, "vqpn.");
+		if (!strncmp(text, "export.", 7))
+			offer_rows(o, WEIR_ROWS_EXPORTS, "export", "export.", "", w, text);
+		else
+			offer(w, text, "export.");
 		break;
 	case WORD_NODE:
 		offer_all(w, text, self);

@@ -48,23 +48,6 @@ matches(const char *text, int start, int end)
 
 // ---- history ----
 
-// Adds a line and saves the history at once: Ctrl-C ends the prompt, too. Only the user may read
-// it; the file is created if its folder exists.
-static void
-remember(const char *file, const char *line)
-{
-	HIST_ENTRY *last = history_length ? history_get(history_base + history_length - 1) : NULL;
-	mode_t mask;
-
-	if (!line[strspn(line, " \t")] || (last && !strcmp(last->line, line)))
-		return;
-	add_history(line);
-	mask = umask(077);
-	if (file)
-		write_history(file);
-	umask(mask);
-}
-
 // ---- lines ----
 
 static bool
@@ -82,6 +65,7 @@ by_terminal(const struct weirctl_options *o)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *file = NULL;
 	char text[96], path[PATH_ROOM], *line;
+	mode_t mask;
 	int n = -1;
 
 	if (state && *state == '/')
@@ -100,9 +84,19 @@ by_terminal(const struct weirctl_options *o)
 		read_history(file);
 	snprintf(text, sizeof(text), "weir %.64s> ", o->instance);
 	while ((line = readline(text))) {
+		HIST_ENTRY *last =
+		    history_length ? history_get(history_base + history_length - 1) : NULL;
 		bool end = is_end(line);
 
-		remember(file, line);
+		// Saved at once: Ctrl-C ends the prompt, too. Only the user may read the file; it
+		// is created if its folder exists.
+		if (line[strspn(line, " \t")] && !(last && !strcmp(last->line, line))) {
+			add_history(line);
+			mask = umask(077);
+			if (file)
+				write_history(file);
+			umask(mask);
+		}
 		if (!end)
 			command_line(o, line);
 		free(line);
@@ -115,14 +109,16 @@ by_terminal(const struct weirctl_options *o)
 	return WEIRCTL_OK;
 }
 
-// A script: what comes behind a failure may rest on what failed.
-static int
-by_lines(const struct weirctl_options *o)
+int
+prompt(const struct weirctl_options *o)
 {
 	char *line = NULL, where[32] = "";
 	size_t room = 0;
 	int status = WEIRCTL_OK;
 
+	if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+		return by_terminal(o);
+	// A script: what comes behind a failure may rest on what failed.
 	weirctl_place(where);
 	for (unsigned n = 1; !status && getline(&line, &room, stdin) >= 0 && !is_end(line); n++) {
 		snprintf(where, sizeof(where), "line %u: ", n);
@@ -136,10 +132,4 @@ by_lines(const struct weirctl_options *o)
 				    "cannot read commands: %s; give one, or check stdin",
 				    strerror(errno));
 	return status;
-}
-
-int
-prompt(const struct weirctl_options *o)
-{
-	return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? by_terminal(o) : by_lines(o);
 }

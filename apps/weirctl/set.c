@@ -79,22 +79,31 @@ parse_id(const char *text, uint32_t *id)
 int
 evict(const struct weirctl_options *o, int argc, char **argv)
 {
+	static const struct {
+		const char *before;
+		uint32_t what;
+	} victim[] = {{"vqpn.", WEIR_EVICT_CONNECTION},
+		      {"session.", WEIR_EVICT_SESSION},
+		      {"export.", WEIR_EVICT_EXPORT}};
 	struct weir_ctl_msg m = {.type = WEIR_CTL_EVICT};
 	const char *reason = o->reason ? o->reason : "";
-	bool conn = !strncmp(argv[0], "vqpn.", 5);
 	uint32_t count;
 	int status;
 
-	if ((!conn && strncmp(argv[0], "session.", 8)) ||
-	    !parse_id(argv[0] + (conn ? 5 : 8), &m.evict.id))
+	for (size_t i = 0; i < sizeof(victim) / sizeof(victim[0]); i++) {
+		size_t n = strlen(victim[i].before);
+
+		if (!strncmp(argv[0], victim[i].before, n) && parse_id(argv[0] + n, &m.evict.id))
+			m.evict.what = victim[i].what;
+	}
+	if (!m.evict.what)
 		return weirctl_fail(WEIRCTL_USAGE,
-				    "cannot evict '%s'; give vqpn.N (see show connections) or "
-				    "session.ID (see show sessions)",
+				    "cannot evict '%s'; give vqpn.N (see show connections), "
+				    "session.ID (see show sessions) or export.N (see show exports)",
 				    argv[0]);
 	if (strlen(reason) >= sizeof(m.evict.reason))
 		return weirctl_fail(WEIRCTL_USAGE, "--reason is too long; give at most %zu bytes",
 				    sizeof(m.evict.reason) - 1);
-	m.evict.what = conn ? WEIR_EVICT_CONNECTION : WEIR_EVICT_SESSION;
 	snprintf(m.evict.reason, sizeof(m.evict.reason), "%s", reason);
 	status = query_change(&q, o->instance, &m, &count);
 	if (!status && o->json)

@@ -41,19 +41,6 @@ bootstrap_is_self(const struct control *c)
 	return false;
 }
 
-static bool
-is_known(const struct control *c, const struct seed *s)
-{
-	for (uint32_t i = 0; i < c->member_count; i++) {
-		const struct member *m = c->members[i];
-
-		if (!strcmp(m->entry.control, s->text) &&
-		    (m->node.status == SWIM_ALIVE || m->node.status == SWIM_SUSPECT))
-			return true;
-	}
-	return !strcmp(s->text, c->self.control);
-}
-
 void
 bootstrap_meet(struct control *c, const char *place)
 {
@@ -76,7 +63,14 @@ bootstrap_tick(struct control *c, uint64_t now)
 		s = &c->seed[c->seed_next++ % c->seed_count];
 		c->seed_at =
 		    now + (swim_needs_seed(&c->swim) ? RETRY_MS / c->seed_count : SELDOM_MS);
-		if (is_known(c, s))
+		for (uint32_t i = 0; i < c->member_count; i++) {
+			const struct member *m = c->members[i];
+
+			if (!strcmp(m->entry.control, s->text) &&
+			    (m->node.status == SWIM_ALIVE || m->node.status == SWIM_SUSPECT))
+				return;
+		}
+		if (!strcmp(s->text, c->self.control))
 			return;
 	}
 	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,

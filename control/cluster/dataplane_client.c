@@ -44,15 +44,6 @@ struct dp {
 static void try_connect(struct dp *dp);
 
 static void
-set_view(struct dp *dp, enum dp_state state)
-{
-	if (dp->view.state == state)
-		return;
-	dp->view.state = state;
-	dp->handler->changed(dp->user, &dp->view);
-}
-
-static void
 retry_later(struct dp *dp)
 {
 	static const struct timeval wait = {.tv_usec = DP_RETRY_MS * 1000};
@@ -150,24 +141,10 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->handler->changed(dp->user, &dp->view);
 }
 
-// Takes a setting that an operator has changed with weirctl. Logged at the old or the new level,
-// whichever shows the line.
-static void
-take_setting(const struct weir_ctl_msg *m)
-{
-	enum log_level level, before = log_level();
-
-	if (strcmp(m->set.key, "log.level") || !log_level_parse(m->set.value, &level) ||
-	    level == before)
-		return;
-	log_set_level(level > before ? level : before);
-	log_info("log level is %s from now on, by weirctl", m->set.value);
-	log_set_level(level);
-}
-
 static void
 take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 {
+	enum log_level level, before;
 	char why[WEIR_VERSION_WHY];
 
 	if (status == -EPROTO) {
@@ -213,7 +190,15 @@ take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 		}
 		break;
 	case WEIR_CTL_SET:
-		take_setting(m);
+		// An operator has changed it with weirctl. Logged at the old or the new level,
+		// whichever shows the line.
+		before = log_level();
+		if (!strcmp(m->set.key, "log.level") && log_level_parse(m->set.value, &level) &&
+		    level != before) {
+			log_set_level(level > before ? level : before);
+			log_info("log level is %s from now on, by weirctl", m->set.value);
+			log_set_level(level);
+		}
 		break;
 	default:
 		log_once(&dp->trouble, "data plane sent an unexpected message of type %u", m->type);
@@ -324,7 +309,10 @@ try_connect(struct dp *dp)
 					  "data plane is gone (incarnation %llu); start "
 					  "weir-dataplane again",
 					  (unsigned long long)dp->view.incarnation);
-			set_view(dp, DP_DOWN);
+			if (dp->view.state != DP_DOWN) {
+				dp->view.state = DP_DOWN;
+				dp->handler->changed(dp->user, &dp->view);
+			}
 		} else if (rc != -EAGAIN) {
 			log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path,
 				 strerror(-rc),

@@ -315,30 +315,6 @@ member_list(struct member *m)
 	return swim_add(&m->control->swim, m->id, &info);
 }
 
-/*
- * Where its control is. Names of the file, which is ours, are looked up, and one that can't be ends
- * the start; other sources say what others wrote: no look-up of theirs may hold us up.
- */
-static void
-find_place(struct member *m)
-{
-	struct control *c = m->control;
-	const char *text = m->entry.control;
-
-	if (c->options->peers) {
-		c->failed =
-		    address_resolve(c, "peer", text, false, &m->address, &m->address_length);
-		return;
-	}
-	if (address_take(c, text, &m->address, &m->address_length))
-		return;
-	m->address_length = 0;
-	log_once_about(&m->trouble, LOG_NODE_AT(m->id, text),
-		       "node %u can't be reached at '%s': no IP:PORT that is allowed here; see its "
-		       "--listen, and --tls and --insecure of this node",
-		       m->id, text);
-}
-
 // It may come before we have an id, if that is the source's to give.
 static void
 on_known(void *user, const struct peer_entry *node)
@@ -346,6 +322,7 @@ on_known(void *user, const struct peer_entry *node)
 	struct control *c = user;
 	bool own = c->has_id && node->id == c->self.id;
 	struct member *m;
+	const char *text;
 
 	if (own || (c->options->peers && c->failed >= 0))
 		return; // of a file one error is enough
@@ -358,7 +335,19 @@ on_known(void *user, const struct peer_entry *node)
 		log_error("out of memory: node %u is left out", node->id);
 		return;
 	}
-	find_place(m);
+	// Names of the file, which is ours, are looked up, and one that can't be ends the start;
+	// other sources say what others wrote: no look-up of theirs may hold us up.
+	text = m->entry.control;
+	if (c->options->peers) {
+		c->failed =
+		    address_resolve(c, "peer", text, false, &m->address, &m->address_length);
+	} else if (!address_take(c, text, &m->address, &m->address_length)) {
+		m->address_length = 0;
+		log_once_about(&m->trouble, LOG_NODE_AT(m->id, text),
+			       "node %u can't be reached at '%s': no IP:PORT that is allowed here; "
+			       "see its --listen, and --tls and --insecure of this node",
+			       m->id, text);
+	}
 	member_report(m);
 }
 

@@ -38,30 +38,23 @@ failed(struct member *m, uint64_t now)
 	m->backoff = m->backoff * 2 < MEMBER_RETRY_MAX ? m->backoff * 2 : MEMBER_RETRY_MAX;
 }
 
-// Others may tell any address. One of a node that our programs want is worth a dial each time.
-static bool
-may_dial(struct member *m, uint64_t now)
-{
-	struct control *c = m->control;
-
-	if (m->listed || m->reached || m->node.linked || m->offers.count)
-		return true;
-	if (c->dial_at < now)
-		c->dial_at = now;
-	if (c->dial_at - now > (CONTROL_DIALS - 1) * CONTROL_DIAL_MS)
-		return false;
-	c->dial_at += CONTROL_DIAL_MS;
-	return true;
-}
-
 void
 member_need(struct member *m, uint64_t now)
 {
 	struct control *c = m->control;
 	const char *why;
 
-	if (m->conn || !m->address_length || now < m->retry_at || !may_dial(m, now))
+	if (m->conn || !m->address_length || now < m->retry_at)
 		return;
+	// Others may tell any address. One of a node that our programs want is worth a dial each
+	// time.
+	if (!m->listed && !m->reached && !m->node.linked && !m->offers.count) {
+		if (c->dial_at < now)
+			c->dial_at = now;
+		if (c->dial_at - now > (CONTROL_DIALS - 1) * CONTROL_DIAL_MS)
+			return;
+		c->dial_at += CONTROL_DIAL_MS;
+	}
 	m->conn = conn_dial(c->base, c->transport, (struct sockaddr *)&m->address,
 			    m->address_length, &member_handler, c);
 	if (m->conn) {

@@ -35,28 +35,6 @@ begin(struct control *c, uint64_t now)
 }
 
 static void
-check_addresses(const struct control *c, const struct dp_view *view)
-{
-	for (uint32_t i = 0; i < view->address_count; i++) {
-		char text[INET6_ADDRSTRLEN] = "?";
-		bool known = false;
-
-		for (uint32_t j = 0; j < c->self.address_count; j++)
-			known |= !memcmp(view->address[i], c->self.address[j], 16);
-		if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)view->address[i]))
-			inet_ntop(AF_INET, view->address[i] + 12, text, sizeof(text));
-		else
-			inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
-		if (!known)
-			log_event(
-			    LOG_LEVEL_WARNING, (struct log_field[]){{"address", 0, text}}, 1,
-			    "data plane has NIC address %s, which line %u of the peers file does "
-			    "not list; programs elsewhere cannot name it",
-			    text, c->self.line);
-	}
-}
-
-static void
 report_all(struct control *c)
 {
 	const struct dp_view *view = dp_view(c->dp);
@@ -113,8 +91,25 @@ on_dp_changed(void *user, const struct dp_view *view)
 		return;
 	spread(c);
 	report_all(c);
-	if (view->state == DP_UP && c->options->peers)
-		check_addresses(c, view);
+	if (view->state != DP_UP || !c->options->peers)
+		return;
+	for (uint32_t i = 0; i < view->address_count; i++) {
+		char text[INET6_ADDRSTRLEN] = "?";
+		bool known = false;
+
+		for (uint32_t j = 0; j < c->self.address_count; j++)
+			known |= !memcmp(view->address[i], c->self.address[j], 16);
+		if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)view->address[i]))
+			inet_ntop(AF_INET, view->address[i] + 12, text, sizeof(text));
+		else
+			inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
+		if (!known)
+			log_event(
+			    LOG_LEVEL_WARNING, (struct log_field[]){{"address", 0, text}}, 1,
+			    "data plane has NIC address %s, which line %u of the peers file does "
+			    "not list; programs elsewhere cannot name it",
+			    text, c->self.line);
+	}
 }
 
 static void
@@ -267,31 +262,10 @@ self_node_end(struct control *c)
 	c->has_id = c->id_reported = false;
 }
 
-// Which id to try. False: not yet.
-static bool
-choose(struct control *c, uint64_t now)
-{
-	uint32_t dp_id = dp_node(c->dp);
-
-	if (now < c->begin_at)
-		return false;
-	if (c->options->has_node) {
-		c->self.id = c->options->node;
-	} else if (c->last_id_known) {
-		c->self.id = c->last_id;
-	} else if (dp_id < UINT16_MAX && !c->barred) {
-		c->self.id = (uint16_t)dp_id; // ours before we were restarted
-	} else if (c->source->gives_ids || (dp_view(c->dp)->state == DP_UNKNOWN && !c->barred)) {
-		return false; // with another id the links of a data plane that is late would end
-	} else {
-		c->self.id = (uint16_t)(random_bits() % UINT16_MAX);
-	}
-	return true;
-}
-
 bool
 self_node_begin(struct control *c, uint64_t now)
 {
+	uint32_t dp_id = dp_node(c->dp);
 	struct timespec wall;
 	struct swim_config config = {
 	    .claims = !c->source->closed && !c->source->gives_ids,
@@ -307,8 +281,19 @@ self_node_begin(struct control *c, uint64_t now)
 	};
 
 	weir_assert(!c->has_id);
-	if (!choose(c, now))
+	if (now < c->begin_at)
 		return true;
+	if (c->options->has_node) {
+		c->self.id = c->options->node;
+	} else if (c->last_id_known) {
+		c->self.id = c->last_id;
+	} else if (dp_id < UINT16_MAX && !c->barred) {
+		c->self.id = (uint16_t)dp_id; // ours before we were restarted
+	} else if (c->source->gives_ids || (dp_view(c->dp)->state == DP_UNKNOWN && !c->barred)) {
+		return true; // with another id the links of a data plane that is late would end
+	} else {
+		c->self.id = (uint16_t)(random_bits() % UINT16_MAX);
+	}
 	clock_gettime(CLOCK_REALTIME, &wall);
 	config.version = SWIM_UP + (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
 	config.id = c->self.id;

@@ -75,24 +75,6 @@ certificates(void *user, struct metrics_certificate *out)
 	return 2;
 }
 
-// Sends our lines of `weirctl show status`.
-static void
-tell_facts(struct control *c)
-{
-	const struct control_options *o = c->options;
-	char text[WEIR_CTL_PEER_TEXT + 32];
-
-	dp_fact(c->dp, "weir-control", WEIR_VERSION);
-	dp_fact(c->dp, "cluster", o->cluster);
-	snprintf(text, sizeof(text), "%s, pid %d", c->self.control, (int)getpid());
-	dp_fact(c->dp, "control listens", text);
-	dp_fact(c->dp, "members from", o->etcd ? "etcd" : o->peers ? "the peers file" : "--join");
-	dp_fact(c->dp, "between controls",
-		o->tls	      ? "TLS"
-		: o->insecure ? "no TLS: --insecure"
-			      : "no TLS: loopback alone");
-}
-
 // ---- start, run, stop ----
 
 static void
@@ -323,6 +305,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	const struct peer_entry *own = peers ? peers_find(peers, o->node) : NULL;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
 	struct sockaddr_storage address;
+	char text[WEIR_CTL_PEER_TEXT + 32];
 	socklen_t length;
 	int status, error;
 
@@ -367,7 +350,16 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	c->dp = dp_create(c->base, socket_path, &hello, &self_node_dp_handler, c);
 	if (!c->dp)
 		return out_of_memory();
-	tell_facts(c);
+	// Our lines of `weirctl show status`.
+	dp_fact(c->dp, "weir-control", WEIR_VERSION);
+	dp_fact(c->dp, "cluster", o->cluster);
+	snprintf(text, sizeof(text), "%s, pid %d", c->self.control, (int)getpid());
+	dp_fact(c->dp, "control listens", text);
+	dp_fact(c->dp, "members from", o->etcd ? "etcd" : o->peers ? "the peers file" : "--join");
+	dp_fact(c->dp, "between controls",
+		o->tls	      ? "TLS"
+		: o->insecure ? "no TLS: --insecure"
+			      : "no TLS: loopback alone");
 	return o->join ? -1 : start_source(c);
 }
 

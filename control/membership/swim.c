@@ -504,25 +504,6 @@ probe_next(struct swim *s)
 	}
 }
 
-// Lost nodes may be back, and nodes never heard from may have started.
-static void
-seek_lost(struct swim *s)
-{
-	uint32_t others = s->count - 1,
-		 tries = s->alive > 1 ? swim_below(s, 4) == 0 : SWIM_CONTACTS;
-
-	if (s->alive == s->count || !others)
-		return;
-	for (uint32_t i = 0; i < 4 * tries && tries; i++) {
-		struct swim_node *n = swim_find(s, s->order[swim_below(s, others)]);
-
-		if (swim_lives(n) || (n->is.status == SWIM_LEFT && !n->fixed))
-			continue;
-		ping(s, n->is.id);
-		tries--;
-	}
-}
-
 static void
 walk(struct swim *s, bool period)
 {
@@ -558,6 +539,7 @@ void
 swim_tick(struct swim *s, uint64_t now)
 {
 	uint64_t wait; // until a claim is ours
+	uint32_t others, tries;
 	bool period;
 
 	advance(s, now);
@@ -582,7 +564,19 @@ swim_tick(struct swim *s, uint64_t now)
 	// Nobody answers: more at once, or it takes as many periods as there are nodes.
 	for (uint32_t i = 0; i <= s->failures && i < PROBES_MAX; i++)
 		probe_next(s);
-	seek_lost(s);
+	// Lost nodes may be back, and nodes never heard from may have started.
+	others = s->count - 1;
+	tries = s->alive > 1 ? swim_below(s, 4) == 0 : SWIM_CONTACTS;
+	if (s->alive == s->count || !others)
+		return;
+	for (uint32_t i = 0; i < 4 * tries && tries; i++) {
+		struct swim_node *n = swim_find(s, s->order[swim_below(s, others)]);
+
+		if (swim_lives(n) || (n->is.status == SWIM_LEFT && !n->fixed))
+			continue;
+		ping(s, n->is.id);
+		tries--;
+	}
 }
 
 // ---- on request ----

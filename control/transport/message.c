@@ -27,7 +27,8 @@
 	 (to)->joined = (from)->joined, (to)->resumes = (from)->resumes,                           \
 	 (to)->born = (from)->born, (to)->peer_born = (from)->peer_born,                           \
 	 (to)->consumed = (from)->consumed, (to)->received = (from)->received,                     \
-	 (to)->highest = (from)->highest, (to)->refused = (from)->refused)
+	 (to)->highest = (from)->highest, (to)->refused = (from)->refused,                         \
+	 (to)->answers = (from)->answers)
 
 int
 control_frame_next(const uint8_t *data, size_t have, size_t limit, size_t *length)

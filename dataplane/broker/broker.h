@@ -51,6 +51,7 @@ struct broker_config {
 	uint32_t exports;		/* of ranges of those, per session */
 	uint64_t adopt_bytes;		/* of those of them that replace memory of the program */
 	uint32_t peer_ring_lines;
+	uint32_t answers;	    /* bytes, a power of two: to operations of a peer, per link */
 	uint32_t recv_wrs;	    /* granted to a peer per link, at most */
 	uint32_t recv_depth;	    /* of an engine's SRQ: all grants together; 0: no limit */
 	uint32_t links;		    /* per engine; a loop-back link counts twice */

@@ -14,6 +14,7 @@ enum export_state {
 	EXPORT_ADDING, /* engines are being told; EXPORT has no answer yet */
 	EXPORT_OPEN,
 	EXPORT_LEAVING, /* engines end its connections */
+	EXPORT_EVICTED, /* ended by an operator; its program has not revoked it yet */
 };
 
 struct broker_export {
@@ -23,14 +24,31 @@ struct broker_export {
 	uint64_t offset, length;
 	uint8_t secret[WEIR_KEY_SECRET];
 	bool revoking;	  /* REVOKE has no answer yet */
+	bool evicted;	  /* an operator ended it */
+	char *why;	  /* as the operator said; NULL: no reason */
 	uint32_t waiting; /* engines that have not answered */
 	int result;	  /* first error of EXPORT_ADD */
+	uint64_t refused; /* keys with a wrong secret, or that lack the rights */
 };
 
 void export_request(struct broker_session *s, const struct weir_session_msg *m);
+void map_request(struct broker_session *s, const struct weir_session_msg *m);
 void revoke_request(struct broker_session *s, const struct weir_session_msg *m);
 /* Ends all exports of a region: before the engines are told to remove that. */
 void exports_leave(struct broker_session *s, uint32_t region);
+/* weirctl evict: 1, or -errno and a reason. `id`: as in a row. */
+int export_evict(struct broker *b, uint32_t id, const char *why, char *reason, size_t size);
+/* Number of exports of a session, those included that are set up or end. */
+uint32_t exports_of(const struct broker_session *s);
+/*
+ * Row `id` of the exports, without what engines count. False: there are no more. An export that
+ * does not exist gives a row without a state.
+ */
+bool export_row(const struct broker *b, uint32_t id, struct weir_row_export *r);
+/* The question to engines that fills the counters of that row. */
+struct engine_export_record export_record(const struct broker *b, const struct weir_row_export *r);
+/* The row of an export of that session, as engines number them. */
+uint32_t export_id(const struct broker *b, uint32_t session, uint32_t number);
 /* Forgets all of them, once no engine knows the session any more. */
 void exports_free(struct broker_session *s);
 

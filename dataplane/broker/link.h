@@ -92,6 +92,8 @@ struct broker_link {
 	uint32_t psn[2];
 	uint8_t *memory; /* struct engine_least, then the credit lines */
 	size_t memory_bytes;
+	struct weir_slot
+	    *answers; /* lines: memory that no NIC uses, touched as far as it is used */
 	struct engine_least least;
 	struct weir_credit_line *credit;
 	struct nic_mr credit_mr;

@@ -53,6 +53,9 @@ memfd_smaller(const struct memfd *m)
 /* Populates the next `most` bytes. 1: more follow; 0: all are present, sealed; or -errno. */
 int memfd_go_on(struct memfd *m, size_t most);
 
+/* A descriptor that nobody can write or map writable by: -errno. The caller closes it. */
+int memfd_read_only(const struct memfd *m);
+
 /*
  * Releases memory, `most` bytes at a time. 1: more follows; 0: the memory is free and *m closed;
  * -EBUSY: a program has a descriptor or a mapping still, try again later. Until then nothing is

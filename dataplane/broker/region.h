@@ -27,6 +27,8 @@ struct broker_region {
 	uint64_t bytes;
 	uint32_t flags;		    /* WEIR_ADOPT_* */
 	bool adopted;		    /* it replaces memory of the program */
+	bool lent;		    /* another program may write it, and punch holes into it */
+	bool damaged;		    /* one of both did: engines have zeroes in its place */
 	int numa_node;		    /* preferred; -1: any */
 	uint64_t cost_ns, since;    /* CPU time for making it; when it was complete */
 	uint32_t waiting;	    /* engines that have not answered */
@@ -41,7 +43,10 @@ void disown_request(struct broker_session *s, const struct weir_session_msg *m);
 uint64_t adopt_timers(struct broker *b, uint64_t now);
 /* The session closes: its ADOPT gets no answer. */
 void adopt_stop_waiting(struct broker_session *s);
-/* arena_cut() for all regions of the session. Returns the number of one with a hole, or 0. */
+/*
+ * arena_cut() for all regions of the session. Returns the number of one into which the session
+ * alone could punch a hole, or 0; of others only the exports end.
+ */
 uint32_t regions_cut(struct broker_session *s);
 /* Frees all regions, once no engine knows the session any more. */
 void regions_free(struct broker_session *s);

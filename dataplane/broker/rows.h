@@ -11,7 +11,8 @@ struct rows_query {
 	uint32_t engine; /* asked next; connections: of the snapshot */
 	uint32_t from;	 /* next record; connections: next index in the engine's table */
 	bool busy;	 /* an engine fills the snapshot */
-	bool filled;	 /* the snapshot holds records that are not on a page yet */
+	bool filled;	 /* the snapshot holds records that are not on a page yet; exports: the page
+			  * lacks what engines count */
 	bool orphaned;	 /* closed while busy: freed when the engine has answered */
 	struct engine_snapshot snapshot;
 	struct engine_link_record *links; /* of all engines, config.links each */

@@ -36,8 +36,9 @@ struct quota_setting;
 	X(sessions_closed, "programs that left or died")                                           \
 	X(sessions_refused, "programs refused at attach")                                          \
 	X(sessions_spoilt, "sessions closed because they broke the rules")                         \
-	X(evicted, "sessions and connections that an operator ended")                              \
+	X(evicted, "sessions, connections and exports that an operator ended")                     \
 	X(drained, "programs and connections refused because of draining")                         \
+	X(regions_damaged, "regions that programs mapped, and holes were punched into")            \
 	X(holes, "sessions that punched holes into their memory")                                  \
 	X(regions, "ranges of programs' own memory adopted")                                       \
 	X(exports, "ranges of memory exported")                                                    \

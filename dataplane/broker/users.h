@@ -19,6 +19,7 @@
 /* Limits per user, in the order in which they are shown. */
 enum user_limit {
 	USER_CONNECTIONS, /* ends of connections on this host */
+	USER_EXPORTS,	  /* exported ranges */
 	USER_MEMORY,	  /* bytes of arenas and their tables, adopted memory, segments */
 	USER_REGIONS,	  /* adopted ranges */
 	USER_SEGMENTS,	  /* memory between two threads of local programs */
@@ -72,7 +73,8 @@ bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const g
 
 /* Describes the keys and values that user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
-	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
+	"sessions=N, connections=N, services=N, regions=N, exports=N, segments=N, memory=SIZE "    \
+	"(K, M, G: "                                                                               \
 	"2^10, 2^20, 2^30), rate=RATE or priority=normal|high; none: no limit"
 
 #endif

@@ -73,35 +73,29 @@ await_reader(const struct capture *c)
 	return 0;
 }
 
-static int
-write_out(struct capture *c)
+/* Truncates an incomplete block, so that the file ends with a complete one. */
+static void
+flush(struct capture *c)
 {
-	for (size_t done = 0; done < c->out_bytes;) {
+	int rc = c->result.status;
+
+	for (size_t done = 0; !rc && done < c->out_bytes;) {
 		size_t n = c->out_bytes - done;
-		int rc = c->pipe ? await_reader(c) : 0;
 		ssize_t written;
 
+		rc = c->pipe ? await_reader(c) : 0;
 		if (rc)
-			return rc;
+			break;
 		if (c->pipe && n > PIPE_BUF)
 			n = PIPE_BUF;
 		written = write(c->config.fd, c->out + done, n);
 		if (written > 0)
 			done += (size_t)written;
 		else if (written == 0)
-			return -EIO;
+			rc = -EIO;
 		else if (errno != EINTR && errno != EAGAIN)
-			return -errno;
+			rc = -errno;
 	}
-	return 0;
-}
-
-/* Truncates an incomplete block, so that the file ends with a complete one. */
-static void
-flush(struct capture *c)
-{
-	int rc = c->result.status ? c->result.status : write_out(c);
-
 	if (!rc) {
 		c->result.frames += c->out_frames;
 		c->result.bytes += c->out_bytes;
@@ -122,22 +116,6 @@ room(struct capture *c, size_t bytes)
 	if (c->out_bytes + bytes > OUT_BYTES)
 		flush(c);
 	return c->out + c->out_bytes;
-}
-
-static void
-end_file(struct capture *c, uint64_t dropped)
-{
-	struct pcapng_statistics s = {.start = c->begin, .time = real_time()};
-
-	flush(c);
-	c->result.dropped += dropped;
-	s.end = s.time;
-	s.dropped = c->result.dropped;
-	s.received = c->result.frames + c->result.dropped;
-	c->out_bytes += pcapng_statistics(room(c, PCAPNG_BLOCK_MAX), &s);
-	flush(c);
-	if (close(c->config.fd) && !c->result.status)
-		c->result.status = -errno;
 }
 
 /* ---- the frames ---- */
@@ -227,6 +205,7 @@ run(void *arg)
 	struct capture *c = arg;
 	struct pcapng_interface interface = {
 	    .name = c->port, .description = c->driver, .snap = CAPTURE_SNAP};
+	struct pcapng_statistics s = {0};
 	uint64_t one = 1, dropped;
 	sigset_t all;
 	bool ended;
@@ -254,7 +233,18 @@ run(void *arg)
 	c->config.detach(c->config.user);
 	while (take_some(c, TURN_FRAMES))
 		; /* after an error these only count as dropped */
-	end_file(c, ended ? dropped : dropped_until_now(c));
+	if (!ended)
+		dropped = dropped_until_now(c);
+	s.start = c->begin;
+	s.time = s.end = real_time();
+	flush(c);
+	c->result.dropped += dropped;
+	s.dropped = c->result.dropped;
+	s.received = c->result.frames + c->result.dropped;
+	c->out_bytes += pcapng_statistics(room(c, PCAPNG_BLOCK_MAX), &s);
+	flush(c);
+	if (close(c->config.fd) && !c->result.status)
+		c->result.status = -errno;
 	/* pairs with the acquire in capture_result() */
 	atomic_store_explicit(&c->over, true, memory_order_release);
 	if (write(c->end_fd, &one, sizeof(one)) < 0)

@@ -85,6 +85,7 @@ print_pools(const struct plane *p, uint64_t *fixed)
 	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_staging_bytes(lines) +
 		 2 * ENGINE_RING_LEAST * WEIR_SLOT_SIZE + engine_link_bytes(ENGINE_RING_LEAST),
 	     "at most");
+	line("answers to a peer's engine", o->links * joined, o->answers, "at most");
 	line("queue pairs of a link, about", o->links * joined, LINK_QP_BYTES, "at most");
 	line("tables of a session in an engine", o->max_sessions * p->engines,
 	     engine_session_bytes(&p->engine[0].config, &g), "at most");

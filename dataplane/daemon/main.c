@@ -78,29 +78,13 @@ less(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Logs what ends us. Signals of the kernel have no sender. */
-static void
-say_stop(const struct signalfd_siginfo *info)
-{
-	char who[64] = "";
-
-	if (info->ssi_pid)
-		snprintf(who, sizeof(who), " sent by process %u of user %u", info->ssi_pid,
-			 info->ssi_uid);
-	log_event(LOG_LEVEL_INFO,
-		  (struct log_field[]){{"signal", info->ssi_signo, NULL},
-				       {"sender_pid", info->ssi_pid, NULL},
-				       {"sender_uid", info->ssi_uid, NULL}},
-		  3, "stopping on signal %u (%s)%s; programs and peers are told", info->ssi_signo,
-		  info->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT", who);
-}
-
 /* Runs until a signal, then until programs and peers are told or STOP_NS are over. */
 static void
 run(struct plane *p, int epoll_fd, int signal_fd)
 {
-	uint64_t stop_at = 0;
 	struct watchdog watchdog;
+	uint64_t stop_at = 0;
+	char who[64] = "";
 
 	watchdog_open(&watchdog, clock_now(&p->clock));
 	for (;;) {
@@ -115,7 +99,16 @@ run(struct plane *p, int epoll_fd, int signal_fd)
 		if (!stop_at && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
 			stop_at = now + STOP_NS;
 			notify("STOPPING=1");
-			say_stop(&info);
+			if (info.ssi_pid) /* signals of the kernel have no sender */
+				snprintf(who, sizeof(who), " sent by process %u of user %u",
+					 info.ssi_pid, info.ssi_uid);
+			log_event(LOG_LEVEL_INFO,
+				  (struct log_field[]){{"signal", info.ssi_signo, NULL},
+						       {"sender_pid", info.ssi_pid, NULL},
+						       {"sender_uid", info.ssi_uid, NULL}},
+				  3, "stopping on signal %u (%s)%s; programs and peers are told",
+				  info.ssi_signo, info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
+				  who);
 		}
 		if (stop_at && broker_stop(p->broker)) {
 			log_info("stopped: all programs and peers have been told");

@@ -115,18 +115,6 @@ split_prefix(const char *value, char address[INET6_ADDRSTRLEN], unsigned long le
 	return *end || *prefix < least || *prefix > (strchr(address, ':') ? 128 : 32) ? -EINVAL : 0;
 }
 
-static int
-parse_address(struct nic_spec *spec, const char *value)
-{
-	char address[INET6_ADDRSTRLEN];
-	unsigned long prefix;
-
-	if (split_prefix(value, address, 1, &prefix) || parse_gid(address, &spec->gid) < 0)
-		return -EINVAL;
-	spec->prefix = (uint8_t)prefix;
-	return 0;
-}
-
 /* NET/LEN@GATEWAY, or a gateway alone to everywhere. 0 or -EINVAL. */
 static int
 parse_route(struct nic_spec *spec, const char *value, bool everywhere)
@@ -187,12 +175,16 @@ check_routes(const struct nic_spec *spec, char *error, size_t size)
 static int
 parse_key(struct nic_spec *spec, const char *name, const char *value, char *error, size_t size)
 {
+	char address[INET6_ADDRSTRLEN];
+	unsigned long prefix;
+
 	if (strcmp(name, "ip") == 0) {
-		if (parse_address(spec, value))
+		if (split_prefix(value, address, 1, &prefix) || parse_gid(address, &spec->gid) < 0)
 			return option_invalid("ip= of --nic", value,
 					      "a unicast address with its prefix length, such as "
 					      "10.0.0.1/24 or fd00::1/64",
 					      error, size);
+		spec->prefix = (uint8_t)prefix;
 		return 0;
 	}
 	if (!spec->verbs && (!strcmp(name, "gw") || !strcmp(name, "route"))) {

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "base/fail.h"
+#include "ipc/remote.h"
 #include "ipc/slot.h"
 
 #include <errno.h>
@@ -101,6 +102,10 @@ static const struct option_spec specs[] = {
     {"allow", 0, OPTION_CALL, 0, 0, "WHO", NULL,
      "user:NAME or group:NAME that may attach, others may not; may be given several times",
      .take = take_allow},
+    {"answers", 0, OPTION_SIZE, AT(answers), "SIZE", "128K",
+     "answers to operations on exported memory that an engine of a peer may ask for at once, a "
+     "power of two",
+     .env = "WEIR_ANSWERS", .min = WEIR_ANSWERS_LEAST, .max = 16 << 20},
     {"arena", 0, OPTION_SIZE, AT(arena), "SIZE", "64M", "largest shared memory of a session",
      .env = "WEIR_ARENA", .min = 1 << 20, .max = 64ull << 30},
     {"channels", 0, OPTION_UNSIGNED, AT(channels), "N", "32", "channels of a session",
@@ -187,7 +192,8 @@ static const struct option_spec specs[] = {
      .max = 1 << 20},
     {"user-limit", 0, OPTION_CALL, 0, 0, "LIMIT", NULL,
      "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
-     "connections=, services=, memory=, regions=, segments=, rate=; USER * is each that isn't "
+     "connections=, services=, memory=, regions=, exports=, segments=, rate=; USER * is each that "
+     "isn't "
      "named; memory, regions and segments are half of all unless given; may be given several "
      "times",
      .take = take_user_limit},
@@ -276,6 +282,10 @@ options_parse(struct options *o, int argc, char **argv, char *error, size_t size
 			    "--ring-slots %llu is not a power of two; give %llu",
 			    (unsigned long long)o->ring_slots,
 			    1ull << (64 - __builtin_clzll(o->ring_slots)));
+	if (o->answers & (o->answers - 1))
+		return fail(error, size, -EINVAL, "--answers %llu is not a power of two; give %llu",
+			    (unsigned long long)o->answers,
+			    1ull << (64 - __builtin_clzll(o->answers)));
 	if (o->peer_ring & (o->peer_ring - 1))
 		return fail(
 		    error, size, -EINVAL, "--peer-ring %llu is not a power of two; give %llu",

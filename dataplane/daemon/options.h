@@ -52,7 +52,7 @@ struct options {
 	const char *run_dir; /* of all instances */
 	enum idle_mode idle;
 	uint64_t idle_sleep_us, idle_spin_us;
-	uint64_t adopt, arena, channels, links, link_idle_s, ring_idle_s, max_connections,
+	uint64_t adopt, answers, arena, channels, links, link_idle_s, ring_idle_s, max_connections,
 	    max_memory;
 	uint64_t max_sessions, memory;
 	uint64_t node_timeout_ms;

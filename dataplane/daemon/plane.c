@@ -285,6 +285,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .region_bytes = o->memory,
 	    .adopt_bytes = o->adopt,
 	    .peer_ring_lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE),
+	    .answers = (uint32_t)o->answers,
 	    .recv_wrs = (uint32_t)o->recv_wrs,
 	    .recv_depth = plane_srq_depth(p),
 	    .links = (uint32_t)o->links,

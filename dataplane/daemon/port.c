@@ -117,14 +117,25 @@ plane_port_context(const struct plane_port *port, unsigned context)
 			   : ethdev_context(port->ethdev, context);
 }
 
-static void
-describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
+void
+plane_port_describe(const struct plane_port *port, struct plane_port_info *info)
 {
 	const struct nic_spec *spec = &port->plane->options->nic[port->index];
 	bool six = !IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)spec->gid.raw);
 	char ip[INET6_ADDRSTRLEN], vlan[32] = "", impaired[96];
+	struct vnic_info verbs;
 	struct ethdev_info is;
 
+	memset(info, 0, sizeof(*info));
+	if (port->verbs) {
+		vnic_describe(port->verbs, &verbs);
+		snprintf(info->name, sizeof(info->name), "%s", verbs.name);
+		snprintf(info->text, sizeof(info->text), "%s, driver verbs, %s", verbs.name,
+			 verbs.text);
+		info->numa_socket = verbs.numa_socket;
+		info->table_bytes = verbs.table_bytes;
+		return;
+	}
 	ethdev_describe(port->ethdev, &is);
 	inet_ntop(six ? AF_INET6 : AF_INET, spec->gid.raw + (six ? 0 : 12), ip, sizeof(ip));
 	if (spec->vlan)
@@ -142,23 +153,6 @@ describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
 	info->frames = is.frames;
 	info->frames_free = is.frames_free;
 	info->pool_bytes = is.pool_bytes;
-	info->table_bytes = is.table_bytes;
-}
-
-void
-plane_port_describe(const struct plane_port *port, struct plane_port_info *info)
-{
-	struct vnic_info is;
-
-	memset(info, 0, sizeof(*info));
-	if (!port->verbs) {
-		describe_ethdev(port, info);
-		return;
-	}
-	vnic_describe(port->verbs, &is);
-	snprintf(info->name, sizeof(info->name), "%s", is.name);
-	snprintf(info->text, sizeof(info->text), "%s, driver verbs, %s", is.name, is.text);
-	info->numa_socket = is.numa_socket;
 	info->table_bytes = is.table_bytes;
 }
 

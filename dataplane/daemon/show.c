@@ -90,31 +90,22 @@ plane_row(void *user, uint32_t rows, uint32_t index, void *record)
 	return false;
 }
 
-/* Index of a port by its name; p->ports: there is none. */
-static unsigned
-find(const struct plane *p, const char *name)
-{
-	struct plane_port_info info;
-	unsigned i = 0;
-
-	for (; i < p->ports; i++) {
-		plane_port_describe(&p->port[i], &info);
-		if (!strcmp(info.name, name))
-			break;
-	}
-	return i;
-}
-
 int
 plane_port_set(void *user, const char *port, const char *key, const char *value, char *error,
 	       size_t size)
 {
 	struct plane *p = user;
-	unsigned i = find(p, port);
+	struct plane_port_info info;
 	struct nic_spec spec;
 	char from[128], text[96];
+	unsigned i = 0;
 	int rc;
 
+	for (; i < p->ports; i++) {
+		plane_port_describe(&p->port[i], &info);
+		if (!strcmp(info.name, port))
+			break;
+	}
 	if (i == p->ports)
 		return fail(error, size, -ENODEV, "no port '%s'; see weirctl show ports", port);
 	if (!p->port[i].ethdev)

@@ -107,33 +107,6 @@ struct request {
 	bool found;
 };
 
-/* Adds the fields of a row to a dict. */
-static void
-add_row(struct rte_tel_data *d, const struct weir_kind *k, const void *row)
-{
-	struct weir_value v;
-
-	for (uint32_t i = 0; i < k->count; i++) {
-		const struct weir_field *f = &k->fields[i];
-		const char *part;
-		char name[64];
-
-		if (f->hidden & HIDE_TELEMETRY)
-			continue;
-		for (uint32_t p = 0; f->part && f->part(row, p, &part, &v.number); p++) {
-			snprintf(name, sizeof(name), "%s%s", f->part_prefix, part);
-			rte_tel_data_add_dict_u64(d, name, v.number);
-		}
-		if (f->part)
-			continue;
-		weir_field_value(f, row, &v);
-		if (v.type == VALUE_TEXT)
-			rte_tel_data_add_dict_string(d, f->name, v.text);
-		else
-			rte_tel_data_add_dict_u64(d, f->name, v.number);
-	}
-}
-
 /* The first field of a kind is what its rows are listed by. False: no more rows are wanted. */
 static bool
 list_row(struct request *r, const void *row)
@@ -151,13 +124,32 @@ static bool
 find_row(struct request *r, const void *row)
 {
 	const struct weir_kind *k = weir_kind(r->kind);
+	struct weir_value v;
 
 	/* ports have no number: rows are counted */
 	if (r->kind == WEIR_ROWS_PORTS ? r->number--
 				       : weir_field_number(k->fields, row) != r->number)
 		return true;
 	r->found = true;
-	add_row(r->d, k, row);
+	for (uint32_t i = 0; i < k->count; i++) {
+		const struct weir_field *f = &k->fields[i];
+		const char *part;
+		char name[64];
+
+		if (f->hidden & HIDE_TELEMETRY)
+			continue;
+		for (uint32_t p = 0; f->part && f->part(row, p, &part, &v.number); p++) {
+			snprintf(name, sizeof(name), "%s%s", f->part_prefix, part);
+			rte_tel_data_add_dict_u64(r->d, name, v.number);
+		}
+		if (f->part)
+			continue;
+		weir_field_value(f, row, &v);
+		if (v.type == VALUE_TEXT)
+			rte_tel_data_add_dict_string(r->d, f->name, v.text);
+		else
+			rte_tel_data_add_dict_u64(r->d, f->name, v.number);
+	}
 	return false;
 }
 
@@ -254,6 +246,18 @@ conn_info(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static int
+export_list(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return list(WEIR_ROWS_EXPORTS, params, d);
+}
+
+static int
+export_info(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return info(WEIR_ROWS_EXPORTS, params, d);
+}
+
+static int
 port_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	return info(WEIR_ROWS_PORTS, params, d);
@@ -281,6 +285,8 @@ telemetry_start(const struct plane *p)
 	    {"/weir/counters", counters, "Sums of the counters of engines, NICs and the broker"},
 	    {"/weir/engine/list", engine_list, "Engines"},
 	    {"/weir/engine/stats", engine_stats, "Cycles, rates, counters. Parameter: engine"},
+	    {"/weir/export/info", export_info, "An export. Parameter: its number"},
+	    {"/weir/export/list", export_list, "Exports. Parameter: first one, optional"},
 	    {"/weir/port/stats", port_stats, "Frames, bytes, drops. Parameter: row, from 0"},
 	    {"/weir/session/info", session_info, "A session. Parameter: its number"},
 	    {"/weir/session/list", session_list, "Sessions. Parameter: first one, optional"},

@@ -61,7 +61,8 @@ uint64_t doorbells_next(const struct engine *e);
 
 /* Recomputes channel.spilling; backlogs_drain() looks at the channel while events or slots wait. */
 void channel_update_backlog(struct engine *e, struct channel *ch);
-/* Spills a message of n slots: its head, and the rest from a ring. */
+/* Spills a message of n slots: its head, and the rest from a ring. c: whose end waits for it, or
+ * NULL. */
 void spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *head,
 		 const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint32_t n);
 /* Bytes of free blocks that the next spills may take beyond their own size. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The invariants that hold after every turn, whatever programs and peers do. For tests. */
+#include "answer.h"
 #include "channel.h"
 #include "conn.h"
 #include "export.h"
@@ -28,8 +29,9 @@ check_conn(const struct conn *c, struct sums *sums)
 		return "spent more than was granted";
 	if (!opening && c->returned > c->spent)
 		return "more was returned than was spent";
-	if (!opening && !c->sealed && c->completed != c->landed)
-		return "completed is not what has landed";
+	if (!opening && !c->sealed &&
+	    c->completed != (c->kind == CONN_MEMORY ? answers_complete(c) : c->landed))
+		return "completed is not what has landed, or was answered";
 	if (c->rx_consumed > c->rx_delivered || c->rx_delivered > c->rx_granted)
 		return "consumed <= delivered <= granted does not hold";
 	if (c->fast &&
@@ -39,7 +41,8 @@ check_conn(const struct conn *c, struct sums *sums)
 		return "messages are awaited from a peer that sends no more";
 	if (list_linked(&c->active) && !c->pend_first)
 		return "takes part in the round with nothing to send";
-	sums->promised += c->rx_granted - c->rx_delivered;
+	if (c->kind != CONN_MEMORY) /* notices: to the exporting session, see check_exports() */
+		sums->promised += c->rx_granted - c->rx_delivered;
 	for (uint32_t i = 0; i < c->rts_count; i++)
 		if (bulk_has_place(&c->cold->rts[i])) {
 			sums->promised += WEIR_SLOT_SIZE;
@@ -55,7 +58,7 @@ check_conn(const struct conn *c, struct sums *sums)
 		uint32_t n = message_slots(p->slot.op, p->slot.length);
 
 		if (p->state == PEND_MESSAGE)
-			cost += weir_cost(p->slot.length);
+			cost += message_cost(&p->slot);
 		else
 			asked += p->state != PEND_BULK;
 		sums->pend_slots += n;
@@ -106,6 +109,26 @@ check_blocks(const struct session *s, uint64_t placed)
 	return NULL;
 }
 
+/* Notices of connections from anywhere go to the exporting session. */
+static void
+check_exports(const struct engine *e, const struct session *s, struct sums *sums)
+{
+	for (uint32_t i = 0; i < s->export_count; i++) {
+		const struct export *x = &s->exports[i];
+		const struct list_node *node;
+
+		if (!x->generation)
+			continue;
+		sums->in_regions++;
+		for (node = x->conns.next; node != &x->conns; node = node->next) {
+			const struct conn *c = conn_of_cold(
+			    e, LIST_OWNER(node, const struct conn_cold, memory.of_export));
+
+			sums->promised += c->rx_granted - c->rx_delivered;
+		}
+	}
+}
+
 static const char *
 check_session(const struct engine *e, const struct session *s)
 {
@@ -120,6 +143,7 @@ check_session(const struct engine *e, const struct session *s)
 		if (wrong)
 			return wrong;
 	}
+	check_exports(e, s, &sums);
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 		if (s->channels[i].session)
 			slack += spill_slack(&s->channels[i]);
@@ -141,8 +165,6 @@ check_session(const struct engine *e, const struct session *s)
 		return "waiting slots are not those of the connections";
 	if (sums.posted != s->posted)
 		return "posted memory is not that of the connections";
-	for (uint32_t i = 0; i < s->export_count; i++)
-		sums.in_regions += s->exports[i].generation != 0;
 	for (uint32_t i = 0; i < s->region_count; i++)
 		users += s->regions[i].users;
 	if (users != sums.in_regions || sums.conns_memory_lent != s->conns_memory_lent)
@@ -153,7 +175,8 @@ check_session(const struct engine *e, const struct session *s)
 static const char *
 check_link(const struct engine *e, const struct peer_link *l)
 {
-	uint64_t flight = 0, runs = 0, end = l->credited;
+	uint64_t flight = 0, runs = 0, end = l->credited, asked = 0;
+	uint32_t waiting = 0;
 	const struct list_node *node;
 
 	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
@@ -187,7 +210,21 @@ check_link(const struct engine *e, const struct peer_link *l)
 
 		if (c->state != CONN_OPENING) /* the service lies where sends are counted */
 			flight += c->sent - c->landed;
+		asked += answer_credit_of(c);
+		if (answers_wait(c))
+			waiting += c->cold->memory.answers_waiting;
 	}
+	if (l->answer_room + asked != l->is.peer_answers)
+		return "credit for answers is not what was granted";
+	for (uint32_t at = l->answers_first; at != l->answers_end; waiting--) {
+		const struct weir_slot *s = &l->is.answers[at & (l->is.answer_lines - 1)];
+
+		at += weir_answer_lines(s->length);
+		if (!waiting || at > l->answers_end)
+			return "answers that wait are not those of the connections";
+	}
+	if (waiting || l->answers_end - l->answers_first > l->is.answer_lines)
+		return "answers that wait are not those of the connections";
 	return runs == flight ? NULL : "messages in flight are not those of the runs";
 }
 

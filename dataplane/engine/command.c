@@ -196,7 +196,7 @@ execute(struct engine *e, struct engine_command *command)
 		if (!c)
 			return result;
 		if (c->kind == CONN_MEMORY)
-			export_bind(c, x, k->rights);
+			export_bind(e, c, x, k->rights);
 		attach(e, c, l, k, k->held ? 0 : CTRL_ACCEPT);
 		if (k->held) {
 			c->held = true;
@@ -231,7 +231,7 @@ execute(struct engine *e, struct engine_command *command)
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
-		export_bind(c, x, k->rights);
+		export_bind(e, c, x, k->rights);
 		conn_enter(c, CONN_LOCAL);
 		c->local = c->local_told = true; /* there is no other end */
 		app_event(e, c, APP_OPENED);

@@ -14,6 +14,6 @@ void commands_retry(struct engine *e);
 /* Completes commands that wait for a session that ends. */
 void commands_abandon(struct engine *e, const struct session *s);
 /* Fills the snapshot of a SNAPSHOT command. */
-void engine_snapshot_fill(const struct engine *e, struct engine_snapshot *snapshot);
+void engine_snapshot_fill(struct engine *e, struct engine_snapshot *snapshot);
 
 #endif

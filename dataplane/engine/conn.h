@@ -13,6 +13,13 @@ struct export;
 struct peer_link;
 struct pend;
 
+/* An operation of ours that has left. */
+struct awaited {
+	uint32_t number; /* low bits of its count on the connection, from 0 */
+	uint32_t result; /* place of the answer: offset in the arena / 64 */
+	uint32_t length; /* of the answer */
+};
+
 /*
  * Fields that an idle connection doesn't touch. Entry i belongs to connection i of the table; an
  * entry that no connection has used yet takes no memory. The lists are empty when the connection
@@ -37,6 +44,15 @@ struct conn_cold {
 					uint64_t length;       /* bytes of the export */
 					uint32_t rights;       /* WEIR_RIGHT_* */
 					struct list_node of_export;
+					/* executing end: answers in link.is.answers */
+					uint32_t answers_waiting;
+					uint16_t answers; /* low bits of their count */
+					/* beginning end: a FIFO, which starts at `oldest` */
+					uint16_t oldest, awaited_count;
+					uint64_t answered; /* all operations before this one */
+					struct awaited awaited[WEIR_AWAITED_MAX];
+					struct list_node lacks_answers; /* in link.lack_answers */
+					uint32_t lacked; /* if there: bytes of credit */
 				} memory;
 			};
 			char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned, which never opens */
@@ -74,7 +90,8 @@ struct conn {
 	bool closed_told : 1;  /* CLOSED is in the program's ring, or the program is gone */
 	bool stall_told : 1;   /* STALLED has left, no GRANT since */
 	bool wants : 1;	       /* WANT has no answer yet */
-	bool bulk_refused : 1; /* the peer's NIC refused a WRITE: it isn't repeated */
+	bool bulk_refused : 1; /* a NIC refused a WRITE or READ: it isn't repeated */
+	bool bulk_doubted : 1; /* the peer's NIC did so, perhaps by mistake; none succeeded since */
 	bool reclaiming : 1;   /* RECLAIM without an answer: no GRANT leaves */
 	bool local : 1;	       /* both ends on this host */
 	bool local_told : 1;   /* main knows that our local end closed, or that the other did */

@@ -82,6 +82,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->link_news);
 	list_init(&e->backlog);
 	list_init(&e->doorbells);
+	list_init(&e->signalled);
 	list_init(&e->closing);
 	list_init(&e->settling);
 	list_init(&e->violators);
@@ -398,7 +399,7 @@ engine_turn(struct engine *e, uint64_t now)
 			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
 	}
-	if (!list_empty(&e->doorbells))
+	if (!list_empty(&e->doorbells) || !list_empty(&e->signalled))
 		doorbells_ring(e);
 	if (UNLIKELY(e->rare))
 		work += rare_after(e);

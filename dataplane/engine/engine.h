@@ -11,6 +11,7 @@
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
+#include "ipc/export_counters.h"
 #include "ipc/remote.h"
 #include "ipc/shm.h"
 #include "ipc/wire.h"
@@ -74,6 +75,7 @@ struct engine_export {
 	uint32_t region;
 	uint64_t offset, length; /* within the region */
 	uint32_t rights;	 /* WEIR_RIGHT_* */
+	uint32_t channel;	 /* with WEIR_RIGHT_NOTIFY: index in the arena */
 };
 
 /* Commands from main to an engine, which has the struct until it is done. */
@@ -229,6 +231,11 @@ struct engine_link_command {
 	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
 	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
 		       LINK_FAIL is done */
+	/* lines, a power of two, that answers to the peer's operations wait in; the engine's as
+	 * `work` is. answer_lines 0: no operation of the peer is answered */
+	struct weir_slot *answers;
+	uint32_t answer_lines;
+	uint32_t peer_answers; /* bytes of answers that the peer may be asked for at once */
 	struct engine_least least;
 	struct engine_rings rings; /* out of LINK_PAUSE */
 	uint32_t peer_ring_lines;  /* LINK_RESUME: of the ring at peer_ring_address */
@@ -436,6 +443,8 @@ const char *engine_check(const struct engine *e);
 	X(bad_frames, "frames of peers refused")                                                   \
 	X(remote_operations, "operations executed on exported memory")                             \
 	X(remote_bytes, "payload bytes of those")                                                  \
+	X(answers, "answers to operations on memory of peers")                                     \
+	X(answer_stalls, "operations that waited because their peer owed too many answers")        \
 	X(stray, "messages for connections that are gone")                                         \
 	X(datagrams_sent, "datagrams sent")                                                        \
 	X(datagrams_received, "datagrams delivered into sessions")                                 \
@@ -478,6 +487,15 @@ struct engine_conn_record {
 	uint64_t by_ring, by_send, by_read, by_write; /* messages by primitive */
 	uint64_t bytes;				      /* payload, both ways */
 	uint32_t segment, conn_index; /* local: whose messages the engine never sees */
+	/* executing end of a memory connection; number 0: none */
+	uint16_t export_session, export_number;
+};
+
+/* Main names an export that it knows; engines add what they have of it. */
+struct engine_export_record {
+	uint32_t session, number, generation; /* as in struct engine_export */
+	uint32_t openers;		      /* connections to it */
+	struct weir_export_counters counters;
 };
 
 struct engine_link_record {
@@ -492,6 +510,8 @@ struct engine_snapshot {
 	uint32_t conn_next; /* UINT32_MAX: no more */
 	struct engine_link_record *links;
 	uint32_t link_room, link_count;
+	struct engine_export_record *exports;
+	uint32_t export_count;
 };
 
 #endif

@@ -15,7 +15,11 @@ struct export
 	uint32_t rights;     /* WEIR_RIGHT_* */
 	uint8_t *base;
 	uint64_t length;
+	struct weir_export_counters counters;
 	uint16_t region; /* which it keeps */
+	uint16_t session, number;
+	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: of its session, for notices */
+	uint32_t openers; /* length of conns */
 	struct list_node conns;
 };
 
@@ -27,6 +31,10 @@ void exports_end(struct engine *e, struct session *s);
 /* The export that a command names, or NULL: there is none any more. */
 struct export *export_named(struct engine *e, const struct engine_conn_command *k);
 /* Operations of this connection, whose executing end is here, are on this export. */
-void export_bind(struct conn *c, struct export *x, uint32_t rights);
+void export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights);
+/* They are no longer. c may be the beginning end, which has none. */
+void export_unbind(struct engine *e, struct conn *c);
+/* Adds openers and counters of this engine's copies to the records. */
+void exports_count(struct engine *e, struct engine_export_record *records, uint32_t n);
 
 #endif

@@ -77,7 +77,8 @@ struct peer_link {
 	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
 	uint64_t replay;
 	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
-	uint64_t last_wr;  /* WR that brings LINK_CLOSE, _CLOSED or _LEFT: 0 none, or PROOF_DUE */
+	uint64_t last_wr;  /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
+	uint64_t left_wr;  /* the same for LINK_LEFT, until the way is settled */
 	bool stalled;	   /* a message found no room in the ring; until credit comes */
 	bool stall_told;   /* the peer knows */
 	bool prompt;	   /* the next frame asks for credit at once: a program flushes */
@@ -112,6 +113,11 @@ struct peer_link {
 	struct flight_queue *flights;
 	uint32_t flight_bytes;	     /* of WRITEs and READs in flight, with the burst */
 	uint32_t burst, burst_bytes; /* the newest WRs of them, not posted yet */
+
+	/* answers to operations on remote memory: answer.h */
+	uint64_t answer_room;	       /* bytes that the peer may still be asked for */
+	struct list_node lack_answers; /* connections whose first operation lacks some of that */
+	uint32_t answers_first, answers_end; /* lines in is.answers; both 0: none wait */
 
 	/* receiving */
 	struct weir_slot *ring;
@@ -161,6 +167,7 @@ struct peer_link {
 	/* memory of rings that changes */
 	uint8_t ring_state;  /* enum link_ring */
 	uint8_t way;	     /* enum link_way */
+	bool ring_denied;    /* main had no memory since the last look: it is not asked again */
 	uint64_t ring_since; /* rx_pos at the last look, or when the ring changed */
 	struct {
 		struct weir_slot *at;

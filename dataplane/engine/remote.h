@@ -21,5 +21,7 @@ enum take remote_take(struct engine *e, struct channel *ch, struct conn *c,
 int remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end);
 /* An operation of c was put into the open frame: asks for its credit if c flushes up to it. */
 void remote_sent(struct peer_link *l, const struct conn *c);
+/* Bytes of the answer to an operation that has been checked; 0: it has none. */
+uint32_t remote_answer_bytes(const struct weir_slot *cell);
 
 #endif

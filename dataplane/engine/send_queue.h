@@ -34,11 +34,18 @@ struct pend {
 	struct conn *conn;
 	/* bulk */
 	uint64_t number, remote;
-	uint32_t rkey, written;
+	union {
+		uint32_t rkey;
+		uint32_t answer; /* of an operation: bytes of its answer, 0: none */
+	};
+	uint32_t written;
 	uint32_t in_flight; /* WRITEs */
 	uint8_t state;	    /* enum pend_state */
-	bool fetched;	    /* the peer has read it */
-	uint16_t region;    /* of its payload, which it keeps; 0: the arena */
+	union {
+		bool fetched; /* the peer has read it */
+		bool paid;    /* of an operation: the link's credit for its answer is taken */
+	};
+	uint16_t region; /* of its payload, which it keeps; 0: the arena */
 };
 
 struct pend *pend_take(struct session *s);

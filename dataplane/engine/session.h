@@ -30,6 +30,7 @@ struct session {
 	struct engine_session *shared; /* NULL: entry unused */
 	uint8_t *base;
 	struct channel *channels;
+	uint32_t channel_end; /* those behind are not in use */
 	struct weir_blocks blocks;
 	uint32_t *runs; /* by first block: length of the run out with the program; or RUN_CHAIN */
 	uint64_t recv_at, send_at, send_end; /* offsets in the arena */
@@ -70,6 +71,8 @@ struct session {
 	uint32_t node_seen;	   /* entries of engine.node_events put into its rings */
 	struct list_node removal;  /* in engine.removals */
 	struct list_node violator; /* in engine.violators */
+	/* in engine.signalled: memory that its threads may sleep on has changed */
+	struct list_node signalled;
 	struct engine_command *remove;
 	const char *reason;
 };

@@ -89,16 +89,24 @@ line_load(struct weir_slot *to, const struct weir_slot *from)
 static inline bool
 is_operation(uint8_t op)
 {
-	return op == WEIR_OP_PUT || op == WEIR_OP_FLUSH;
+	return weir_op_is_cell(op) || op == WEIR_OP_FLUSH;
 }
 
 /* Slots that a message takes in a channel. */
 static inline uint32_t
 message_slots(uint8_t op, uint32_t length)
 {
-	if (op == WEIR_OP_PUT)
-		return weir_put_slots(length);
+	if (weir_op_is_cell(op))
+		return weir_cell_slots(op, length);
 	return op == WEIR_OP_INLINE ? weir_slots_inline(length) : 1;
+}
+
+/* Bytes of the window that a message or operation which is not bulk uses; `s`: in private memory.
+ */
+static inline uint32_t
+message_cost(const struct weir_slot *s)
+{
+	return weir_op_is_cell(s->op) ? weir_cell_cost(s->op, s->data) : weir_cost(s->length);
 }
 
 /* Lines that a message takes in a peer's ring. */

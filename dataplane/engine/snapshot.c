@@ -2,11 +2,12 @@
 /* Records of connections and links, for weirctl and telemetry. */
 #include "command.h"
 #include "conn.h"
+#include "export.h"
 #include "link.h"
 #include "state.h"
 
 void
-engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
+engine_snapshot_fill(struct engine *e, struct engine_snapshot *s)
 {
 	uint32_t i = s->conn_from;
 
@@ -16,6 +17,7 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 		bool opening = c->state == CONN_OPENING; /* the service lies where sends count */
 		uint64_t sent = opening ? 0 : c->sent;
 		uint64_t all = sent + c->rx_messages;
+		const struct export *x = c->kind == CONN_MEMORY ? c->cold->memory.export : NULL;
 
 		if (!c->vqpn)
 			continue;
@@ -39,9 +41,12 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 		    .by_read = c->by_read,
 		    .by_write = c->by_write,
 		    .bytes = c->bytes,
+		    .export_session = x ? x->session : 0,
+		    .export_number = x ? x->number : 0,
 		};
 	}
 	s->conn_next = i < e->conns_fresh ? i : UINT32_MAX;
+	exports_count(e, s->exports, s->export_count);
 	for (i = 0; i < e->config.links && s->link_count < s->link_room; i++) {
 		const struct peer_link *l = &e->links[i];
 

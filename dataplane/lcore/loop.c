@@ -88,15 +88,6 @@ give_back(struct loop *l, const struct mail *mail)
 	l->ring_main = true;
 }
 
-static void
-tell_load(struct loop *l, uint64_t now)
-{
-	uint64_t busy = atomic_load_explicit(&l->stats.busy_cycles, memory_order_relaxed);
-	uint64_t idle = atomic_load_explicit(&l->stats.idle_cycles, memory_order_relaxed);
-
-	engine_set_load(l->engine, load_measure(&l->load, now, busy, idle));
-}
-
 /*
  * Sets the sleep flags: from now on programs and main ring. Returns false if there is work after
  * all. The flags stay set over sleeps without work, so only the first one costs the fence.
@@ -208,7 +199,7 @@ loop_run(void *loop)
 	l->turn_tsc = rte_rdtsc();
 	idle_start(&l->idle, clock_ns(l->config.clock, l->turn_tsc));
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
-		uint64_t tsc = rte_rdtsc(), now = clock_ns(l->config.clock, tsc);
+		uint64_t tsc = rte_rdtsc(), now = clock_ns(l->config.clock, tsc), busy, idle;
 		struct engine_command *command;
 		struct mail mail;
 		unsigned work = 0;
@@ -232,8 +223,11 @@ loop_run(void *loop)
 		add(l->idle.empty_turns ? &l->stats.idle_cycles : &l->stats.busy_cycles,
 		    tsc - l->turn_tsc);
 		l->turn_tsc = tsc;
-		if (now - l->load.at >= LOAD_NS)
-			tell_load(l, now);
+		if (now - l->load.at >= LOAD_NS) {
+			busy = atomic_load_explicit(&l->stats.busy_cycles, memory_order_relaxed);
+			idle = atomic_load_explicit(&l->stats.idle_cycles, memory_order_relaxed);
+			engine_set_load(l->engine, load_measure(&l->load, now, busy, idle));
+		}
 
 		work += engine_turn(l->engine, now);
 

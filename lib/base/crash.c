@@ -53,9 +53,8 @@ crash_add_hex(struct crash_line *l, uint64_t number)
 	add_number(l, number, 16);
 }
 
-/* A line of the log. Characters that need an escape in its format are replaced. */
-static void
-write_line(const char *text, size_t length)
+void
+crash_write(const struct crash_line *l)
 {
 	bool plain = log_format() == LOG_FORMAT_TEXT;
 	const char *end = log_raw_end();
@@ -66,20 +65,16 @@ write_line(const char *text, size_t length)
 	n = strlen(whole);
 	for (const char *at = "crash: "; *at; at++)
 		whole[n++] = *at;
-	for (size_t i = 0; i < length && n < sizeof(whole) - 8; i++)
-		whole[n++] = text[i] < ' ' || (!plain && (text[i] == '"' || text[i] == '\\'))
-				 ? '?'
-				 : text[i];
+	/* characters that need an escape in the log's format are replaced */
+	for (size_t i = 0; i < l->length && n < sizeof(whole) - 8; i++)
+		whole[n++] =
+		    l->text[i] < ' ' || (!plain && (l->text[i] == '"' || l->text[i] == '\\'))
+			? '?'
+			: l->text[i];
 	while (*end)
 		whole[n++] = *end++;
 	if (write(STDERR_FILENO, whole, n) < 0)
 		return; /* nowhere to say so */
-}
-
-void
-crash_write(const struct crash_line *l)
-{
-	write_line(l->text, l->length);
 }
 
 /* libc prints into a descriptor alone. A pipe holds all of it. */

@@ -229,32 +229,6 @@ has_time(void)
 	return atomic_load_explicit(&timed, memory_order_relaxed) && !journal;
 }
 
-static void
-structured(struct line *l, bool json, enum log_level level, const struct log_field *fields,
-	   size_t count, const char *text)
-{
-	struct log_field head[] = {
-	    {"level", 0, level_name[level]},
-	    {"program", 0, program_invocation_short_name},
-	    {"pid", (uint64_t)getpid(), NULL},
-	    {"msg", 0, text},
-	};
-
-	char time[TIME_ROOM];
-
-	put_time(time);
-	put(l, json ? "{\"time\":" : "time=");
-	put_quoted(l, time);
-	for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++)
-		put_field(l, json, &head[i]);
-	if (instance)
-		put_field(l, json, &(struct log_field){"instance", 0, instance});
-	for (size_t i = 0; i < count; i++)
-		put_field(l, json, &fields[i]);
-	if (json)
-		put(l, "}");
-}
-
 void
 log_event_list(enum log_level level, const struct log_field *fields, size_t count,
 	       const char *format, va_list args)
@@ -282,7 +256,25 @@ log_event_list(enum log_level level, const struct log_field *fields, size_t coun
 		put(&l, ": ");
 		put(&l, text);
 	} else {
-		structured(&l, form == LOG_FORMAT_JSON, level, fields, count, text);
+		bool json = form == LOG_FORMAT_JSON;
+		struct log_field head[] = {
+		    {"level", 0, level_name[level]},
+		    {"program", 0, program_invocation_short_name},
+		    {"pid", (uint64_t)getpid(), NULL},
+		    {"msg", 0, text},
+		};
+
+		put_time(time);
+		put(&l, json ? "{\"time\":" : "time=");
+		put_quoted(&l, time);
+		for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++)
+			put_field(&l, json, &head[i]);
+		if (instance)
+			put_field(&l, json, &(struct log_field){"instance", 0, instance});
+		for (size_t i = 0; i < count; i++)
+			put_field(&l, json, &fields[i]);
+		if (json)
+			put(&l, "}");
 	}
 	l.text[l.length++] = '\n';
 	/* one write, so that lines of several processes on one terminal don't mix */

@@ -197,21 +197,6 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 	return 0;
 }
 
-static uint64_t
-stored_number(const struct option_spec *spec, const void *field)
-{
-	switch (spec->width) {
-	case 1:
-		return *(const uint8_t *)field;
-	case 2:
-		return *(const uint16_t *)field;
-	case 4:
-		return *(const uint32_t *)field;
-	default:
-		return *(const uint64_t *)field;
-	}
-}
-
 void
 option_text(const struct option_spec *spec, const void *from, char *text, size_t size)
 {
@@ -232,7 +217,19 @@ option_text(const struct option_spec *spec, const void *from, char *text, size_t
 	}
 	if (spec->type == OPTION_CALL)
 		return;
-	n = stored_number(spec, field);
+	switch (spec->width) {
+	case 1:
+		n = *(const uint8_t *)field;
+		break;
+	case 2:
+		n = *(const uint16_t *)field;
+		break;
+	case 4:
+		n = *(const uint32_t *)field;
+		break;
+	default:
+		n = *(const uint64_t *)field;
+	}
 	if (spec->type == OPTION_WORD) {
 		while (n-- > 0 && strchr(words, '|'))
 			words = strchr(words, '|') + 1;

@@ -73,24 +73,6 @@ lock(struct run_dir *r, const char *instance, char *error, size_t size)
 	return -EAGAIN;
 }
 
-static int
-take(struct run_dir *r, const char *parent, const char *instance, char *error, size_t size)
-{
-	int rc = -EAGAIN;
-
-	for (int i = 0; i < 16 && rc == -EAGAIN; i++) {
-		/* before anything is made there, and what others may have made meanwhile */
-		rc = path_check(r->path, PATH_OURS, error, size);
-		if (!rc)
-			rc = make_dirs(parent, r->path);
-		if (!rc)
-			rc = path_check(r->path, PATH_OURS, error, size);
-		if (!rc)
-			rc = lock(r, instance, error, size);
-	}
-	return rc;
-}
-
 /*
  * A daemon without the right to write to the run directory, which is root's, has its pid file in
  * the directory that systemd has made for it (RuntimeDirectory=). 0, or -EACCES: there is none.
@@ -119,9 +101,17 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, const 
 	r->daemon = daemon;
 	error[0] = '\0';
 	snprintf(r->pid_file, sizeof(r->pid_file), "%s/%s.pid", r->path, daemon);
-	rc = length < 0 || (size_t)length >= sizeof(r->path)
-		 ? -ENAMETOOLONG
-		 : take(r, parent, instance, error, size);
+	rc = length < 0 || (size_t)length >= sizeof(r->path) ? -ENAMETOOLONG : -EAGAIN;
+	for (int i = 0; i < 16 && rc == -EAGAIN; i++) {
+		/* before anything is made there, and what others may have made meanwhile */
+		rc = path_check(r->path, PATH_OURS, error, size);
+		if (!rc)
+			rc = make_dirs(parent, r->path);
+		if (!rc)
+			rc = path_check(r->path, PATH_OURS, error, size);
+		if (!rc)
+			rc = lock(r, instance, error, size);
+	}
 	if ((rc == -EACCES || rc == -EROFS) && !*error)
 		rc = take_elsewhere(r, instance, error, size);
 	if (rc) {

@@ -93,3 +93,17 @@ weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **o
 			      strerror(-rc))
 		  : 0;
 }
+
+int
+weir_channel_get_all(struct weir_thread *t, uint32_t index[WEIR_ENGINES_MAX])
+{
+	struct weir_channel *ch;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < t->w->geometry.engines; i++) {
+		rc = weir_channel_get(t, i, &ch);
+		if (!rc)
+			index[i] = ch->index;
+	}
+	return rc;
+}

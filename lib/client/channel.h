@@ -5,6 +5,8 @@
 
 #include "pipe.h"
 
+#include "ipc/session_msg.h"
+
 #include <sys/queue.h>
 
 struct weir_conn;
@@ -20,7 +22,11 @@ struct weir_channel {
 	SLIST_ENTRY(weir_channel) next;
 	uint32_t index, engine;
 	uint32_t release_count;
-	weir_place *release;		    /* receive blocks to release; room for all blocks */
+	weir_place *release; /* receive blocks to release; room for all blocks */
+	/* notices that were taken and not reported: vqpn 32 bits, number 32 bits; `noticed` in all
+	 */
+	uint64_t noticed_by[WEIR_RELEASES];
+	uint32_t noticed_conns, noticed;
 	TAILQ_HEAD(, weir_conn) control;    /* connections with control slots to send */
 	TAILQ_HEAD(, weir_conn) to_report;  /* connections with unreported consumption */
 	TAILQ_HEAD(, weir_conn) needs_room; /* found no room in tx and wait for it */
@@ -32,5 +38,10 @@ static_assert(offsetof(struct weir_channel, pipe) == 0, "a channel begins with i
 
 /* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Worker locked. */
 int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
+/*
+ * The channels to all engines: connections to accept, notices and signals come from any of them.
+ * index[i]: receives that of the channel to engine i. 0 or -errno. Worker locked.
+ */
+int weir_channel_get_all(struct weir_thread *t, uint32_t index[WEIR_ENGINES_MAX]);
 
 #endif

@@ -126,31 +126,10 @@ weir_reattach_attempt(struct weir *w)
 	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
 
-/* Attempts until the time is over, guarded by g. */
-static int
-attempts(struct weir *w, int timeout_ms, struct weir_guard *g)
-{
-	uint64_t start = weir_clock(), pause = PAUSE_MIN_NS,
-		 limit = (uint64_t)timeout_ms * 1000000u;
-	int rc;
-
-	while ((rc = attempt(w->first)) && !is_final(rc)) {
-		uint64_t gone = weir_clock() - start;
-
-		if (timeout_ms >= 0 && gone >= limit)
-			return rc;
-		if (timeout_ms >= 0 && pause > limit - gone)
-			pause = limit - gone;
-		if (weir_wake_await(g, w, -1, weir_clock() + pause) == -EINTR)
-			return -EINTR;
-		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
-	}
-	return rc;
-}
-
 int
 weir_reattach(struct weir *w, int timeout_ms)
 {
+	uint64_t start, gone, pause = PAUSE_MIN_NS, limit = (uint64_t)timeout_ms * 1000000u;
 	struct weir_guard g = {0};
 	struct weir *s;
 	int rc;
@@ -159,7 +138,19 @@ weir_reattach(struct weir *w, int timeout_ms)
 		return weir_gone(w);
 	/* below 0 it has no end: no handler may run unseen between two sleeps */
 	weir_guard_block(&g);
-	rc = attempts(w, timeout_ms, &g);
+	start = weir_clock();
+	while ((rc = attempt(w->first)) && !is_final(rc)) {
+		gone = weir_clock() - start;
+		if (timeout_ms >= 0 && gone >= limit)
+			break;
+		if (timeout_ms >= 0 && pause > limit - gone)
+			pause = limit - gone;
+		if (weir_wake_await(&g, w, -1, weir_clock() + pause) == -EINTR) {
+			rc = -EINTR;
+			break;
+		}
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
+	}
 	weir_guard_end(&g);
 	if (rc || !weir_thread_get(weir_now(w)))
 		return rc ? rc

@@ -53,7 +53,7 @@ void
 weir_region_drop(struct weir_region *r)
 {
 	weir_assert(atomic_load_explicit(&r->users, memory_order_relaxed));
-	/* pairs with the acquire in stop_using(): accesses to the region precede it */
+	/* pairs with the acquire in end(): accesses to the region precede it */
 	atomic_fetch_sub_explicit(&r->users, 1, memory_order_release);
 }
 
@@ -281,20 +281,6 @@ weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct wei
 	return rc;
 }
 
-/* No thread uses the region from now on: 0, or -EBUSY, and nothing has changed. adopt_lock held. */
-static int
-stop_using(struct weir_region *r)
-{
-	uint32_t none = 0;
-
-	/* pairs with the release in weir_region_drop() */
-	if (!atomic_compare_exchange_strong_explicit(&r->users, &none, WEIR_REGION_LEAVING,
-						     memory_order_acquire, memory_order_relaxed))
-		return -EBUSY;
-	weir_regions_take(&r->w->regions, r);
-	return 0;
-}
-
 /* Future of the addresses of a region that ends. */
 enum fate {
 	KEPT,	  /* the contents stay there, in ordinary memory */
@@ -306,11 +292,15 @@ enum fate {
 static int
 end(struct weir_region *r, enum fate fate)
 {
-	int rc = stop_using(r);
+	uint32_t none = 0;
+	int rc;
 
-	if (rc)
-		return weir_fail(rc, "messages of this memory are under way, or it is posted; "
-				     "flush or receive first");
+	/* no thread uses the region from now on; pairs with the release in weir_region_drop() */
+	if (!atomic_compare_exchange_strong_explicit(&r->users, &none, WEIR_REGION_LEAVING,
+						     memory_order_acquire, memory_order_relaxed))
+		return weir_fail(-EBUSY, "messages of this memory are under way, or it is posted; "
+					 "flush or receive first");
+	weir_regions_take(&r->w->regions, r);
 	if (fate == UNMAPPED)
 		munmap(r->addr, r->bytes);
 	rc = fate == KEPT ? replace(-1, r->addr, r->bytes) : 0;
@@ -367,42 +357,6 @@ weir_region_free(struct weir_region *r)
 
 /* ---- allocated regions ---- */
 
-/* The largest pages that the options, the size and the address permit. */
-static uint64_t
-largest_page(uint64_t bytes, const struct weir_alloc_options *o)
-{
-	uintptr_t at = o->flags & WEIR_ALLOC_EXACT ? (uintptr_t)o->address : 0;
-
-	if (o->flags & WEIR_ALLOC_HUGE_1G && bytes >= GIGANTIC_PAGE && at % GIGANTIC_PAGE == 0)
-		return GIGANTIC_PAGE;
-	if (!(o->flags & WEIR_ALLOC_ORDINARY) && bytes >= HUGE_PAGE && at % HUGE_PAGE == 0)
-		return HUGE_PAGE;
-	return (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static int
-options_ok(uint64_t bytes, const struct weir_alloc_options *o)
-{
-	const uint32_t known = WEIR_ALLOC_HUGE_1G | WEIR_ALLOC_ORDINARY | WEIR_ALLOC_EXACT;
-
-	if (!bytes || bytes > WEIR_REGION_BYTES_MAX)
-		return weir_fail(-EINVAL,
-				 "invalid size of a region, %llu bytes (expected 1 to "
-				 "2^47); use several regions",
-				 (unsigned long long)bytes);
-	if (o->flags & ~known || (o->flags & WEIR_ALLOC_HUGE_1G && o->flags & WEIR_ALLOC_ORDINARY))
-		return weir_fail(-EINVAL, "unknown flags, or both WEIR_ALLOC_HUGE_1G and "
-					  "WEIR_ALLOC_ORDINARY; give one of these");
-	if ((uintptr_t)o->address % (uintptr_t)sysconf(_SC_PAGESIZE) ||
-	    (o->flags & WEIR_ALLOC_EXACT && !o->address))
-		return weir_fail(-EINVAL, "no page begins at address %p; give the address of one",
-				 o->address);
-	if (o->numa_node < -1)
-		return weir_fail(-EINVAL, "no NUMA node %d; give -1 for that of this thread",
-				 (int)o->numa_node);
-	return 0;
-}
-
 /* Reserves the addresses, so that a region that takes long to make has its place: 0 or -errno. */
 static int
 reserve(struct weir_region *r, const struct weir_alloc_options *o)
@@ -451,11 +405,17 @@ map_reserved(int fd, struct weir_region *r)
 static int
 allocate(struct weir_region *r, const struct weir_alloc_options *o)
 {
-	uint64_t page = largest_page(r->bytes, o);
+	uintptr_t at = o->flags & WEIR_ALLOC_EXACT ? (uintptr_t)o->address : 0;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint32_t how = WEIR_ADOPT_NEW;
 	unsigned node = 0;
 	int rc;
 
+	/* the largest pages that the options, the size and the address permit */
+	if (o->flags & WEIR_ALLOC_HUGE_1G && r->bytes >= GIGANTIC_PAGE && at % GIGANTIC_PAGE == 0)
+		page = GIGANTIC_PAGE;
+	else if (!(o->flags & WEIR_ALLOC_ORDINARY) && r->bytes >= HUGE_PAGE && at % HUGE_PAGE == 0)
+		page = HUGE_PAGE;
 	r->bytes = WEIR_ALIGN_UP(r->bytes, page);
 	if (page >= HUGE_PAGE)
 		how |= WEIR_ADOPT_HUGE;
@@ -481,6 +441,7 @@ weir_region_alloc(struct weir *w, uint64_t bytes, const struct weir_alloc_option
 		  struct weir_region **region)
 {
 	static const struct weir_alloc_options usual = {.numa_node = -1};
+	const uint32_t known = WEIR_ALLOC_HUGE_1G | WEIR_ALLOC_ORDINARY | WEIR_ALLOC_EXACT;
 	const struct weir_alloc_options *o = options ? options : &usual;
 	struct weir_region *r;
 	int rc;
@@ -488,9 +449,21 @@ weir_region_alloc(struct weir *w, uint64_t bytes, const struct weir_alloc_option
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	rc = options_ok(bytes, o);
-	if (rc)
-		return rc;
+	if (!bytes || bytes > WEIR_REGION_BYTES_MAX)
+		return weir_fail(-EINVAL,
+				 "invalid size of a region, %llu bytes (expected 1 to "
+				 "2^47); use several regions",
+				 (unsigned long long)bytes);
+	if (o->flags & ~known || (o->flags & WEIR_ALLOC_HUGE_1G && o->flags & WEIR_ALLOC_ORDINARY))
+		return weir_fail(-EINVAL, "unknown flags, or both WEIR_ALLOC_HUGE_1G and "
+					  "WEIR_ALLOC_ORDINARY; give one of these");
+	if ((uintptr_t)o->address % (uintptr_t)sysconf(_SC_PAGESIZE) ||
+	    (o->flags & WEIR_ALLOC_EXACT && !o->address))
+		return weir_fail(-EINVAL, "no page begins at address %p; give the address of one",
+				 o->address);
+	if (o->numa_node < -1)
+		return weir_fail(-EINVAL, "no NUMA node %d; give -1 for that of this thread",
+				 (int)o->numa_node);
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return weir_fail(-ENOMEM, "no memory for a region; free some");

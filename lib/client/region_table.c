@@ -49,19 +49,6 @@ weir_regions_below(struct weir_region_table *t, uintptr_t end)
 	return n ? l->entry[n - 1].region : NULL;
 }
 
-/* Returns when no thread searches that began before. */
-static void
-wait_for_readers(struct weir_region_table *t)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		uint32_t phase = atomic_fetch_add_explicit(&t->phase, 1, memory_order_seq_cst) % 2;
-
-		/* after the list was replaced: pairs with weir_regions_enter() */
-		while (atomic_load_explicit(&t->readers[phase], memory_order_seq_cst))
-			weir_sleep(READER_NS);
-	}
-}
-
 static struct weir_region_list *
 present(const struct weir_region_table *t)
 {
@@ -75,7 +62,14 @@ swap(struct weir_region_table *t)
 	struct weir_region_list *l =
 	    atomic_exchange_explicit(&t->list, t->spare, memory_order_seq_cst);
 
-	wait_for_readers(t);
+	/* until no thread searches that began before */
+	for (unsigned i = 0; i < 2; i++) {
+		uint32_t phase = atomic_fetch_add_explicit(&t->phase, 1, memory_order_seq_cst) % 2;
+
+		/* after the list was replaced: pairs with weir_regions_enter() */
+		while (atomic_load_explicit(&t->readers[phase], memory_order_seq_cst))
+			weir_sleep(READER_NS);
+	}
 	t->spare = l;
 }
 

@@ -28,7 +28,7 @@ weir_regions_enter(struct weir_region_table *t)
 {
 	uint32_t phase = atomic_load_explicit(&t->phase, memory_order_relaxed) % 2;
 
-	/* before the list is loaded: pairs with wait_for_readers() */
+	/* before the list is loaded: pairs with swap() */
 	atomic_fetch_add_explicit(&t->readers[phase], 1, memory_order_seq_cst);
 	return phase;
 }
@@ -36,7 +36,7 @@ weir_regions_enter(struct weir_region_table *t)
 static inline void
 weir_regions_leave(struct weir_region_table *t, uint32_t phase)
 {
-	/* pairs with the load in wait_for_readers() */
+	/* pairs with the load in swap() */
 	atomic_fetch_sub_explicit(&t->readers[phase], 1, memory_order_release);
 }
 

@@ -104,27 +104,6 @@ start(const char *host, int *rc)
 	return NULL;
 }
 
-/* 0: not an address that Weir knows. */
-static int
-take(struct weir_address *a, const struct addrinfo *ai, const char *service)
-{
-	memset(a, 0, sizeof(*a));
-	memcpy(a->service, service, strlen(service));
-	if (ai->ai_family == AF_INET) {
-		a->kind = WEIR_ADDRESS_IPV4;
-		memcpy(a->ip, &((const struct sockaddr_in *)(const void *)ai->ai_addr)->sin_addr,
-		       4);
-		return 1;
-	}
-	if (ai->ai_family == AF_INET6) {
-		a->kind = WEIR_ADDRESS_IPV6;
-		memcpy(a->ip, &((const struct sockaddr_in6 *)(const void *)ai->ai_addr)->sin6_addr,
-		       16);
-		return 1;
-	}
-	return 0;
-}
-
 static int
 result(const struct lookup *l, const char *service, struct weir_address found[WEIR_RESOLVED_MAX])
 {
@@ -135,8 +114,23 @@ result(const struct lookup *l, const char *service, struct weir_address found[WE
 				 "host '%s': %s; see /etc/hosts and the name servers", l->host,
 				 rc == EAI_SYSTEM ? strerror(l->error) : gai_strerror(rc));
 	for (const struct addrinfo *ai = l->list; ai && n < (int)WEIR_RESOLVED_MAX;
-	     ai = ai->ai_next)
-		n += take(&found[n], ai, service);
+	     ai = ai->ai_next) {
+		const struct sockaddr_in *four = (const void *)ai->ai_addr;
+		const struct sockaddr_in6 *six = (const void *)ai->ai_addr;
+		struct weir_address *a = &found[n];
+
+		memset(a, 0, sizeof(*a));
+		memcpy(a->service, service, strlen(service));
+		if (ai->ai_family == AF_INET) {
+			a->kind = WEIR_ADDRESS_IPV4;
+			memcpy(a->ip, &four->sin_addr, 4);
+			n++;
+		} else if (ai->ai_family == AF_INET6) {
+			a->kind = WEIR_ADDRESS_IPV6;
+			memcpy(a->ip, &six->sin6_addr, 16);
+			n++;
+		}
+	}
 	return n ? n
 		 : weir_fail(-EHOSTUNREACH,
 			     "host '%s' has no IP address; see /etc/hosts and the "

@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
+#define WEIR_EXPORT_LISTS 64u
+
 struct weir_export;
 struct weir_region;
 struct weir_remote;
@@ -74,8 +76,8 @@ struct weir {
 	struct weir_cache cache;
 	pthread_mutex_t remote_lock; /* of the next two; nothing is locked inside it */
 	LIST_HEAD(, weir_remote) remotes;
-	LIST_HEAD(, weir_export) exports;
-	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
+	LIST_HEAD(, weir_export) exports[WEIR_EXPORT_LISTS]; /* by number */
+	LIST_HEAD(, weir_thread) threads;		     /* under the lock of thread objects */
 	/* watcher */
 	pthread_t watcher;
 	bool watched;

@@ -32,6 +32,7 @@ struct weir_rx_message;
 struct weir_pipe;
 struct weir_segment;
 struct weir_node_table;
+struct weir_notices;
 struct weir_waker;
 
 /* A thread that sleeps, or is about to; another thread that makes progress at the worker writes to
@@ -40,7 +41,8 @@ struct weir_waiter {
 	LIST_ENTRY(weir_waiter) next;
 	int fd;
 	const void *awaits; /* a request, for which alone it waits; NULL: anything */
-	bool looks; /* it has woken and looks at all rings next, and wakes those concerned */
+	bool looks;   /* it has woken and looks at all rings next, and wakes those concerned */
+	bool signals; /* a word of an own export is awaited */
 };
 
 /* Another thread's object whose connections report to this thread. */
@@ -88,6 +90,8 @@ struct weir_thread {
 	/* the message model has something new: WEIR_EVENT_MESSAGES is due. Any thread writes */
 	_Atomic bool lane_news;
 	LIST_HEAD(, weir_listener) listening;
+	struct weir_notices *notices; /* for its exports, not taken yet; NULL: none ever came */
+	bool notice_news;	      /* WEIR_EVENT_NOTICE is due */
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
 	/* connections to reconnect; only the thread uses it */
@@ -106,12 +110,13 @@ struct weir_thread {
 	    turns_seen; /* calls that made progress, and the value the watcher saw last */
 	/* sleep */
 	struct weir_waker *waker;
-	int rings_fd;	     /* epoll: doorbells and the session socket */
-	int wake_fd;	     /* the waker's eventfd: other threads wake the thread */
-	int epoll_fd;	     /* epoll: rings_fd of this and of foreign workers, wake_fd */
-	uint32_t armed;	     /* number of waiters; the sleep flags are up while it is > 0 */
-	uint32_t closing;    /* connections closed here that have not ended */
-	bool report_pending; /* a report found no room in a ring: no long sleep */
+	int rings_fd;	       /* epoll: doorbells and the session socket */
+	int wake_fd;	       /* the waker's eventfd: other threads wake the thread */
+	int epoll_fd;	       /* epoll: rings_fd of this and of foreign workers, wake_fd */
+	uint32_t armed;	       /* number of waiters; the sleep flags are up while it is > 0 */
+	uint32_t signal_waits; /* of these, those that await signals */
+	uint32_t closing;      /* connections closed here that have not ended */
+	bool report_pending;   /* a report found no room in a ring: no long sleep */
 	LIST_HEAD(, weir_waiter) waiters;
 	bool fd_armed; /* weir_arm() returned 0; only the owner uses it */
 	struct weir_waiter fd_waiter;

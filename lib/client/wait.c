@@ -52,14 +52,22 @@ weir_clock(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-static void
-raise_flags(struct weir_thread *t, uint32_t value)
+/* Of the channels. */
+static uint32_t
+sleep_flags(const struct weir_thread *t)
 {
+	return !t->armed ? 0 : t->signal_waits ? WEIR_SLEEPS | WEIR_SLEEPS_SIGNALS : WEIR_SLEEPS;
+}
+
+static void
+raise_flags(struct weir_thread *t)
+{
+	uint32_t value = t->armed != 0;
 	struct weir_channel *ch;
 	struct weir_segment *seg;
 
 	SLIST_FOREACH(ch, &t->channels, next)
-	atomic_store_explicit(ch->pipe.rx_sleeping, value, memory_order_relaxed);
+	atomic_store_explicit(ch->pipe.rx_sleeping, sleep_flags(t), memory_order_relaxed);
 	LIST_FOREACH(seg, &t->segments, next)
 	{
 		if (!seg->left)
@@ -73,12 +81,25 @@ void
 weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 {
 	LIST_INSERT_HEAD(&t->waiters, waiter, next);
-	if (!t->armed++)
-		raise_flags(t, 1);
+	t->signal_waits += waiter->signals;
+	if (!t->armed++ || waiter->signals)
+		raise_flags(t);
 	weir_progress_finish(t);
 	/* pairs with weir_pipe_published() of local peers and the engine's doorbell step, and with
-	 * weir_segment_report() of local peers */
+	 * weir_segment_report() of local peers. The caller looks at rings, and at the word of a
+	 * signal, after it */
 	weir_barrier_global();
+}
+
+/* Wakes threads that wait at this worker for anything and, with `all`, for requests. */
+static void
+wake_sleepers(struct weir_thread *t, bool all)
+{
+	struct weir_waiter *waiter;
+
+	LIST_FOREACH(waiter, &t->waiters, next)
+	if (all || !waiter->awaits)
+		weir_wake_fd(waiter->fd);
 }
 
 void
@@ -95,12 +116,16 @@ weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 		rung = true;
 	}
 	LIST_REMOVE(waiter, next);
-	/* the doorbell rang for all threads that sleep here, and this one may not look */
-	if (rung && !waiter->looks)
-		weir_thread_wake(t, NULL);
-	weir_assert(t->armed);
-	if (!--t->armed)
-		raise_flags(t, 0);
+	/*
+	 * The doorbell rang for all threads that sleep here, and this one may not look. One that
+	 * looks wakes those whose request has ended. It does not see room that others wait for.
+	 */
+	if (rung)
+		wake_sleepers(t, !waiter->looks);
+	weir_assert(t->armed && t->signal_waits >= waiter->signals);
+	t->signal_waits -= waiter->signals;
+	if (!--t->armed || waiter->signals)
+		raise_flags(t);
 }
 
 /*
@@ -250,6 +275,7 @@ weir_wait_next(struct weir_wait *wait)
 		;
 	wait->waiter.fd = wait->self->wake_fd;
 	wait->waiter.awaits = wait->awaits;
+	wait->waiter.signals = wait->signals;
 	wait->waiter.looks = false;
 	if (wait->events) {
 		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
@@ -299,8 +325,9 @@ weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
 	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell.wait, &e))
 		return -errno;
 	if (t->armed) { /* threads that sleep here have not looked at this ring */
-		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
-		weir_thread_wake(t, NULL);
+		atomic_store_explicit(p->rx_sleeping, p->local ? 1 : sleep_flags(t),
+				      memory_order_relaxed);
+		weir_thread_wake(t);
 	}
 	return 0;
 }
@@ -322,11 +349,10 @@ weir_wake_fd(int fd)
 }
 
 void
-weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self)
+weir_thread_wake(struct weir_thread *t)
 {
 	struct weir_waiter *waiter;
 
 	LIST_FOREACH(waiter, &t->waiters, next)
-	if (waiter != self)
-		weir_wake_fd(waiter->fd);
+	weir_wake_fd(waiter->fd);
 }

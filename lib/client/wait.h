@@ -18,6 +18,7 @@ struct weir_wait {
 	uint32_t yields; /* since the start */
 	uint32_t looks;	 /* a poll may look at its rings this number of times */
 	bool nap_always; /* no doorbell rings for the awaited event: sleep NAP_NS at most */
+	bool signals;	 /* doorbells ring for signals, too */
 	uint32_t ends;	 /* naps since the data plane has gone */
 	uint32_t nap_ns; /* below 1 s: length of a first sleep without sleep flags; 0: none */
 	uint64_t start, deadline; /* ns; 0: the clock was not read yet */
@@ -65,8 +66,8 @@ void weir_sleep(uint64_t ns);
 
 /* Writes to a waiter's eventfd. */
 void weir_wake_fd(int fd);
-/* Wakes all threads that wait at this worker, except `self`. */
-void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
+/* Wakes all threads that wait at this worker. */
+void weir_thread_wake(struct weir_thread *t);
 /* Has the doorbell of a new pipe wake this worker. 0 or -errno. */
 int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
 /* The pipe ends before its worker: its doorbell wakes no thread any more. Worker locked. */

@@ -70,6 +70,12 @@ weir_acc_valid(enum weir_type t, enum weir_acc op)
 }
 
 bool
+weir_type_swaps(enum weir_type t)
+{
+	return t >= WEIR_T_BYTE && t <= WEIR_T_UINT64;
+}
+
+bool
 weir_type_is_wide(enum weir_type t)
 {
 	return t >= WEIR_T_LONG_DOUBLE;
@@ -373,7 +379,7 @@ int
 weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const void *operand,
 			void *result)
 {
-	if (t < WEIR_T_BYTE || t > WEIR_T_UINT64 || (uintptr_t)at % types[t].align)
+	if (!weir_type_swaps(t) || (uintptr_t)at % types[t].align)
 		return -EINVAL;
 	if (t == WEIR_T_BOOL)
 		compare_swap_bool(at, compare, operand, result);

@@ -14,9 +14,57 @@
 #include "weir/type.h"
 
 #include <stdbool.h>
+#include <string.h>
+
+/* Stores n bytes; programs see aligned 1, 2, 4 and 8 bytes whole. */
+static inline void
+weir_store_whole(void *to, const void *from, size_t n)
+{
+#define WHOLE(type)                                                                                \
+	case sizeof(type): {                                                                       \
+		type v;                                                                            \
+                                                                                                   \
+		memcpy(&v, from, sizeof(v));                                                       \
+		__atomic_store_n((type *)to, v, __ATOMIC_RELAXED);                                 \
+		return;                                                                            \
+	}
+	if (!((uintptr_t)to & (n - 1)))
+		switch (n) {
+			WHOLE(uint8_t)
+			WHOLE(uint16_t)
+			WHOLE(uint32_t)
+			WHOLE(uint64_t)
+		}
+#undef WHOLE
+	memcpy(to, from, n);
+}
+
+/* The same for loads: programs that store them see no torn result either. */
+static inline void
+weir_load_whole(void *to, const void *from, size_t n)
+{
+#define WHOLE(type)                                                                                \
+	case sizeof(type): {                                                                       \
+		type v = __atomic_load_n((const type *)from, __ATOMIC_RELAXED);                    \
+                                                                                                   \
+		memcpy(to, &v, sizeof(v));                                                         \
+		return;                                                                            \
+	}
+	if (!((uintptr_t)from & (n - 1)))
+		switch (n) {
+			WHOLE(uint8_t)
+			WHOLE(uint16_t)
+			WHOLE(uint32_t)
+			WHOLE(uint64_t)
+		}
+#undef WHOLE
+	memcpy(to, from, n);
+}
 
 /* Whether updates of the type are not lock-free: one thread alone may perform them. */
 bool weir_type_is_wide(enum weir_type t);
+/* Whether weir_apply_compare_swap() takes the type: an integer, BOOL or BYTE. */
+bool weir_type_swaps(enum weir_type t);
 
 /*
  * For each of `count` elements: *result = *at; *at = *at OP *operand. Elements of `at` are aligned;

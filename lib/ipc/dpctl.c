@@ -155,9 +155,8 @@ body_ok(const struct weir_ctl_msg *m)
 	case WEIR_CTL_SET:
 		return ENDED(m->set.key) && ENDED(m->set.value);
 	case WEIR_CTL_EVICT:
-		return (m->evict.what == WEIR_EVICT_CONNECTION ||
-			m->evict.what == WEIR_EVICT_SESSION) &&
-		       ENDED(m->evict.reason);
+		return m->evict.what >= WEIR_EVICT_CONNECTION &&
+		       m->evict.what <= WEIR_EVICT_EXPORT && ENDED(m->evict.reason);
 	}
 	return true;
 }

@@ -8,6 +8,7 @@
 #ifndef WEIR_COMMON_DPCTL_H
 #define WEIR_COMMON_DPCTL_H
 
+#include "export_counters.h"
 #include "services.h"
 #include "version.h"
 #include "wire.h"
@@ -15,7 +16,7 @@
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 6u
+#define WEIR_CTL_VERSION 9u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_CTL_VERSIONS ((struct weir_versions){WEIR_CTL_VERSION, WEIR_CTL_VERSION})
 #define WEIR_CTL_MAX 32768u
@@ -55,7 +56,7 @@ enum weir_ctl_type {
 	/* weirctl -> data plane: a setting; DONE or ERROR answers. */
 	WEIR_CTL_SET = 54,
 	WEIR_CTL_DONE = 55,
-	WEIR_CTL_EVICT = 126, /* ends a connection or a session; DONE or ERROR answers */
+	WEIR_CTL_EVICT = 126, /* ends what enum weir_ctl_evict says; DONE or ERROR answers */
 };
 
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
@@ -82,10 +83,11 @@ enum weir_ctl_rows {
 	WEIR_ROWS_MEMORY,
 	WEIR_ROWS_LINKS,
 	WEIR_ROWS_USERS,
-	WEIR_ROWS_LAST = WEIR_ROWS_USERS,
+	WEIR_ROWS_EXPORTS,
+	WEIR_ROWS_LAST = WEIR_ROWS_EXPORTS,
 };
 
-enum weir_ctl_evict { WEIR_EVICT_CONNECTION = 1, WEIR_EVICT_SESSION = 2 };
+enum weir_ctl_evict { WEIR_EVICT_CONNECTION = 1, WEIR_EVICT_SESSION, WEIR_EVICT_EXPORT };
 
 struct weir_ctl_node {
 	uint32_t id;
@@ -118,6 +120,7 @@ struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
 	uint32_t handling_ms; /* its slowest message handler at work, ms; 0: less than a second */
 	uint32_t weight;
+	uint32_t exports, reserved;
 	uint64_t arena_bytes;
 	uint64_t rate, burst;		/* payload bytes/s to peers, 0: no limit; bytes */
 	uint64_t tx_messages, tx_bytes; /* taken from it for peers */
@@ -132,6 +135,8 @@ struct weir_row_connection {
 	char state_name[16];
 	uint32_t datagram; /* 1: a datagram connection, not local */
 	uint32_t class;	   /* enum weir_class */
+	uint32_t kind;	   /* 0 stream, 1 datagrams, 2 memory: operations on an export */
+	uint32_t export;   /* of this host that it operates on; UINT32_MAX: none */
 	uint64_t dropped;  /* datagrams that arrived and found no room */
 	uint64_t outstanding, returned;
 	uint64_t bytes; /* payload of all messages, both ways */
@@ -197,9 +202,21 @@ struct weir_row_link {
 struct weir_row_user {
 	uint32_t uid;
 	uint32_t named; /* 1: has limits of its own */
-	uint64_t sessions, connections, services, memory, regions, segments;
-	uint64_t sessions_max, connections_max, services_max, memory_max, regions_max, segments_max;
+	uint64_t sessions, connections, services, memory, regions, exports, segments;
+	uint64_t sessions_max, connections_max, services_max, memory_max, regions_max, exports_max,
+	    segments_max;
 	uint64_t rate; /* payload bytes/s to peers; 0 here and above: no limit */
+};
+struct weir_row_export {
+	uint32_t export; /* number on this host, as in the key */
+	uint32_t session, pid;
+	uint32_t region;  /* of the session */
+	uint32_t rights;  /* WEIR_RIGHT_* */
+	uint32_t openers; /* connections to it */
+	uint64_t offset, bytes;
+	struct weir_export_counters counters;
+	char state[16];	  /* adding, open, leaving, evicted */
+	char program[32]; /* name of the session */
 };
 struct weir_row_counter {
 	char name[48];
@@ -287,7 +304,7 @@ struct weir_ctl_msg {
 		} done;
 		struct {
 			uint32_t what; /* enum weir_ctl_evict */
-			uint32_t id;   /* vqpn or session */
+			uint32_t id;   /* vqpn, session or export */
 			char reason[96];
 		} evict;
 	};

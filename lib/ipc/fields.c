@@ -2,6 +2,7 @@
 /* The tables of fields, in the order of weirctl's columns. */
 #include "fields.h"
 #include "invariant.h"
+#include "remote.h"
 
 #include <arpa/inet.h>
 #include <pwd.h>
@@ -210,6 +211,8 @@ static const struct weir_field session_fields[] = {
     NUMBER(connections, .title = "CONNECTIONS",
 	   METRIC("connections", "Ends of connections that it has")),
     NUMBER(listeners, .title = "LISTENERS"),
+    NUMBER(exports, .title = "EXPORTS", METRIC("exports", "Exports of memory that it has")),
+    NUMBER(reserved, .hidden = HIDE_JSON | HIDE_TELEMETRY),
     NUMBER(handling_ms, .title = "IN HANDLER ms",
 	   METRIC("handling_milliseconds",
 		  "How long a message handler of it has been at work, from a second on")),
@@ -256,6 +259,24 @@ conn_priority(const void *row, struct weir_value *v)
 	put_text(v, weir_class_name(r->class));
 }
 
+static void
+conn_kind(const void *row, struct weir_value *v)
+{
+	static const char *const name[] = {"stream", "datagram", "memory"};
+	const struct weir_row_connection *r = row;
+
+	put_text(v, r->kind < sizeof(name) / sizeof(name[0]) ? name[r->kind] : "unknown");
+}
+
+static void
+conn_export(const void *row, struct weir_value *v)
+{
+	const struct weir_row_connection *r = row;
+
+	v->type = r->export == UINT32_MAX ? VALUE_NONE : VALUE_NUMBER;
+	v->number = r->export;
+}
+
 static bool
 conn_primitive(const void *row, uint32_t i, const char **name, uint64_t *value)
 {
@@ -286,6 +307,10 @@ static const struct weir_field conn_fields[] = {
     NUMBER(peer_node, .hidden = HIDE_JSON),
     NUMBER(local, .hidden = HIDE_JSON),
     NUMBER(datagram, .hidden = HIDE_JSON),
+    COMPUTED("kind", conn_kind, .title = "KIND"),
+    NUMBER(kind, .hidden = HIDE_JSON),
+    COMPUTED("export", conn_export, .title = "EXPORT"),
+    NUMBER(export, .hidden = HIDE_JSON),
     COMPUTED("priority", conn_priority, .title = "PRIORITY"),
     NUMBER(class, .hidden = HIDE_JSON),
     NUMBER(session, .title = "SESSION"),
@@ -564,6 +589,7 @@ LIMIT(connections_max)
 LIMIT(services_max)
 LIMIT(memory_max)
 LIMIT(regions_max)
+LIMIT(exports_max)
 LIMIT(segments_max)
 #undef LIMIT
 
@@ -581,10 +607,53 @@ static const struct weir_field user_fields[] = {
     USED(services, "SERVICES", .unit = UNIT_PLAIN),
     USED(memory, "MEMORY", .unit = UNIT_BYTES),
     USED(regions, "REGIONS", .unit = UNIT_PLAIN),
+    USED(exports, "EXPORTS", .unit = UNIT_PLAIN),
     USED(segments, "SEGMENTS", .unit = UNIT_PLAIN),
     NUMBER(rate, .title = "RATE B/s", .unit = UNIT_RATE),
 };
 #undef USED
+#undef ROW
+
+/* ---- exports ---- */
+
+static void
+export_rights(const void *row, struct weir_value *v)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} all[] = {{WEIR_RIGHT_READ, "read"},
+		   {WEIR_RIGHT_WRITE, "write"},
+		   {WEIR_RIGHT_UPDATE, "update"},
+		   {WEIR_RIGHT_NOTIFY, "notify"},
+		   {WEIR_RIGHT_MAP, "map"}};
+	const struct weir_row_export *r = row;
+	size_t n = 0;
+
+	put_text(v, "");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (r->rights & all[i].bit)
+			n += (size_t)snprintf(v->text + n, sizeof(v->text) - n, "%s%s",
+					      n ? "," : "", all[i].name);
+}
+
+#define ROW struct weir_row_export
+#define COUNTER(as, column, of_unit)                                                               \
+	{.name = #as, AT(counters.as), .title = column, .unit = of_unit},
+static const struct weir_field export_fields[] = {
+    NUMBER(export, .title = "EXPORT"),
+    NUMBER(session, .title = "SESSION"),
+    TEXT(program, .title = "PROGRAM"),
+    NUMBER(pid, .title = "PID"),
+    TEXT(state, .title = "STATE"),
+    NUMBER(region, .title = "REGION"),
+    NUMBER(offset, .title = "OFFSET", .unit = UNIT_BYTES),
+    NUMBER(bytes, .title = "BYTES", .unit = UNIT_BYTES),
+    COMPUTED("rights", export_rights, .title = "RIGHTS"),
+    NUMBER(rights, .hidden = HIDE_JSON),
+    NUMBER(openers, .title = "OPENERS"),
+    WEIR_EXPORT_COUNTERS(COUNTER)};
+#undef COUNTER
 #undef ROW
 
 /* ---- all of them ---- */
@@ -606,6 +675,7 @@ static const struct weir_kind kinds[] = {
     KIND(WEIR_ROWS_MEMORY, "memory", NULL, struct weir_row_memory, memory_fields),
     KIND(WEIR_ROWS_LINKS, "links", NULL, struct weir_row_link, link_fields),
     KIND(WEIR_ROWS_USERS, "users", NULL, struct weir_row_user, user_fields),
+    KIND(WEIR_ROWS_EXPORTS, "exports", NULL, struct weir_row_export, export_fields),
 };
 
 const struct weir_kind *

@@ -49,4 +49,15 @@ weir_key_ok(const struct weir_key_fields *k)
 	       !memcmp(k->reserved, zero, sizeof(zero));
 }
 
+/* The export that a key names, with the rights that are asked for. */
+static inline struct weir_wire_export
+weir_key_wanted(const struct weir_key_fields *k, uint32_t rights)
+{
+	struct weir_wire_export wanted = {
+	    .index = k->index, .generation = k->generation, .rights = rights};
+
+	memcpy(wanted.secret, k->secret, sizeof(wanted.secret));
+	return wanted;
+}
+
 #endif

@@ -2,7 +2,8 @@
 /*
  * Operations on remote memory: cells that a program writes into its channel, which its engine
  * passes on in the ring of a link, and which the engine of the memory executes. The images are
- * equal in channel and ring. Each cell counts as a message of its connection.
+ * equal in channel and ring. Each cell counts as a message of its connection. Operations that read
+ * are answered; docs/protocol.md has the credit for answers.
  */
 #ifndef WEIR_COMMON_REMOTE_H
 #define WEIR_COMMON_REMOTE_H
@@ -14,7 +15,16 @@
 /* Rights of an export. */
 #define WEIR_RIGHT_READ 0x1u
 #define WEIR_RIGHT_WRITE 0x2u
-#define WEIR_RIGHTS_KNOWN (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE)
+#define WEIR_RIGHT_UPDATE 0x4u
+#define WEIR_RIGHT_NOTIFY 0x8u
+#define WEIR_RIGHT_MAP 0x20u /* of an export only: nobody opens a connection with it */
+/* Rights of a connection. */
+#define WEIR_RIGHTS_KNOWN                                                                          \
+	(WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
+/* The offset of an export with one of these is a multiple of WEIR_EXPORT_ALIGN: elements and signal
+ * words are aligned then. */
+#define WEIR_RIGHTS_ALIGNED (WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
+#define WEIR_EXPORT_ALIGN 16u
 
 /* Which export a CONNECT is for: in its `service`, flag WEIR_CONNECTS_MEMORY. */
 struct weir_wire_export {
@@ -43,11 +53,117 @@ static_assert(sizeof(struct weir_cell_put) == WEIR_SLOT_HEAD_BYTES, "fills a hea
 /* Largest payload of a PUT: 932 bytes. */
 #define WEIR_PUT_MAX (WEIR_INLINE_MAX - WEIR_PUT_FIELDS)
 
-/* Slots of a PUT with `length` bytes of payload. */
+/*
+ * WEIR_OP_UPDATE, WEIR_OP_CAS and WEIR_OP_GET, in weir_slot.data. The payload of an UPDATE is its
+ * operands, packed, none with NO_OP; of a CAS what the element is compared with, and what it
+ * becomes. A GET has none.
+ */
+struct weir_cell_access {
+	uint32_t handle;
+	uint8_t type, acc; /* enum weir_type; UPDATE: enum weir_acc; GET: both 0 */
+	uint16_t options;  /* WEIR_ACCESS_* */
+	uint64_t offset;   /* from the start of the export */
+	uint32_t result;   /* place of the answer in the send area: offset in the arena / 64. On
+			      the wire 0 */
+	uint32_t count;	   /* elements; CAS: 1; GET: bytes */
+	uint8_t payload[24];
+};
+static_assert(sizeof(struct weir_cell_access) == WEIR_SLOT_HEAD_BYTES, "fills a head");
+
+#define WEIR_ACCESS_RESULT 0x1u /* UPDATE: the values before are wanted */
+#define WEIR_ACCESS_FIELDS 24u	/* bytes of a head before the payload */
+/* Largest payload of an UPDATE: 924 bytes; so are its results. */
+#define WEIR_ACCESS_MAX (WEIR_INLINE_MAX - WEIR_ACCESS_FIELDS)
+
+/*
+ * WEIR_OP_NOTICE, in weir_slot.data, without a payload: behind the operations before it, sets or
+ * adds to a word of the export, delivers a notice to the exporting program, or both. A notice that
+ * is delivered counts WEIR_NOTICE_COST against the window of its connection.
+ */
+struct weir_cell_notice {
+	uint32_t handle;
+	uint32_t options;     /* WEIR_NOTICE_*, at least one */
+	uint32_t tag, source; /* DELIVER */
+	uint64_t bytes;	      /* DELIVER: of the put or get before it, 0: none */
+	uint64_t signal;      /* SET, ADD: offset of the word, a multiple of 8 */
+	uint64_t operand;     /* SET, ADD */
+	uint64_t reserved;    /* 0, as are fields that the options do not name */
+};
+static_assert(sizeof(struct weir_cell_notice) == WEIR_SLOT_HEAD_BYTES, "fills a head");
+
+#define WEIR_NOTICE_DELIVER 0x1u
+#define WEIR_NOTICE_SET 0x2u
+#define WEIR_NOTICE_ADD 0x4u /* not with SET */
+#define WEIR_NOTICE_SIGNALS (WEIR_NOTICE_SET | WEIR_NOTICE_ADD)
+#define WEIR_NOTICE_COST WEIR_SLOT_SIZE
+
+/* WEIR_OP_NOTICE, engine -> program, in weir_slot.data; vqpn: what NOTICED names. */
+struct weir_slot_notice {
+	uint32_t number, generation; /* of the export */
+	uint32_t tag, source;
+	uint64_t bytes;
+};
+
+/* Bytes of the window that a cell uses; `data`: its data, in private memory. */
 static inline uint32_t
-weir_put_slots(uint32_t length)
+weir_cell_cost(uint8_t op, const void *data)
 {
-	return weir_slots_inline(WEIR_PUT_FIELDS + length);
+	struct weir_cell_notice n;
+
+	if (op != WEIR_OP_NOTICE)
+		return 0;
+	memcpy(&n, data, sizeof(n));
+	return n.options & WEIR_NOTICE_DELIVER ? WEIR_NOTICE_COST : 0;
+}
+
+/* Bytes of a head before the payload of an operation. */
+static inline uint32_t
+weir_cell_fields(uint8_t op)
+{
+	if (op == WEIR_OP_NOTICE)
+		return WEIR_SLOT_HEAD_BYTES;
+	return op == WEIR_OP_PUT ? WEIR_PUT_FIELDS : WEIR_ACCESS_FIELDS;
+}
+
+/* Whether the cell is executed at the memory. */
+static inline bool
+weir_op_is_cell(uint8_t op)
+{
+	return op == WEIR_OP_PUT || op == WEIR_OP_UPDATE || op == WEIR_OP_CAS ||
+	       op == WEIR_OP_GET || op == WEIR_OP_NOTICE;
+}
+
+/* Whether a cell can have this payload. */
+static inline bool
+weir_cell_length_ok(uint8_t op, uint32_t length)
+{
+	return length <= (op == WEIR_OP_NOTICE ? 0 : WEIR_INLINE_MAX - weir_cell_fields(op));
+}
+
+/* Slots of a cell with `length` bytes of payload. */
+static inline uint32_t
+weir_cell_slots(uint8_t op, uint32_t length)
+{
+	return weir_slots_inline(weir_cell_fields(op) + length);
+}
+
+/*
+ * WEIR_WIRE_ANSWER: what an UPDATE, CAS or GET has read, as a head and lines of bare payload.
+ * Answers of a connection come in the order of its operations; `order` counts them.
+ */
+#define WEIR_ANSWER_MAX WEIR_BLOCK_SIZE
+#define WEIR_ANSWERS_LEAST (16u << 10) /* bytes of answers that an end of a link can take up */
+
+/* Operations of a connection that may have left and are not answered; more of them wait. */
+#define WEIR_AWAITED_MAX 32u
+
+/* Lines of an answer. Its operation takes as many out of the link's credit. */
+static inline uint32_t
+weir_answer_lines(uint32_t length)
+{
+	if (length <= WEIR_SLOT_HEAD_BYTES)
+		return 1;
+	return 1 + (length - WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_SIZE - 1) / WEIR_SLOT_SIZE;
 }
 
 #endif

@@ -32,6 +32,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_EXPORT] = {BODY(export), "export"},
     [WEIR_MSG_REVOKE] = {BODY(exported), "revoke"},
     [WEIR_MSG_OPEN] = {BODY(open), "open"},
+    [WEIR_MSG_MAP] = {BODY(map), "map"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -43,6 +44,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_FOUND] = {BODY(found), "found"},
     [WEIR_MSG_PEER] = {BODY(peer), "peer"},
     [WEIR_MSG_EXPORTED] = {BODY(exported), "exported"},
+    [WEIR_MSG_MAPPED] = {BODY(mapped), "mapped"},
     [WEIR_MSG_WAIT] = {HEADER, "wait"},
     [WEIR_MSG_NODE_LIST] = {BODY(node_list), "node-list"},
 };

@@ -16,7 +16,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 8u
+#define WEIR_SESSION_VERSION 10u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
@@ -49,7 +49,9 @@ enum weir_session_type {
 	WEIR_MSG_EXPORT = 15, /* a range of a region; answer EXPORTED */
 	WEIR_MSG_REVOKE = 16, /* answer OK: no operation on it is under way, none will begin */
 	WEIR_MSG_OPEN = 17,   /* connects to an export; answer and events as of CONNECT */
-	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
+	/* memory of a whole export of this host; answer MAPPED + fd */
+	WEIR_MSG_MAP = 18,
+	WEIR_MSG_NODES = 22, /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -62,6 +64,7 @@ enum weir_session_type {
 	WEIR_MSG_FOUND = 72,
 	WEIR_MSG_PEER = 73,
 	WEIR_MSG_EXPORTED = 74,
+	WEIR_MSG_MAPPED = 75,
 	WEIR_MSG_WAIT = 82, /* sent every second until a slow answer is ready */
 	WEIR_MSG_NODE_LIST = 83,
 };
@@ -218,6 +221,8 @@ struct weir_session_msg {
 			uint64_t offset, length; /* bytes, within the region */
 			uint32_t region;
 			uint32_t rights; /* WEIR_RIGHT_* */
+			/* with WEIR_RIGHT_NOTIFY: the exporting thread's channels, as in LISTEN */
+			uint32_t channel[WEIR_ENGINES_MAX];
 		} export;
 		struct {
 			uint32_t number, generation;
@@ -230,6 +235,14 @@ struct weir_session_msg {
 			uint32_t reserved;
 			uint8_t key[WEIR_KEY_BYTES];
 		} open;
+		struct {
+			uint32_t rights; /* as of OPEN; without WRITE the fd is read-only */
+			uint32_t reserved;
+			uint8_t key[WEIR_KEY_BYTES];
+		} map;
+		struct {
+			uint64_t bytes; /* of the export: all of the memory, or its beginning */
+		} mapped;
 		struct {
 			uint64_t since;	  /* nodes changed later than this; 0: all */
 			uint32_t channel; /* UINT32_MAX: none */

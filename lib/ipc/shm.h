@@ -80,9 +80,13 @@ struct weir_conn_desc {
 static_assert(sizeof(struct weir_conn_desc) == 64, "one cache line per connection");
 
 /*
- * Head of a channel: one cache line per writer and purpose. Sleep flags: 1 = ring the doorbell
+ * Head of a channel: one cache line per writer and purpose. Sleep flags: not 0 = ring the doorbell
  * after publishing (Dekker pair, docs/shared-memory.md).
  */
+#define WEIR_SLEEPS 1u
+#define WEIR_SLEEPS_SIGNALS                                                                        \
+	2u /* rx_sleeping: and after a signal or update of the session's memory */
+
 struct weir_channel_head {
 	_Alignas(64) _Atomic uint64_t rx_tail; /* program writes, engine reads: consumer of rx */
 	_Alignas(64) _Atomic uint32_t rx_sleeping; /* program writes, engine reads */

@@ -45,7 +45,8 @@ enum weir_slot_op {
 	WEIR_OP_INLINE = 1, /* message, payload in the slots */
 	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place[0] (region, offset) */
 	WEIR_OP_BUNDLE = 3, /* segment: place[1] messages in the byte area, see ipc/shm.h */
-	/* program -> engine; CONSUMED, RELEASE and POST in the ring of returns, the others in tx */
+	/* program -> engine; CONSUMED, RELEASE, POST and NOTICED in the ring of returns, the others
+	   in tx */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = released receive places; count in length */
@@ -54,6 +55,9 @@ enum weir_slot_op {
 	/* place[0] is adopted memory with room for `length` bytes: a buffer for the message of vqpn
 	 * with number place[1]. In the ring of returns */
 	WEIR_OP_POST = 21,
+	/* place[0..count) = notices that the program took: vqpn 32 bits, number 32 bits; count in
+	 * length. In the ring of returns */
+	WEIR_OP_NOTICED = 22,
 	/* engine -> program */
 	/* our connect() or a decision (DECIDE) ended: status, then value = segment id or 0, extra =
 	   the peer's node, length = largest message of a datagram connection or 0; for memory:
@@ -82,6 +86,10 @@ enum weir_slot_op {
 	 * `length` is that of the payload
 	 */
 	WEIR_OP_PUT = 96,
+	WEIR_OP_UPDATE = 97,
+	WEIR_OP_CAS = 99,
+	WEIR_OP_NOTICE = 101, /* engine -> program, too: struct weir_slot_notice */
+	WEIR_OP_GET = 107,
 	/* program -> engine: answer DONE when all operations of vqpn so far are executed; `order`
 	   as in CLOSE */
 	WEIR_OP_FLUSH = 108,

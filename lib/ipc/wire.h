@@ -9,7 +9,8 @@
  *
  * Lines of a message: struct weir_slot (seq unused) with op WEIR_OP_INLINE followed by its
  * continuation slots, or WEIR_OP_PLACE followed by ceil(length / 64) lines of bare payload; vqpn is
- * the receiver's. Control lines are struct weir_slot with op >= 64, one line each.
+ * the receiver's. Operations on remote memory, and their answers: ipc/remote.h. Control lines are
+ * struct weir_slot with op 64 to 84, one line each.
  */
 #ifndef WEIR_COMMON_WIRE_H
 #define WEIR_COMMON_WIRE_H
@@ -20,7 +21,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 5u
+#define WEIR_WIRE_VERSION 7u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
 #define WEIR_LITTLE_ENDIAN 0x100u
@@ -99,6 +100,9 @@ enum weir_wire_op {
 	WEIR_WIRE_LINK_RING = 83, /* write into other memory from now on: struct weir_wire_ring */
 	WEIR_WIRE_LINK_LEFT = 84, /* the last line in the memory before; length: lines of the other
 				     that the sender uses */
+	/* what an operation has read; length: bytes, in `data` and lines of bare payload
+	   (ipc/remote.h); order: counts those of the connection */
+	WEIR_WIRE_ANSWER = 112,
 };
 
 /* Memory of a ring: frames go on at their positions, modulo its lines. */
@@ -199,9 +203,11 @@ struct weir_link_offer {
 	uint64_t consumed;	  /* lines of the sender's ring, ever */
 	uint64_t received;	  /* receive WRs of the sender used, ever */
 	uint32_t highest;	  /* wire version */
+	uint32_t answers;	  /* bytes: answers that the receiver may ask the sender for */
 	/* errno: nothing is offered, and attempt `answered` of the receiver's is refused. ENOSPC:
 	 * no room for the link now; ECONNRESET: that link is gone. 0: an offer */
 	uint32_t refused;
+	uint32_t reserved;
 };
 
 #endif

@@ -78,19 +78,6 @@ reserve(struct weir_messenger *m, struct inside *in, size_t room, int timeout_ms
 }
 
 static int
-keep(struct inside *in, struct weir *w, size_t room, struct weir_draft *draft)
-{
-	in->w = w;
-	in->room = (uint32_t)room;
-	in->memory = weir_buffer_take(w, HEADER_SHORT + room);
-	if (!in->memory)
-		return weir_fail(-ENOMEM, "no memory for a message of %zu bytes; free some", room);
-	*draft = (struct weir_draft){.data = in->memory + HEADER_SHORT, .room = room};
-	memcpy(draft->internal, in, sizeof(*in));
-	return 0;
-}
-
-static int
 reserve_to(struct weir_messenger *m, struct inside *in, size_t room, uint32_t flags, int timeout_ms,
 	   struct weir_draft *draft)
 {
@@ -102,8 +89,17 @@ reserve_to(struct weir_messenger *m, struct inside *in, size_t room, uint32_t fl
 	s = sender_get(m, &rc);
 	if (!s)
 		return rc;
-	if (flags & WEIR_DRAFT_KEEP)
-		return keep(in, s->worker->w, room, draft);
+	if (flags & WEIR_DRAFT_KEEP) {
+		in->w = s->worker->w;
+		in->room = (uint32_t)room;
+		in->memory = weir_buffer_take(in->w, HEADER_SHORT + room);
+		if (!in->memory)
+			return weir_fail(-ENOMEM, "no memory for a message of %zu bytes; free some",
+					 room);
+		*draft = (struct weir_draft){.data = in->memory + HEADER_SHORT, .room = room};
+		memcpy(draft->internal, in, sizeof(*in));
+		return 0;
+	}
 	rc = lane_pin(s, in->node, timeout_ms, &in->lane);
 	return rc ? rc : reserve(m, in, room, timeout_ms, draft);
 }

@@ -301,17 +301,6 @@ pin_next(struct weir_messenger *m, const struct peer *p, uint64_t *made)
 	return best;
 }
 
-/* ms left until `end`; -1: no limit. */
-static int
-ms_left(uint64_t end)
-{
-	uint64_t now = weir_clock();
-
-	if (end == UINT64_MAX)
-		return -1;
-	return now >= end ? 0 : (int)((end - now + 999999) / 1000000u);
-}
-
 /* A wait has ended before what it was for. */
 static bool
 in_vain(int rc)
@@ -327,7 +316,9 @@ flush_peer(struct weir_messenger *m, struct peer *p, uint64_t end)
 	int rc = 0;
 
 	while (!in_vain(rc) && (lane = pin_next(m, p, &made))) {
-		int now = weir_flush(lane->conn, ms_left(end));
+		uint64_t clock = weir_clock(), left = end > clock ? end - clock : 0;
+		int now = weir_flush(lane->conn,
+				     end == UINT64_MAX ? -1 : (int)((left + 999999) / 1000000u));
 
 		lane_unpin(lane);
 		rc = in_vain(now) || !rc ? now : rc;

@@ -394,7 +394,7 @@ lane_end(struct lane *lane, int status)
 		assembly_drop(lane);
 	}
 	closed = !lane->conn;
-	weir_thread_wake(lane->worker, NULL);
+	weir_thread_wake(lane->worker);
 	weir_unlock(lane->worker);
 	if (!closed)
 		return;

@@ -146,7 +146,7 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 		lane_used(take.lane);
 	}
 	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
-		weir_thread_wake(t, NULL);
+		weir_thread_wake(t);
 	worker_unlock(t, helps);
 	if (weir_unlikely(last))
 		lane_ended(lane, life, -ECONNRESET);
@@ -264,25 +264,6 @@ accept_all(struct handler_thread *k)
 	}
 }
 
-/* Takes messages of handler threads that are stuck in a handler. How many. */
-static unsigned
-help(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	unsigned n = 0;
-
-	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct handler_thread *other = &m->pool[i];
-		uint64_t since = atomic_load_explicit(&other->since, memory_order_relaxed);
-
-		if (other == k || !since || weir_clock() - since < STUCK_NS)
-			continue;
-		n += pump(k, other->worker, true, BATCH);
-		accept_all(other);
-	}
-	return n;
-}
-
 /* ms that an idle handler thread may sleep. */
 static uint64_t
 nap_ms(struct handler_thread *k, bool stepping)
@@ -307,24 +288,6 @@ nap_ms(struct handler_thread *k, bool stepping)
 
 /* ---- turns ---- */
 
-/* Housekeeping of the first handler thread. True: a connection is closing. */
-static bool
-keep_house(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	bool stepping;
-
-	k->told += events_report(m);
-	pthread_mutex_lock(&m->lock);
-	stepping = peers_step(m);
-	pthread_mutex_unlock(&m->lock);
-	if (weir_clock() >= k->due) {
-		peers_look(m);
-		k->due = weir_clock() + TICK_NS;
-	}
-	return stepping;
-}
-
 static void listen_again(struct handler_thread *k);
 
 /* One turn, with at most `most` messages. *stepping: a connection is closing. How much was done. */
@@ -333,6 +296,7 @@ turn(struct handler_thread *k, unsigned most, bool *stepping)
 {
 	struct weir_messenger *m = k->m;
 	unsigned n = pump(k, k->worker, false, most);
+	bool idle;
 
 	*stepping = false;
 	/* messages that waited for memory */
@@ -343,12 +307,30 @@ turn(struct handler_thread *k, unsigned most, bool *stepping)
 	}
 	if (has_accepts(k->worker, m->driven))
 		accept_all(k);
-	if (!n)
-		n = help(k);
+	/* messages of handler threads that are stuck in a handler */
+	idle = !n;
+	for (uint32_t i = 0; idle && i < m->o.handler_threads; i++) {
+		struct handler_thread *other = &m->pool[i];
+		uint64_t since = atomic_load_explicit(&other->since, memory_order_relaxed);
+
+		if (other == k || !since || weir_clock() - since < STUCK_NS)
+			continue;
+		n += pump(k, other->worker, true, BATCH);
+		accept_all(other);
+	}
 	if (weir_unlikely(k->listen_at && weir_clock() >= k->listen_at))
 		listen_again(k);
-	if (!k->index && (!n || ++k->turns % 256 == 0))
-		*stepping = keep_house(k);
+	/* housekeeping of the first handler thread */
+	if (!k->index && (!n || ++k->turns % 256 == 0)) {
+		k->told += events_report(m);
+		pthread_mutex_lock(&m->lock);
+		*stepping = peers_step(m);
+		pthread_mutex_unlock(&m->lock);
+		if (weir_clock() >= k->due) {
+			peers_look(m);
+			k->due = weir_clock() + TICK_NS;
+		}
+	}
 	return n;
 }
 
@@ -421,24 +403,6 @@ open_thread(struct handler_thread *k)
 	return k->sender ? listen_on_name(k) : rc;
 }
 
-/* Whether lanes of k's worker have messages left, or have not ended yet. */
-static bool
-has_lanes(struct handler_thread *k)
-{
-	const struct weir_thread *t = k->worker;
-	struct weir_messenger *m = k->m;
-	const struct lane *lane;
-	const struct peer *p;
-	bool any = false;
-
-	pthread_mutex_lock(&m->lock);
-	TAILQ_FOREACH(p, &m->open, in_open)
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	any |= lane->worker == t && lane->conn && !lane->closing;
-	pthread_mutex_unlock(&m->lock);
-	return any;
-}
-
 /*
  * k's session is over. Once the program has attached again, and the messages that had come are
  * handled, k goes on in the new session. 0: it has; -EAGAIN: not yet, or why there is no session.
@@ -451,11 +415,19 @@ rejoin(struct handler_thread *k)
 	struct weir_thread *t;
 	struct sender *s;
 	struct lane *lane;
+	struct peer *p;
+	bool any = false;
 	int rc = messenger_follow(m);
 
 	if (rc || m->w == former)
 		return rc ? rc : -EAGAIN;
-	if (has_lanes(k))
+	/* lanes of k's worker have messages left, or have not ended yet */
+	pthread_mutex_lock(&m->lock);
+	TAILQ_FOREACH(p, &m->open, in_open)
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	any |= lane->worker == k->worker && lane->conn && !lane->closing;
+	pthread_mutex_unlock(&m->lock);
+	if (any)
 		return -EAGAIN;
 	t = weir_thread_own(m->w, &rc); /* its listeners follow */
 	s = t ? sender_get(m, &rc) : NULL;
@@ -611,30 +583,22 @@ pool_call(struct weir_messenger *m)
 	wake(&m->pool[0]);
 }
 
-/* No thread: the caller is the one that drives. */
-static int
-start_driven(struct weir_messenger *m)
-{
-	struct handler_thread *k = &m->pool[0];
-	int rc;
-
-	k->m = m;
-	k->thread = pthread_self();
-	rc = open_thread(k);
-	if (!rc)
-		line_take(k);
-	m->begun = true;
-	return rc;
-}
-
 int
 pool_start(struct weir_messenger *m)
 {
+	struct handler_thread *first = &m->pool[0];
 	sigset_t all, before;
 	int rc = 0;
 
-	if (m->driven)
-		return start_driven(m);
+	if (m->driven) { /* no thread: the caller is the one that drives */
+		first->m = m;
+		first->thread = pthread_self();
+		rc = open_thread(first);
+		if (!rc)
+			line_take(first);
+		m->begun = true;
+		return rc;
+	}
 	/* the others look at all of them */
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
 		m->pool[i].m = m;
@@ -726,27 +690,6 @@ pool_last_turn(struct weir_messenger *m)
 	k->inside = false;
 }
 
-/* As work(): one turn of the thread that drives. Calls of the program, or why the session is over.
- */
-static int
-drive(struct handler_thread *k, unsigned most, struct weir_guard *guard)
-{
-	uint64_t before = atomic_load_explicit(&k->handled, memory_order_relaxed);
-	bool stepping;
-	int rc = 0;
-
-	k->inside = true;
-	k->guard = guard;
-	k->told = 0;
-	if (!turn(k, most, &stepping) && weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
-		rc = rejoin(k);
-	k->guard = NULL;
-	k->inside = false;
-	if (rc && rc != -EAGAIN)
-		return rc;
-	return (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) - before + k->told);
-}
-
 /* Leaves WEIR_EVENT_MESSAGES due if there is more for the thread, and only then. */
 static void
 leave_news(struct sender *s)
@@ -778,8 +721,11 @@ static int
 progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	 struct weir_guard *guard)
 {
+	struct handler_thread *k = &m->pool[0]; /* if s drives */
 	struct weir_thread *t = s->worker;
 	struct calling c;
+	uint64_t before;
+	bool stepping;
 	unsigned n;
 	int rc = 0;
 
@@ -788,7 +734,18 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	if (weir_unlikely(weir_thread_get(t->w) == t && t->fd_armed))
 		weir_thread_disarm_fd(t);
 	if (n < most && drives) {
-		rc = drive(&m->pool[0], most - n, guard);
+		before = atomic_load_explicit(&k->handled, memory_order_relaxed);
+		k->inside = true;
+		k->guard = guard;
+		k->told = 0;
+		if (!turn(k, most - n, &stepping) &&
+		    weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
+			rc = rejoin(k);
+		k->guard = NULL;
+		k->inside = false;
+		if (!rc || rc == -EAGAIN)
+			rc = (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) -
+				   before + k->told);
 	} else if (n < most) {
 		weir_lock(t);
 		sender_take(s, NULL);
@@ -801,20 +758,11 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	return n ? (int)n : rc;
 }
 
-/* ms to wait at most, before another turn. */
-static int
-tick_until(uint64_t end)
-{
-	uint64_t now = weir_clock(), ms = end > now ? (end - now + 999999) / 1000000u : 0;
-
-	return ms < TICK_MS ? (int)ms : TICK_MS;
-}
-
 int
 weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 {
 	bool drives = pool_is_driver(m);
-	uint64_t end = UINT64_MAX;
+	uint64_t end = UINT64_MAX, now, ms;
 	struct weir_wait wait;
 	struct sender *s;
 	int rc = 0, n = 0;
@@ -833,7 +781,9 @@ weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 		/* the thread that drives has housekeeping to do, too */
 		if (!wait.timeout_ms || wait.worker != s->worker) {
 			weir_wait_end(&wait);
-			weir_wait_init(&wait, s->worker, tick_until(end));
+			now = weir_clock();
+			ms = end > now ? (end - now + 999999) / 1000000u : 0;
+			weir_wait_init(&wait, s->worker, ms < TICK_MS ? (int)ms : TICK_MS);
 			wait.events = drives;
 		}
 		rc = weir_wait_next(&wait);
@@ -854,13 +804,6 @@ weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 	if (s)
 		leave_news(s);
 	return n ? n : rc;
-}
-
-/* Whether the calling thread has the worker of its sender alone. */
-static bool
-is_own(const struct sender *s)
-{
-	return weir_thread_get(s->worker->w) == s->worker;
 }
 
 int
@@ -886,7 +829,8 @@ weir_messenger_arm(struct weir_messenger *m)
 	if (!s)
 		return rc;
 	t = s->worker;
-	if (!is_own(s) || (drives && k->worker != t))
+	/* the sender's worker is shared with other threads, or is not the one that drives */
+	if (weir_thread_get(t->w) != t || (drives && k->worker != t))
 		return -EAGAIN;
 	leave_news(s);
 	if (drives) {

@@ -222,22 +222,6 @@ worker_take(struct weir_thread *t, const struct weir_messenger *m, uint8_t *buff
 	return rc;
 }
 
-/* Wakes threads that sleep at s for what may have come; `all`: whether or not it did. */
-static void
-wake_sleepers(struct sender *s, const struct weir_request *own, bool all)
-{
-	struct weir_waiter *waiter;
-
-	LIST_FOREACH(waiter, &s->worker->waiters, next)
-	{
-		const struct weir_request *r = waiter->awaits;
-
-		/* the caller looks at its own request after this */
-		if (!r || (r != own && (all || request_ended(r))))
-			weir_wake_fd(waiter->fd);
-	}
-}
-
 /* Whether threads wait for other requests than r, so that the caller takes these responses too. */
 static bool
 others_sleep(const struct sender *s, const struct weir_request *r)
@@ -251,6 +235,7 @@ void
 sender_take(struct sender *s, const struct weir_request *r)
 {
 	struct weir_thread *t = s->worker;
+	struct weir_waiter *waiter;
 	int rc = TAKE_NOTHING;
 	struct take take;
 	uint32_t n = 0;
@@ -268,6 +253,15 @@ sender_take(struct sender *s, const struct weir_request *r)
 			break;
 		n++;
 	}
-	if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
-		wake_sleepers(s, r, rc != TAKE_NOTHING);
+	if (!n || weir_likely(LIST_EMPTY(&t->waiters)))
+		return;
+	/* threads that sleep at s, for what may have come */
+	LIST_FOREACH(waiter, &t->waiters, next)
+	{
+		const struct weir_request *awaits = waiter->awaits;
+
+		/* the caller looks at its own request after this */
+		if (!awaits || (awaits != r && (rc != TAKE_NOTHING || request_ended(awaits))))
+			weir_wake_fd(waiter->fd);
+	}
 }

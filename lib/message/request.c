@@ -361,7 +361,7 @@ requests_cancel(struct sender *s, uint32_t node)
 		n++;
 	}
 	if (n)
-		weir_thread_wake(s->worker, NULL);
+		weir_thread_wake(s->worker);
 	weir_unlock(s->worker);
 	return n;
 }
@@ -593,41 +593,9 @@ give_up(struct sender *s, struct weir_request *r, int status)
 	weir_lock(s->worker);
 	if (!request_ended(r)) {
 		request_end(s, r, status, 0);
-		weir_thread_wake(s->worker, NULL);
+		weir_thread_wake(s->worker);
 	}
 	weir_unlock(s->worker);
-}
-
-static int
-result(const struct weir_messenger *m, const struct weir_request *r, int timeout_ms)
-{
-	switch (r->status) {
-	case 0:
-		return 0;
-	case -ETIMEDOUT:
-		return weir_fail(-ETIMEDOUT,
-				 "node %u has not responded within %d ms; wait longer, or see "
-				 "weirctl show sessions there",
-				 r->node, timeout_ms);
-	case -ECANCELED:
-		return weir_fail(-ECANCELED, "the request was cancelled; start it again");
-	case -ENOMSG:
-		return weir_fail(-ENOMSG,
-				 "nobody on node %u has registered the type; see that both ends "
-				 "are of one release",
-				 r->node);
-	case -EPROTONOSUPPORT:
-		return message_error(m, r->status);
-	case -EMSGSIZE:
-		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
-				 r->length);
-	default:
-		if (r->status == -ENODEV ||
-		    (weir_state(m->w) != WEIR_UP && r->status == weir_loss(m->w)))
-			return messenger_gone(m);
-		return weir_fail(r->status, "the request to node %u failed: %s; see its program",
-				 r->node, strerror(-r->status));
-	}
 }
 
 int
@@ -659,7 +627,33 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 		return rc;
 	if (rc)
 		give_up(s, r, rc == -EAGAIN ? -ETIMEDOUT : rc);
-	return result(s->m, r, timeout_ms);
+	switch (r->status) {
+	case 0:
+		return 0;
+	case -ETIMEDOUT:
+		return weir_fail(-ETIMEDOUT,
+				 "node %u has not responded within %d ms; wait longer, or see "
+				 "weirctl show sessions there",
+				 r->node, timeout_ms);
+	case -ECANCELED:
+		return weir_fail(-ECANCELED, "the request was cancelled; start it again");
+	case -ENOMSG:
+		return weir_fail(-ENOMSG,
+				 "nobody on node %u has registered the type; see that both ends "
+				 "are of one release",
+				 r->node);
+	case -EPROTONOSUPPORT:
+		return message_error(s->m, r->status);
+	case -EMSGSIZE:
+		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
+				 r->length);
+	default:
+		if (r->status == -ENODEV ||
+		    (weir_state(s->m->w) != WEIR_UP && r->status == weir_loss(s->m->w)))
+			return messenger_gone(s->m);
+		return weir_fail(r->status, "the request to node %u failed: %s; see its program",
+				 r->node, strerror(-r->status));
+	}
 }
 
 /* Whether any of the requests, all of s, has ended: *first. */

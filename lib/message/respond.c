@@ -109,13 +109,6 @@ respond(const struct weir_reply *reply, struct message_header *h, const struct i
 	return rc;
 }
 
-static int
-not_a_reply(void)
-{
-	return weir_fail(-EINVAL, "not a request, or no reply of a handler; look at the message's "
-				  "flags");
-}
-
 int
 weir_message_respondv(struct weir_messenger *m, const struct weir_reply *reply,
 		      const struct iovec *iov, unsigned n)
@@ -125,7 +118,8 @@ weir_message_respondv(struct weir_messenger *m, const struct weir_reply *reply,
 	int rc;
 
 	if (!reply->internal[0])
-		return not_a_reply();
+		return weir_fail(-EINVAL, "not a request, or no reply of a handler; look at the "
+					  "message's flags");
 	rc = message_length(m, iov, n, &length);
 	if (!rc)
 		rc = respond(reply, &h, iov, n, length);

@@ -2,8 +2,10 @@
 /* Exporting: the data plane makes keys and keeps the exports; the library knows their numbers. */
 #include "handle.h"
 
+#include "client/channel.h"
 #include "client/reason.h"
 #include "client/region.h"
+#include "ipc/remote.h"
 
 #include <stdlib.h>
 
@@ -13,10 +15,14 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_EXPORT), r;
 	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_thread *t = NULL;
 	struct weir_export *made;
 	struct weir *w;
 
-	static_assert(WEIR_MAY_WRITE == WEIR_RIGHT_WRITE, "the same bits");
+	static_assert(WEIR_MAY_NOTIFY == WEIR_RIGHT_NOTIFY, "the same bit");
+	static_assert(WEIR_MAY_READ == WEIR_RIGHT_READ && WEIR_MAY_WRITE == WEIR_RIGHT_WRITE &&
+			  WEIR_MAY_UPDATE == WEIR_RIGHT_UPDATE && WEIR_MAY_MAP == WEIR_RIGHT_MAP,
+		      "the same bits");
 	static_assert(sizeof(key->bytes) == WEIR_KEY_BYTES, "the same bytes");
 	if (!region || !x || !key)
 		return weir_fail(-EINVAL, "no region, or no place for handle and key; see "
@@ -24,16 +30,26 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 	w = region->w;
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	if (!rights || rights & ~WEIR_MAY_WRITE)
+	if (!rights || rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP))
 		return weir_fail(-EINVAL, "no rights, or unknown ones; see WEIR_MAY_* in "
 					  "weir/remote.h");
+	if (rights & WEIR_MAY_NOTIFY) {
+		t = weir_thread_own(w, &rc);
+		if (!t)
+			return rc;
+		weir_lock(t);
+		rc = weir_channel_get_all(t, m.export.channel);
+		weir_unlock(t);
+		if (rc)
+			return rc;
+	}
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return weir_fail(-ENOMEM, "no memory for an export; free some");
 	m.export.region = region->index;
 	m.export.offset = offset;
 	m.export.length = length;
-	m.export.rights = rights;
+	m.export.rights = rights | (rights & WEIR_MAY_MAP ? WEIR_MAY_READ : 0);
 	rc = weir_request(w, &m, WEIR_MSG_EXPORTED, &r, fds);
 	if (rc) {
 		free(made);
@@ -42,9 +58,14 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 	made->w = w;
 	made->number = r.exported.number;
 	made->generation = r.exported.generation;
+	made->base = region->addr + offset;
+	made->length = length;
+	made->worker = t;
+	if (t) /* no other thread takes its place */
+		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	memcpy(key->bytes, r.exported.key, sizeof(key->bytes));
 	pthread_mutex_lock(&w->remote_lock);
-	LIST_INSERT_HEAD(&w->exports, made, in_session);
+	LIST_INSERT_HEAD(&w->exports[made->number % WEIR_EXPORT_LISTS], made, in_session);
 	pthread_mutex_unlock(&w->remote_lock);
 	*x = made;
 	return 0;
@@ -68,11 +89,16 @@ weir_revoke(struct weir_export *x)
 	/* it ended with its region or its session */
 	if (rc == -ENOENT || (rc && weir_state(w) == WEIR_DEAD))
 		rc = 0;
-	if (rc)
+	/* an operator ended it, not the session */
+	if (rc && rc != -ECONNABORTED)
 		return rc;
 	pthread_mutex_lock(&w->remote_lock);
 	LIST_REMOVE(x, in_session);
 	pthread_mutex_unlock(&w->remote_lock);
+	if (x->worker)
+		atomic_fetch_sub_explicit(&x->worker->users, 1, memory_order_relaxed);
 	free(x);
-	return 0;
+	if (weir_unlikely(weir_state(w) != WEIR_UP))
+		weir_threads_release(w);
+	return rc;
 }

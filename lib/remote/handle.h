@@ -8,6 +8,7 @@
 
 #include "public.h"
 
+#include "client/reason.h"
 #include "client/session.h"
 #include "ipc/key.h"
 #include "stream/conn.h"
@@ -15,31 +16,72 @@
 struct weir_export {
 	struct weir *w;
 	uint32_t number, generation; /* at the data plane */
+	struct weir_thread *worker;  /* gets its notices; NULL: there are none */
+	uint8_t *base;		     /* in a region, which may have ended */
+	uint64_t length;
 	LIST_ENTRY(weir_export) in_session;
 };
 
 struct weir_remote {
 	struct weir *w;
 	struct weir_key key;
-	uint32_t rights;
+	uint32_t rights; /* WEIR_MAY_* */
 	uint16_t node;
 	bool local;
 	/* the connection that was used last: a hint, written and read by all threads; its worker is
 	 * set before the release that publishes it */
 	_Atomic(struct weir_conn *) recent;
-	pthread_mutex_t lock; /* of conns; nothing is locked inside it */
+	uint8_t *mapped; /* memory of this host that the key lets programs map; NULL: none */
+	uint64_t mapped_bytes, mapped_room; /* of the export; of the mapping */
+	_Atomic bool
+	    notified; /* mapped: a thread has begun notices, which a flush awaits. All threads */
+	struct weir_conn *first; /* the opening thread's: tells how the export ends */
+	pthread_mutex_t lock;	 /* of conns; nothing is locked inside it */
 	LIST_HEAD(, weir_conn) conns;
 	LIST_ENTRY(weir_remote) in_session;
 };
 
 /*
- * The calling thread's connection. It may still be opening. NULL: the thread has
- * none, and with `make` there can be none, *rc and the reason say why.
+ * The calling thread's connection, which may still be opening. `make`: makes one if the thread has
+ * none. NULL: there is none; *rc is 0, or says with the reason why none can be made.
  */
 struct weir_conn *weir_remote_conn(struct weir_remote *r, bool make, int *rc);
 /* Waits until it is open. 0, -EAGAIN (not within the time), or how the attempt ended. */
 int weir_remote_await_open(struct weir_conn *c, int timeout_ms);
-/* How the connection ended, with the reason. */
-int weir_remote_ended(const struct weir_conn *c);
+/* How a connection ended, -errno, with the reason. */
+int weir_remote_ended(const struct weir_conn *c, int end);
+/* -ERANGE, with the reason, where the bytes are not within `whole`. */
+static inline int
+weir_remote_range(uint64_t whole, uint64_t offset, uint64_t length)
+{
+	if (weir_likely(offset <= whole && length <= whole - offset))
+		return 0;
+	return weir_fail(-ERANGE, "%llu bytes at %llu are not within the export of %llu",
+			 (unsigned long long)length, (unsigned long long)offset,
+			 (unsigned long long)whole);
+}
+
+/* Maps the export of a handle that has its first connection, if the key lets it. */
+void weir_remote_map(struct weir_remote *r);
+void weir_remote_unmap(struct weir_remote *r);
+/* Where these bytes of mapped memory are; 0, or how session or export ended, -ERANGE. */
+int weir_mapped_at(struct weir_remote *r, uint64_t offset, uint64_t length, uint8_t **at);
+/* weir_remote_flush() on mapped memory. */
+int weir_mapped_flush(struct weir_remote *r);
+
+/* ---- result.c; worker locked ---- */
+
+/*
+ * Memory of the session that the answer to the next operation, of `length` bytes, is put into:
+ * *place is its offset in the arena / 64. 0, -ENOMEM, or -EAGAIN: too many answers are awaited, or
+ * the send heap has no block now; a flush, or the heap, says when.
+ */
+int weir_result_reserve(struct weir_conn *c, uint32_t length, uint32_t *place);
+/* The operation `number` was begun: its answer, in the memory reserved last, is copied to `to`. */
+void weir_result_await(struct weir_conn *c, uint64_t number, void *to);
+/* Copies the answers that have come to the program's memory. */
+void weir_results_take(struct weir_conn *c);
+/* Operations up to the last one with an answer that was not taken; 0: there is none. */
+uint64_t weir_results_last(const struct weir_conn *c);
 
 #endif

@@ -4,15 +4,16 @@
 
 #include "client/reason.h"
 #include "client/wait.h"
+#include "ipc/remote.h"
 #include "stream/model.h"
 #include "stream/progress.h"
 
 #include <stdlib.h>
 
 int
-weir_remote_ended(const struct weir_conn *c)
+weir_remote_ended(const struct weir_conn *c, int end)
 {
-	int rc = c->end == -ESHUTDOWN ? -ECONNRESET : c->end;
+	int rc = end == -ESHUTDOWN ? -ECONNRESET : end;
 
 	if (rc == -ESTALE)
 		return weir_fail(rc, "the export was revoked, or its memory freed; get a new key");
@@ -60,8 +61,10 @@ make_conn(struct weir_remote *r, struct weir_thread *t, int *rc)
 	if (*rc)
 		return NULL;
 	pthread_mutex_lock(&r->lock);
-	if (LIST_EMPTY(&r->conns))
+	if (LIST_EMPTY(&r->conns)) {
 		r->local = local;
+		r->first = c;
+	}
 	LIST_INSERT_HEAD(&r->conns, c, in_remote);
 	pthread_mutex_unlock(&r->lock);
 	/* pairs with the acquire in conn_of() */
@@ -99,7 +102,7 @@ weir_remote_await_open(struct weir_conn *c, int timeout_ms)
 			break;
 	}
 	weir_wait_end(&wait);
-	return rc && rc != -EAGAIN && rc != -EINTR ? weir_remote_ended(c) : rc;
+	return rc && rc != -EAGAIN && rc != -EINTR ? weir_remote_ended(c, c->end) : rc;
 }
 
 static void
@@ -123,13 +126,14 @@ close_conns(struct weir_remote *r)
 static void
 free_remote(struct weir_remote *r)
 {
+	weir_remote_unmap(r);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
 
 int
-weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, int timeout_ms,
-		 struct weir_remote **remote)
+weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, uint32_t flags,
+		 int timeout_ms, struct weir_remote **remote)
 {
 	struct weir_key_fields fields;
 	struct weir_remote *r;
@@ -139,9 +143,12 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, in
 	if (!w || !key || !remote)
 		return weir_fail(-EINVAL, "no session, no key, or no place for the handle; see "
 					  "weir/remote.h");
-	if (!rights || rights & ~WEIR_MAY_WRITE)
+	if (!rights || rights & ~WEIR_RIGHTS_KNOWN)
 		return weir_fail(-EINVAL, "no rights, or unknown ones; see WEIR_MAY_* in "
 					  "weir/remote.h");
+	if (flags & ~WEIR_OPEN_APART)
+		return weir_fail(-EINVAL, "unknown flag 0x%x; see WEIR_OPEN_* in weir/remote.h",
+				 flags);
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
@@ -155,6 +162,8 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, in
 	pthread_mutex_init(&r->lock, NULL);
 	LIST_INIT(&r->conns);
 	c = weir_remote_conn(r, true, &rc);
+	if (c && r->local && !(flags & WEIR_OPEN_APART))
+		weir_remote_map(r);
 	if (c && timeout_ms) {
 		rc = weir_remote_await_open(c, timeout_ms);
 		if (rc == -EAGAIN)
@@ -168,7 +177,8 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, in
 		free_remote(r);
 		return rc;
 	}
-	r->node = r->local ? c->peer_node : (uint16_t)fields.node;
+	/* of this host, and made before its node had an id */
+	r->node = fields.node == UINT32_MAX ? c->peer_node : (uint16_t)fields.node;
 	pthread_mutex_lock(&w->remote_lock);
 	LIST_INSERT_HEAD(&w->remotes, r, in_session);
 	pthread_mutex_unlock(&w->remote_lock);
@@ -198,10 +208,11 @@ weir_remotes_free(struct weir *w)
 		LIST_REMOVE(r, in_session);
 		free_remote(r);
 	}
-	while ((x = LIST_FIRST(&w->exports))) {
-		LIST_REMOVE(x, in_session);
-		free(x);
-	}
+	for (unsigned i = 0; i < WEIR_EXPORT_LISTS; i++)
+		while ((x = LIST_FIRST(&w->exports[i]))) {
+			LIST_REMOVE(x, in_session);
+			free(x);
+		}
 }
 
 void
@@ -210,7 +221,8 @@ weir_remote_info(const struct weir_remote *r, struct weir_remote_info *info)
 	struct weir_remote *w = (struct weir_remote *)(uintptr_t)r; /* its lock */
 	const struct weir_conn *c;
 
-	*info = (struct weir_remote_info){.rights = r->rights, .node = r->node, .local = r->local};
+	*info = (struct weir_remote_info){
+	    .rights = r->rights, .node = r->node, .local = r->local, .mapped = r->mapped};
 	pthread_mutex_lock(&w->lock);
 	LIST_FOREACH(c, &r->conns, in_remote)
 	if (!info->length)

@@ -1,22 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations: cells written into the channel of the thread's connection (ipc/remote.h). An engine
- * reports their completion in the connection's descriptor.
+ * reports their completion in the connection's descriptor, and puts their answers into the send
+ * heap (result.c). Long ones are cut into several cells.
  */
 #include "handle.h"
+#include "notice.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
 #include "client/wait.h"
+#include "ipc/apply.h"
+#include "ipc/remote.h"
 #include "stream/parts.h"
 #include "stream/progress.h"
 
-/* Slots of a put of any length, in cells of WEIR_PUT_MAX bytes. */
-static uint64_t
-put_slots(uint64_t length)
+/* The rest of an operation. Units are bytes, or elements of an update. */
+struct todo {
+	uint8_t op;			       /* WEIR_OP_* */
+	struct weir_cell_access cell;	       /* of the next cell; PUT, NOTICE: its offset only */
+	const struct weir_cell_notice *notice; /* NOTICE: its cell; else NULL */
+	const uint8_t *from;		       /* its payload; NULL: none */
+	uint8_t *to;			       /* its answer; NULL: none */
+	uint64_t left;
+	uint32_t unit;	 /* bytes of one, in memory */
+	uint32_t packed; /* bytes of payload per unit */
+	uint32_t most;	 /* units per cell */
+};
+
+static uint32_t
+next_units(const struct todo *d)
 {
-	return length / WEIR_PUT_MAX * WEIR_INLINE_SLOTS +
-	       (length % WEIR_PUT_MAX ? weir_put_slots(length % WEIR_PUT_MAX) : 0);
+	return d->left < d->most ? (uint32_t)d->left : d->most;
+}
+
+/* Slots of all cells. */
+static uint64_t
+all_slots(const struct todo *d)
+{
+	uint32_t rest = (uint32_t)(d->left % d->most);
+
+	return d->left / d->most * weir_cell_slots(d->op, d->most * d->packed) +
+	       (rest ? weir_cell_slots(d->op, rest * d->packed) : 0);
 }
 
 /* Room for n slots beside the control slots. 0, -EAGAIN, -EPROTO. */
@@ -31,57 +56,102 @@ room(struct weir_ring *tx, uint64_t n)
 	return weir_ring_room(tx) >= n ? 0 : -EAGAIN;
 }
 
-/* Writes one cell, for which there is room. Worker locked. */
+/* Writes a cell, for which there is room. Worker locked. */
 static void
-put_cell(struct weir_conn *c, uint64_t offset, const uint8_t *buf, uint32_t length)
+put_cell(struct weir_conn *c, const struct todo *d, uint32_t units)
 {
-	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
+	uint32_t length = units * d->packed, fields = weir_cell_fields(d->op);
+	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .offset = d->cell.offset};
 	struct weir_ring *tx = &c->pipe->tx;
 	struct weir_slot *s = weir_ring_at(tx, tx->pos);
-	const struct iovec parts[] = {{&put, WEIR_PUT_FIELDS}, {(void *)(uintptr_t)buf, length}};
+	const void *head = &put;
+	struct iovec parts[2];
 
-	if (length <= sizeof(put.payload)) {
-		memcpy(s->data, &put, WEIR_PUT_FIELDS);
-		memcpy(s->data + WEIR_PUT_FIELDS, buf, length);
+	static_assert(sizeof(d->cell) == sizeof(put), "either fills the head");
+	if (d->notice)
+		head = d->notice;
+	else if (d->op != WEIR_OP_PUT)
+		head = &d->cell;
+	if (length <= sizeof(s->data) - fields) {
+		memcpy(s->data, head, fields);
+		if (length)
+			memcpy(s->data + fields, d->from, length);
 	} else {
-		weir_parts_put(tx, parts, WEIR_PUT_FIELDS + length);
+		parts[0] = (struct iovec){(void *)(uintptr_t)head, fields};
+		parts[1] = (struct iovec){(void *)(uintptr_t)d->from, length};
+		weir_parts_put(tx, parts, fields + length);
 	}
 	weir_slot_whose(s, c->vqpn, length);
-	weir_ring_publish_what(tx, s, weir_put_slots(length),
-			       weir_slot_what(WEIR_OP_PUT, 0, (uint16_t)c->sent));
+	weir_ring_publish_what(tx, s, weir_cell_slots(d->op, length),
+			       weir_slot_what(d->op, 0, (uint16_t)c->sent));
 	c->sent++;
 	c->sent_bytes += length;
 	weir_pipe_published(c->pipe);
 }
 
-/* Writes what there is room for and counts it in *done. 0, -EAGAIN, or an error. Worker locked. */
+/* Writes the next cell. 0, -EAGAIN, or an error. */
 static int
-put_some(struct weir_conn *c, uint64_t offset, const uint8_t *buf, size_t length, size_t *done)
+put_next(struct weir_conn *c, struct todo *d)
+{
+	uint32_t units = next_units(d), answer = d->to ? units * d->unit : 0;
+	int rc = room(&c->pipe->tx, weir_cell_slots(d->op, units * d->packed));
+
+	if (!rc && d->notice)
+		rc = weir_notice_pay(c, d->notice);
+	if (rc)
+		return rc;
+	if (d->op != WEIR_OP_PUT)
+		d->cell.count = units;
+	if (answer) {
+		rc = weir_result_reserve(c, answer, &d->cell.result);
+		if (rc)
+			return rc;
+		weir_result_await(c, c->sent, d->to);
+		d->to += answer;
+	}
+	put_cell(c, d, units);
+	if (d->from)
+		d->from += units * d->packed;
+	d->cell.offset += units * d->unit;
+	d->left -= units;
+	return 0;
+}
+
+/* Writes what there is room for. 0, -EAGAIN, or an error. Worker locked. */
+static int
+put_some(struct weir_conn *c, struct todo *d)
 {
 	int rc = 0;
 
 	if (weir_ring_peek(&c->pipe->rx))
 		weir_channel_progress(c->channel, NULL);
-	while (!rc && *done < length) {
-		uint32_t part =
-		    length - *done < WEIR_PUT_MAX ? (uint32_t)(length - *done) : WEIR_PUT_MAX;
-
+	if (c->results) {
+		weir_conn_update_completed(c);
+		weir_results_take(c);
+	}
+	while (!rc && d->left) {
 		if (weir_unlikely(c->send_error))
-			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c);
-		rc = room(&c->pipe->tx, weir_put_slots(part));
-		if (rc)
-			break;
-		put_cell(c, offset + *done, buf + *done, part);
-		*done += part;
+			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c, c->end);
+		rc = put_next(c, d);
 	}
 	if (rc == -EPROTO)
 		return weir_fail(rc, "the data plane spoilt the shared memory; attach again");
 	return rc;
 }
 
+/* Has the engine say, once, when all that was begun is complete. Worker locked. */
+static void
+ask_done(struct weir_conn *c)
+{
+	if (c->flush_asked == c->sent)
+		return;
+	c->flush_asked = c->sent;
+	weir_ctrl_add(c, CTRL_FLUSH);
+}
+
 /* Waits for room, until all is written. */
 static int
-put_waiting(struct weir_conn *c, uint64_t offset, const uint8_t *buf, size_t length, size_t done)
+put_waiting(struct weir_conn *c, struct todo *d)
 {
 	struct weir_thread *t = c->worker;
 	struct weir_wait wait;
@@ -91,10 +161,13 @@ put_waiting(struct weir_conn *c, uint64_t offset, const uint8_t *buf, size_t len
 	do {
 		weir_lock(t);
 		weir_progress(t, NULL);
-		rc = put_some(c, offset, buf, length, &done);
+		rc = put_some(c, d);
 		if (rc == -EAGAIN && weir_conn_is_open(c)) {
 			c->blocked = true;
-			weir_ctrl_need_room(c);
+			if (!d->notice || !weir_notice_awaits_window(c))
+				weir_ctrl_need_room(c);
+			if (weir_results_last(c))
+				ask_done(c);
 		}
 		weir_unlock(t);
 		if (rc != -EAGAIN)
@@ -105,33 +178,64 @@ put_waiting(struct weir_conn *c, uint64_t offset, const uint8_t *buf, size_t len
 	return rc;
 }
 
-/* Whether one put of this length can wait for nothing. Worker locked. */
+/* Whether an operation can wait for nothing: it may be begun in parts. Worker locked. */
 static int
-put_now(struct weir_conn *c, uint64_t length)
+put_now(struct weir_conn *c, const struct todo *d)
 {
 	struct weir_ring *tx = &c->pipe->tx;
+	uint64_t slots = all_slots(d);
 
-	if (put_slots(length) + WEIR_CONTROL_RESERVE > tx->mask + 1u)
+	if (slots + WEIR_CONTROL_RESERVE > tx->mask + 1u || (d->to && d->left > d->most))
 		return weir_fail(-EMSGSIZE,
-				 "%llu bytes never find room at once; put less, or without "
+				 "%llu bytes never find room at once; ask for less, or without "
 				 "WEIR_NOWAIT",
-				 (unsigned long long)length);
-	return room(tx, put_slots(length));
+				 (unsigned long long)(d->left * d->unit));
+	return room(tx, slots);
 }
 
-int
-weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
-		unsigned flags)
+/* The same on memory that is mapped: it is complete when it returns. */
+static int
+access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 {
+	enum weir_type type = (enum weir_type)d->cell.type;
+	uint8_t *at;
+	int rc = weir_mapped_at(r, d->cell.offset, length, &at);
+
+	if (weir_unlikely(rc || !length))
+		return rc;
+	if (d->op == WEIR_OP_PUT)
+		weir_store_whole(at, d->from, length);
+	else if (d->op == WEIR_OP_GET)
+		weir_load_whole(d->to, at, length);
+	else if (d->op == WEIR_OP_CAS)
+		rc = weir_apply_compare_swap(type, at, d->from, d->from + d->unit, d->to);
+	else
+		rc = weir_apply(type, (enum weir_acc)d->cell.acc, at, d->from, d->to, d->left);
+	weir_assert(!rc); /* the region is aligned, and so is the offset */
+	return rc;
+}
+
+/* Begins an operation that needs these rights. */
+static int
+begin(struct weir_remote *r, struct todo *d, uint32_t rights, unsigned flags)
+{
+	uint64_t length = d->left <= UINT64_MAX / d->unit ? d->left * d->unit : UINT64_MAX;
 	struct weir_conn *c;
-	size_t done = 0;
-	uint64_t bytes;
 	int rc;
 
 	if (weir_unlikely(flags & ~WEIR_NOWAIT))
 		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags);
-	if (weir_unlikely(!(r->rights & WEIR_MAY_WRITE)))
-		return weir_fail(-EACCES, "opened without WEIR_MAY_WRITE; open it with that");
+	if (weir_unlikely((r->rights & rights) != rights))
+		return weir_fail(-EACCES, "opened without %s; open it with that",
+				 rights == WEIR_MAY_WRITE    ? "WEIR_MAY_WRITE"
+				 : rights == WEIR_MAY_READ   ? "WEIR_MAY_READ"
+				 : rights == WEIR_MAY_NOTIFY ? "WEIR_MAY_NOTIFY"
+							     : "WEIR_MAY_UPDATE");
+	/* the data plane delivers notices, behind stores to mapped memory, too */
+	if (r->mapped && d->notice)
+		atomic_store_explicit(&r->notified, true, memory_order_relaxed);
+	else if (r->mapped)
+		return access_mapped(r, d, length);
 	c = weir_remote_conn(r, true, &rc);
 	if (weir_unlikely(!c))
 		return rc;
@@ -141,20 +245,163 @@ weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t 
 			return rc;
 	}
 	if (weir_unlikely(c->state == CONN_ENDED))
-		return weir_remote_ended(c);
-	bytes = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
-	if (weir_unlikely(offset > bytes || length > bytes - offset))
-		return weir_fail(-ERANGE, "%zu bytes at %llu are not within the export of %llu",
-				 length, (unsigned long long)offset, (unsigned long long)bytes);
+		return weir_remote_ended(c, c->end);
+	rc = weir_remote_range(atomic_load_explicit(&c->remote_bytes, memory_order_relaxed),
+			       d->cell.offset, length);
+	if (weir_unlikely(rc))
+		return rc;
 	weir_lock(c->worker);
-	rc = flags & WEIR_NOWAIT && !c->send_error ? put_now(c, length) : 0;
+	rc = flags & WEIR_NOWAIT && !c->send_error ? put_now(c, d) : 0;
 	if (!rc)
-		rc = put_some(c, offset, buf, length, &done);
+		rc = put_some(c, d);
 	weir_unlock(c->worker);
 	if (weir_unlikely(rc == -EAGAIN && !(flags & WEIR_NOWAIT)))
-		rc = put_waiting(c, offset, buf, length, done);
+		rc = put_waiting(c, d);
 	return rc;
 }
+
+int
+weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
+		unsigned flags)
+{
+	struct todo d = {.op = WEIR_OP_PUT,
+			 .cell.offset = offset,
+			 .from = buf,
+			 .left = length,
+			 .unit = 1,
+			 .packed = 1,
+			 .most = WEIR_PUT_MAX};
+
+	return begin(r, &d, WEIR_MAY_WRITE, flags);
+}
+
+int
+weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
+{
+	struct todo d = {.op = WEIR_OP_GET,
+			 .cell = {.handle = WEIR_HANDLE_FIRST, .offset = offset},
+			 .to = buf,
+			 .left = length,
+			 .unit = 1,
+			 .most = WEIR_ANSWER_MAX};
+
+	if (!buf && length)
+		return weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
+	return begin(r, &d, WEIR_MAY_READ, flags);
+}
+
+int
+weir_notice_begin(struct weir_remote *r, const struct weir_cell_notice *n, unsigned flags)
+{
+	struct todo d = {.op = WEIR_OP_NOTICE, .notice = n, .left = 1, .unit = 1, .most = 1};
+
+	if (n->options & WEIR_NOTICE_SIGNALS) {
+		d.cell.offset = n->signal;
+		d.unit = sizeof(n->operand);
+		if (n->signal % sizeof(n->operand))
+			return weir_fail(-EINVAL,
+					 "invalid signal offset %llu (expected a multiple of 8)",
+					 (unsigned long long)n->signal);
+	}
+	return begin(r, &d, WEIR_MAY_NOTIFY, flags);
+}
+
+/* ---- elements ---- */
+
+/* Whether elements of this type at `offset` can be updated. */
+static int
+check_type(uint32_t type, uint64_t offset)
+{
+	size_t align = weir_type_align((enum weir_type)type);
+
+	if (!align)
+		return weir_fail(-EINVAL, "unknown type %u; see weir/type.h", type);
+	if (weir_type_is_wide((enum weir_type)type))
+		return weir_fail(-EOPNOTSUPP, "long double, complex numbers and pairs are not "
+					      "updated in remote memory; use another type");
+	if (offset % align)
+		return weir_fail(
+		    -EINVAL,
+		    "invalid offset %llu (expected a multiple of %zu, the type's alignment)",
+		    (unsigned long long)offset, align);
+	return 0;
+}
+
+int
+weir_remote_update(struct weir_remote *r, const struct weir_update *u)
+{
+	struct todo d = {.op = WEIR_OP_UPDATE};
+	int rc;
+
+	if (!u || u->reserved)
+		return weir_fail(-EINVAL, "no update, or `reserved` is not 0; see weir/remote.h");
+	rc = check_type(u->type, u->offset);
+	if (rc)
+		return rc;
+	if (!weir_acc_valid((enum weir_type)u->type, (enum weir_acc)u->op) ||
+	    (!u->operand && u->op != WEIR_ACC_NO_OP))
+		return weir_fail(-EINVAL,
+				 "operation %u is not defined for type %u, or its operands "
+				 "lack; see weir/type.h",
+				 u->op, u->type);
+	d.unit = (uint32_t)weir_type_size((enum weir_type)u->type);
+	d.packed = u->op == WEIR_ACC_NO_OP ? 0 : d.unit;
+	d.most = WEIR_ACCESS_MAX / d.unit;
+	d.from = d.packed ? u->operand : NULL;
+	d.to = u->result;
+	d.left = u->count;
+	d.cell = (struct weir_cell_access){.handle = WEIR_HANDLE_FIRST,
+					   .type = (uint8_t)u->type,
+					   .acc = (uint8_t)u->op,
+					   .options = u->result ? WEIR_ACCESS_RESULT : 0,
+					   .offset = u->offset};
+	return begin(r, &d, WEIR_MAY_UPDATE, u->flags);
+}
+
+int
+weir_remote_fetch_op(struct weir_remote *r, uint64_t offset, const void *operand, void *result,
+		     enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	struct weir_update u = {.offset = offset,
+				.operand = operand,
+				.result = result,
+				.count = 1,
+				.type = type,
+				.op = op,
+				.flags = flags};
+
+	if (!result)
+		return weir_fail(-EINVAL, "no memory for the value; see weir/remote.h");
+	return weir_remote_update(r, &u);
+}
+
+int
+weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *compare,
+			 const void *operand, void *result, enum weir_type type, unsigned flags)
+{
+	struct todo d = {.op = WEIR_OP_CAS, .left = 1, .most = 1};
+	uint8_t both[2 * sizeof(uint64_t)];
+	int rc;
+
+	if (!compare || !operand || !result)
+		return weir_fail(-EINVAL, "compare, operand or result lacks; see weir/remote.h");
+	rc = check_type(type, offset);
+	if (rc)
+		return rc;
+	if (!weir_type_swaps(type))
+		return weir_fail(-EINVAL, "type %u is neither an integer nor BOOL nor BYTE", type);
+	d.unit = (uint32_t)weir_type_size(type);
+	d.packed = 2 * d.unit;
+	memcpy(both, compare, d.unit);
+	memcpy(both + d.unit, operand, d.unit);
+	d.from = both;
+	d.to = result;
+	d.cell = (struct weir_cell_access){
+	    .handle = WEIR_HANDLE_FIRST, .type = (uint8_t)type, .offset = offset};
+	return begin(r, &d, WEIR_MAY_UPDATE, flags);
+}
+
+/* ---- completion ---- */
 
 /* 1: all is complete; 0: not yet, and `ask` has the engine say when; or how it ended. */
 static int
@@ -166,35 +413,27 @@ look(struct weir_conn *c, uint64_t all, bool ask)
 	weir_lock(t);
 	weir_progress(t, NULL);
 	weir_conn_update_completed(c);
+	weir_results_take(c);
 	if (c->completed >= all)
 		rc = 1;
 	else if (c->state == CONN_ENDED)
-		rc = weir_remote_ended(c);
+		rc = weir_remote_ended(c, c->end);
 	else
 		rc = 0;
-	/* once: DONE then comes for all that was sent before */
-	if (!rc && ask && c->flush_asked != c->sent) {
-		c->flush_asked = c->sent;
-		weir_ctrl_add(c, CTRL_FLUSH);
-	}
+	/* DONE then comes for all that was sent before */
+	if (!rc && ask)
+		ask_done(c);
 	weir_unlock(t);
 	return rc;
 }
 
-int
-weir_remote_flush(struct weir_remote *r, int timeout_ms)
+/* Waits until the operations before `all` are complete. */
+static int
+await(struct weir_conn *c, uint64_t all, int timeout_ms)
 {
 	struct weir_wait wait;
-	struct weir_conn *c;
-	uint64_t all;
 	int rc;
 
-	if (weir_state(r->w) == WEIR_FORKED)
-		return weir_gone(r->w);
-	c = weir_remote_conn(r, false, &rc);
-	if (!c || c->completed == c->sent)
-		return 0;
-	all = c->sent;
 	weir_wait_init(&wait, c->worker, timeout_ms);
 	rc = look(c, all, true);
 	while (!rc) {
@@ -204,4 +443,37 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	}
 	weir_wait_end(&wait);
 	return rc > 0 ? 0 : rc;
+}
+
+int
+weir_remote_flush(struct weir_remote *r, int timeout_ms)
+{
+	struct weir_conn *c;
+	int rc;
+
+	if (weir_state(r->w) == WEIR_FORKED)
+		return weir_gone(r->w);
+	rc = r->mapped ? weir_mapped_flush(r) : 0;
+	if (rc || (r->mapped && !atomic_load_explicit(&r->notified, memory_order_relaxed)))
+		return rc;
+	c = weir_remote_conn(r, false, &rc);
+	if (!c || (c->completed == c->sent && !weir_results_last(c)))
+		return 0;
+	return await(c, c->sent, timeout_ms);
+}
+
+int
+weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
+{
+	struct weir_conn *c;
+	uint64_t last;
+	int rc;
+
+	if (weir_state(r->w) == WEIR_FORKED)
+		return weir_gone(r->w);
+	if (r->mapped)
+		return weir_mapped_flush(r);
+	c = weir_remote_conn(r, false, &rc);
+	last = c ? weir_results_last(c) : 0;
+	return last ? await(c, last, timeout_ms) : 0;
 }

@@ -219,7 +219,6 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 			c->peer_node = (uint16_t)s->extra;
 			c->mtu = c->remote ? 0 : (uint16_t)h->length;
 			atomic_store_explicit(&c->remote_bytes, s->value, memory_order_relaxed);
-			c->remote_rights = h->length;
 			if (c->posts && !c->local)
 				weir_ctrl_add(c, CTRL_POST);
 			if (weir_unlikely(c->reconnect_state))
@@ -267,6 +266,8 @@ one(struct weir_channel *ch, struct weir_conn *want, bool hold)
 	h = weir_head_copy(s);
 	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE)
 		return message(ch, &h, want, hold);
+	if (weir_unlikely(h.op == WEIR_OP_NOTICE) && !weir_notice_came(ch, h.vqpn, s->data))
+		return false;
 	event(ch, &h, s);
 	weir_ring_pop(r, 1);
 	return true;
@@ -312,5 +313,5 @@ weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn)
 		return;
 	while (weir_conn_vqpn_taken(t, vqpn) && one(ch, NULL, false))
 		ch->pipe.empty = 0;
-	weir_thread_wake(t, NULL);
+	weir_thread_wake(t);
 }

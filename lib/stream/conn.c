@@ -224,6 +224,8 @@ weir_conn_free(struct weir_conn *c)
 	weir_posts_free(c);
 	weir_reservations_clear(c);
 	release_memory(c, UINT64_MAX);
+	if (c->results)
+		weir_results_free(c);
 	free(c->blocks.ring);
 	free(c->cookies.ring);
 	if (c->assembly)
@@ -296,6 +298,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	c->end_status = status;
 	if (!c->end) /* else the peer's last message came before */
 		c->end = status ? -(int)status : -ESHUTDOWN;
+	atomic_store_explicit(&c->remote_end, c->end, memory_order_relaxed);
 	if (status || !c->shut)
 		weir_conn_set_send_error(c, status ? -(int)status : -ECONNRESET);
 	c->wanting = false;
@@ -464,22 +467,6 @@ weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter, struct weir
 
 /* ---- what the library and the data plane know of a connection ---- */
 
-/* Worker locked. */
-static void
-fill_windows(struct weir_conn *c, struct weir_conn_info *i)
-{
-	if (c->mtu)
-		return;
-	if (c->local) {
-		i->send_window = weir_segment_window(
-		    c->theirs ? atomic_load_explicit(&c->theirs->window, memory_order_relaxed) : 0);
-		i->recv_window = c->window;
-		return;
-	}
-	i->send_window = atomic_load_explicit(&c->desc->window, memory_order_relaxed);
-	i->recv_window = atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed);
-}
-
 int
 weir_conn_info(struct weir_conn *c, struct weir_conn_info *info)
 {
@@ -497,7 +484,14 @@ weir_conn_info(struct weir_conn *c, struct weir_conn_info *info)
 	weir_lock(c->worker);
 	opening = c->state == CONN_OPENING && !c->undecided;
 	i.local = c->local;
-	fill_windows(c, &i);
+	if (c->local && !c->mtu) {
+		i.send_window = weir_segment_window(
+		    c->theirs ? atomic_load_explicit(&c->theirs->window, memory_order_relaxed) : 0);
+		i.recv_window = c->window;
+	} else if (!c->mtu) {
+		i.send_window = atomic_load_explicit(&c->desc->window, memory_order_relaxed);
+		i.recv_window = atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed);
+	}
 	i.mtu = c->mtu ? c->mtu : WEIR_STREAM_MESSAGE_MAX;
 	i.send_status = c->send_error;
 	i.recv_status = c->end ? c->end : c->undecided ? -EAGAIN : 0;

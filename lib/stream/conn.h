@@ -89,6 +89,7 @@ struct weir_posts {
 struct weir_lane;
 struct weir_message_out;
 struct weir_remote;
+struct weir_results;
 
 /* Memory that the program composes a message in. */
 struct weir_reservation {
@@ -186,7 +187,8 @@ struct weir_conn {
 	LIST_ENTRY(weir_conn) in_remote;
 	_Atomic uint64_t remote_bytes; /* of the export, as OPENED said; any thread reads */
 	uint64_t flush_asked;	       /* operations of which DONE was requested */
-	uint32_t remote_rights;	       /* WEIR_RIGHT_* */
+	_Atomic int remote_end;	       /* `end`; any thread reads */
+	struct weir_results *results;  /* answers to come; NULL: never any */
 	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
@@ -364,6 +366,15 @@ void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
 /* Closes; the program's handle is invalid from now on. */
 void weir_conn_close(struct weir_conn *c);
 
+/* ---- lib/remote; worker locked ---- */
+
+/* A NOTICE has come, with this data. False: no memory, it stays. */
+bool weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data);
+/* Frees what has come for t and was not taken. */
+void weir_notices_free(struct weir_thread *t);
+/* The connection is freed: so is the memory of answers. */
+void weir_results_free(struct weir_conn *c);
+
 /* ---- connect.c ---- */
 /* Whether the connection has opened: 0, -EAGAIN (not yet), or how the attempt ended. */
 int weir_conn_opened(struct weir_conn *c);
@@ -380,6 +391,11 @@ void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));
 /* Adds slots to the engine, CTRL_*: written as soon as there is room. */
 void weir_ctrl_add(struct weir_conn *c, uint8_t control);
 void weir_ctrl_release(struct weir_channel *ch, weir_place place);
+/*
+ * The program took a notice that vqpn brought; the engine is told of several at a time, at once if
+ * it is the `last` one there. False: it cannot be noted now, and stays.
+ */
+bool weir_ctrl_noticed(struct weir_channel *ch, uint32_t vqpn, bool last);
 /* Closes a connection that cannot be taken. */
 void weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn);
 /* c found no room in its channel's ring: WRITABLE is reported when there is. */

@@ -267,49 +267,15 @@ weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 	return weir_connect_with(w, address, NULL, timeout_ms, conn);
 }
 
-/* Whether another address of the same host may do better. */
-static bool
-is_elsewhere(int rc)
-{
-	return rc == -EHOSTUNREACH || rc == -ECONNREFUSED || rc == -EHOSTDOWN || rc == -ETIMEDOUT;
-}
-
-/* Tries the addresses of a host one after the other; each has its share of the time. */
-static int
-connect_host(struct weir *w, const char *host, const char *service,
-	     const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
-{
-	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-	struct weir_address found[WEIR_RESOLVED_MAX];
-	int count = weir_resolve(w, host, service, timeout_ms, found), left = timeout_ms,
-	    rc = count;
-	char last[WEIR_ADDRESS_TEXT_MAX], why[160];
-
-	for (int i = 0; i < count; i++) {
-		if (timeout_ms > 0) {
-			left = (int)((int64_t)(end - weir_clock()) / 1000000) / (count - i);
-			left = left > 1 ? left : 1;
-		}
-		rc = weir_connect_with(w, &found[i], o, left, conn);
-		if (!rc || !is_elsewhere(rc))
-			return rc;
-	}
-	if (count > 0) {
-		snprintf(why, sizeof(why), "%s", weir_reason());
-		weir_address_format(&found[count - 1], last, sizeof(last));
-		weir_fail(rc, "host '%s' (the last of %d addresses, %s): %s", host, count, last,
-			  why);
-	}
-	return rc;
-}
-
 int
 weir_connect_to(struct weir *w, const char *to, const struct weir_connect_options *o,
 		int timeout_ms, struct weir_conn **conn)
 {
 	char host[WEIR_HOST_MAX], service[WEIR_SERVICE_MAX];
-	struct weir_address address;
-	int rc;
+	char last[WEIR_ADDRESS_TEXT_MAX], why[160];
+	struct weir_address address, found[WEIR_RESOLVED_MAX];
+	int rc, count, left = timeout_ms;
+	uint64_t end;
 
 	if (!to || !weir_address_host(to, host, service)) {
 		rc = weir_address_parse(to, &address);
@@ -322,7 +288,27 @@ weir_connect_to(struct weir *w, const char *to, const struct weir_connect_option
 				 "'%s' is the name of a host, and finding its address takes time; "
 				 "give a timeout, or an address",
 				 host);
-	return connect_host(w, host, service, o, timeout_ms, conn);
+	/* the addresses of the host one after the other; each has its share of the time */
+	end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	rc = count = weir_resolve(w, host, service, timeout_ms, found);
+	for (int i = 0; i < count; i++) {
+		if (timeout_ms > 0) {
+			left = (int)((int64_t)(end - weir_clock()) / 1000000) / (count - i);
+			left = left > 1 ? left : 1;
+		}
+		rc = weir_connect_with(w, &found[i], o, left, conn);
+		/* after these another address may do better */
+		if (rc != -EHOSTUNREACH && rc != -ECONNREFUSED && rc != -EHOSTDOWN &&
+		    rc != -ETIMEDOUT)
+			return rc;
+	}
+	if (count > 0) {
+		snprintf(why, sizeof(why), "%s", weir_reason());
+		weir_address_format(&found[count - 1], last, sizeof(last));
+		weir_fail(rc, "host '%s' (the last of %d addresses, %s): %s", host, count, last,
+			  why);
+	}
+	return rc;
 }
 
 int
@@ -359,7 +345,7 @@ weir_shutdown(struct weir_conn *c)
 		else
 			weir_ctrl_add(c, CTRL_END);
 		if (!LIST_EMPTY(&t->waiters))
-			weir_thread_wake(t, NULL);
+			weir_thread_wake(t);
 	}
 	weir_progress_leave(t);
 	weir_unlock(t);

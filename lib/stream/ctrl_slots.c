@@ -56,6 +56,43 @@ weir_ctrl_release(struct weir_channel *ch, weir_place place)
 		put_releases(ch);
 }
 
+#define NOTICED_MOST 16u /* notices taken until they are reported while more wait */
+
+static bool
+put_noticed(struct weir_channel *ch)
+{
+	struct weir_slot s = {.op = WEIR_OP_NOTICED, .length = ch->noticed_conns};
+
+	static_assert(sizeof(ch->noticed_by) == sizeof(s.place), "one slot");
+	memcpy(s.place, ch->noticed_by, sizeof(s.place));
+	if (ch->noticed && !put(ch, &ch->returns, &s))
+		return false;
+	ch->noticed_conns = ch->noticed = 0;
+	return true;
+}
+
+bool
+weir_ctrl_noticed(struct weir_channel *ch, uint32_t vqpn, bool last)
+{
+	uint32_t i = 0;
+
+	weir_assert(weir_worker_locked(ch->pipe.worker));
+	while (i < ch->noticed_conns && (uint32_t)ch->noticed_by[i] != vqpn)
+		i++;
+	if (i == WEIR_RELEASES) {
+		if (!put_noticed(ch))
+			return false;
+		i = 0;
+	}
+	if (i == ch->noticed_conns)
+		ch->noticed_by[ch->noticed_conns++] = vqpn;
+	ch->noticed_by[i] += 1ull << 32;
+	ch->pipe.empty = 0; /* reported when nothing else comes */
+	if (++ch->noticed >= NOTICED_MOST || last)
+		put_noticed(ch);
+	return true;
+}
+
 void
 weir_ctrl_flush(struct weir_channel *ch)
 {
@@ -216,12 +253,13 @@ weir_ctrl_report(struct weir_channel *ch)
 	}
 	weir_ctrl_flush(ch);
 	put_releases(ch);
+	put_noticed(ch);
 }
 
 bool
 weir_ctrl_pending(const struct weir_channel *ch)
 {
-	return ch->release_count || !TAILQ_EMPTY(&ch->control);
+	return ch->release_count || ch->noticed || !TAILQ_EMPTY(&ch->control);
 }
 
 void
@@ -230,7 +268,7 @@ weir_ctrl_wake(struct weir_channel *ch)
 	struct weir_thread *t = ch->pipe.worker;
 
 	if (t->armed && weir_ctrl_pending(ch))
-		weir_thread_wake(t, NULL);
+		weir_thread_wake(t);
 }
 
 void

@@ -99,6 +99,9 @@ put_worker(struct batch *b, struct weir_thread *t)
 	if (weir_unlikely(atomic_load_explicit(&t->lane_news, memory_order_relaxed)) &&
 	    put(b, WEIR_EVENT_MESSAGES, 0, NULL, 0))
 		atomic_store_explicit(&t->lane_news, false, memory_order_relaxed);
+	/* a former object's exports have ended with their session */
+	if (weir_unlikely(t->notice_news) && t == b->t && put(b, WEIR_EVENT_NOTICE, 0, NULL, 0))
+		t->notice_news = false;
 	while (b->left && t->node_count) {
 		struct weir_node_event *n = &t->nodes[--t->node_count];
 
@@ -375,7 +378,7 @@ has_news(struct weir_thread *t)
 	weir_lock(t);
 	weir_progress(t, NULL);
 	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count ||
-		atomic_load_explicit(&t->lane_news, memory_order_relaxed);
+		t->notice_news || atomic_load_explicit(&t->lane_news, memory_order_relaxed);
 	weir_unlock(t);
 	return found;
 }

@@ -19,7 +19,7 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
 	struct weir_listener *l = calloc(1, sizeof(*l));
-	int fds[WEIR_SESSION_FDS], rc = 0;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	if (!l)
 		return weir_fail(-ENOMEM, "no memory for a listener; free some");
@@ -35,13 +35,7 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 	m.listen.flags = l->flags;
 	weir_lock(t);
 	/* a connection is accepted on the channel of the engine where it ends: one per engine */
-	for (uint32_t i = 0; !rc && i < t->w->geometry.engines; i++) {
-		struct weir_channel *ch;
-
-		rc = weir_channel_get(t, i, &ch);
-		if (!rc)
-			m.listen.channel[i] = ch->index;
-	}
+	rc = weir_channel_get_all(t, m.listen.channel);
 	if (!rc)
 		rc = weir_request(t->w, &m, WEIR_MSG_LISTENING, &r, fds);
 	if (!rc) {

@@ -86,24 +86,6 @@ weir_partial_drop(struct weir_conn *c)
 	weir_conn_update_quick(c);
 }
 
-/* Sends END if it is due and all messages are out. 0, -EAGAIN, -EPROTO. */
-static int
-push_end(struct weir_conn *c)
-{
-	struct weir_ring *r = &c->pipe->tx;
-	struct weir_slot *s = weir_ring_at(r, r->pos);
-	int rc = c->end_due ? slot_room(r) : 0;
-
-	if (rc || !c->end_due)
-		return rc;
-	weir_slot_whose(s, c->send_vqpn, 0);
-	weir_ring_publish_paired(r, s, 1,
-				 weir_slot_what(WEIR_OP_END, 0, (uint16_t)c->pipe->rx.pos));
-	weir_pipe_published(c->pipe);
-	c->end_due = false;
-	return 0;
-}
-
 void
 weir_partial_end(struct weir_conn *c)
 {
@@ -124,10 +106,21 @@ weir_partials_push(struct weir_thread *t)
 	for (c = TAILQ_FIRST(&t->tails); c; c = next) {
 		uint32_t at = c->partial_sent;
 		bool end = c->end_due;
+		struct weir_ring *r = &c->pipe->tx;
 		int rc = weir_partial_push(c);
+		struct weir_slot *s;
 
-		if (!rc)
-			rc = push_end(c);
+		/* all messages are out */
+		if (!rc && c->end_due)
+			rc = slot_room(r);
+		if (!rc && c->end_due) {
+			s = weir_ring_at(r, r->pos);
+			weir_slot_whose(s, c->send_vqpn, 0);
+			weir_ring_publish_paired(
+			    r, s, 1, weir_slot_what(WEIR_OP_END, 0, (uint16_t)c->pipe->rx.pos));
+			weir_pipe_published(c->pipe);
+			c->end_due = false;
+		}
 		next = TAILQ_NEXT(c, in_tails);
 		n += at != c->partial_sent || end != c->end_due;
 		if (rc == -EPROTO) { /* this ends connections and so changes the list */

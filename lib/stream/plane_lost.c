@@ -53,6 +53,9 @@ next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 	const uint8_t *from;
 	uint32_t n = WEIR_SLOT_HEAD_BYTES, done = 0;
 
+	/* notices have no numbers that would tell a repeated one: those are lost */
+	while (slot && weir_head_copy(slot).op == WEIR_OP_NOTICE)
+		slot = next_slot(t->w, at);
 	if (!slot)
 		return NULL;
 	*h = weir_head_copy(slot);
@@ -179,7 +182,7 @@ weir_thread_plane_lost(struct weir_thread *t)
 	LIST_FOREACH(seg, &t->segments, next)
 	/* pairs with the acquire in weir_thread_end_segments() of the peer */
 	atomic_store_explicit(&seg->out->over, 1, memory_order_release);
-	weir_thread_wake(t, NULL);
+	weir_thread_wake(t);
 	weir_bias_unlock_passing(&t->lock);
 }
 
@@ -230,7 +233,7 @@ weir_thread_end_segments(struct weir_thread *t)
 		if (any_open(seg))
 			t->w->chores = true;
 	}
-	weir_thread_wake(t, NULL);
+	weir_thread_wake(t);
 	weir_bias_unlock_passing(&t->lock);
 }
 

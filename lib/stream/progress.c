@@ -56,7 +56,7 @@ weir_progress(struct weir_thread *t, struct weir_conn *want)
 		unblock(t);
 	t->turns++;
 	if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
-		weir_thread_wake(t, NULL);
+		weir_thread_wake(t);
 	return n;
 }
 
@@ -100,7 +100,7 @@ weir_progress_leave(struct weir_thread *t)
 		return;
 	weir_progress_finish(t);
 	if (t->report_pending)
-		weir_thread_wake(t, NULL);
+		weir_thread_wake(t);
 }
 
 /* ---- the end ---- */
@@ -192,5 +192,6 @@ weir_thread_clear(struct weir_thread *t)
 		LIST_REMOVE(r, next);
 		free(r);
 	}
+	weir_notices_free(t);
 	weir_unlock(t);
 }

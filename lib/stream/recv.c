@@ -42,7 +42,7 @@ next_slow(struct weir_conn *c, struct weir_head *h)
 		struct weir_slot *s;
 
 		if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
-			weir_thread_wake(t, NULL);
+			weir_thread_wake(t);
 		if (!n && (!p->local || weir_ring_peek(&c->channel->pipe.rx) ||
 			   (p->empty % 16 == 0 && p->held[1] != p->rx.pos + 1)))
 			n = weir_progress(t, c);

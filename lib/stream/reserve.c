@@ -32,18 +32,6 @@ reserve_area(struct weir_conn *c, uint32_t length, struct weir_reservation *r)
 	return rc;
 }
 
-/* The calling thread's reservation, or NULL. Worker locked. */
-static struct weir_reservation *
-of_thread(const struct weir_conn *c)
-{
-	struct weir_reservation *r;
-
-	LIST_FOREACH(r, &c->reservations, next)
-	if (pthread_equal(r->thread, pthread_self()))
-		return r;
-	return NULL;
-}
-
 /* The reservation of this memory, or NULL. Worker locked. */
 static struct weir_reservation *
 of_memory(const struct weir_conn *c, const void *buf)
@@ -83,25 +71,6 @@ weir_reservations_clear(struct weir_conn *c)
 		release(c, LIST_FIRST(&c->reservations));
 }
 
-/* In the send heap. */
-static int
-reserve_heap(struct weir_conn *c, uint32_t length, struct weir_reservation *r)
-{
-	struct weir_thread *t = c->worker;
-
-	/* completions release memory */
-	if (!c->local && weir_ring_peek(&c->pipe->rx))
-		weir_channel_progress(c->channel, NULL);
-	r->block = weir_heap_take(t, length);
-	if (r->block == WEIR_BLOCK_NONE) {
-		c->want_heap = true;
-		weir_send_blocked(c, length, false);
-		return -EAGAIN;
-	}
-	r->buf = t->w->arena + weir_heap_offset(t->w, r->block);
-	return 0;
-}
-
 /* Worker locked. */
 static int
 reserve(struct weir_conn *c, uint32_t length, void **buf)
@@ -116,7 +85,8 @@ reserve(struct weir_conn *c, uint32_t length, void **buf)
 		return weir_fail(-EMSGSIZE,
 				 "a datagram to this peer has at most %u bytes; reserve less",
 				 c->mtu);
-	if (of_thread(c))
+	LIST_FOREACH(r, &c->reservations, next)
+	if (pthread_equal(r->thread, pthread_self()))
 		return weir_fail(-EBUSY, "this thread holds a reservation of the connection; "
 					 "commit or abandon it first");
 	r = LIST_FIRST(&t->spare_reservations);
@@ -128,8 +98,18 @@ reserve(struct weir_conn *c, uint32_t length, void **buf)
 	}
 	if (c->local)
 		rc = reserve_area(c, length, r);
-	if (rc == -EBUSY)
-		rc = reserve_heap(c, length, r);
+	if (rc == -EBUSY) { /* in the send heap; completions release memory */
+		if (!c->local && weir_ring_peek(&c->pipe->rx))
+			weir_channel_progress(c->channel, NULL);
+		r->block = weir_heap_take(t, length);
+		if (r->block == WEIR_BLOCK_NONE) {
+			c->want_heap = true;
+			weir_send_blocked(c, length, false);
+			return -EAGAIN;
+		}
+		r->buf = t->w->arena + weir_heap_offset(t->w, r->block);
+		rc = 0;
+	}
 	if (rc)
 		return rc;
 	LIST_REMOVE(r, next);

@@ -46,7 +46,7 @@ weir_segment_spoil(struct weir_segment *seg)
 		}
 	}
 	/* no doorbell rings for the ends of the other connections */
-	weir_thread_wake(seg->pipe.worker, NULL);
+	weir_thread_wake(seg->pipe.worker);
 }
 
 void

@@ -396,7 +396,7 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 		c->on_blocked = true;
 		/* a sleeping thread has not asked the peer for a doorbell: wake it to do so */
 		if (t->armed)
-			weir_thread_wake(t, NULL);
+			weir_thread_wake(t);
 	}
 	if (c->pipe->local || c->want_heap)
 		return;

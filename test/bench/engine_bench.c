@@ -5,8 +5,9 @@
  * engine alone. The NIC and the programs of test/unit/worlds would be measured with it: they check
  * bounds and patterns.
  *
- * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES]]]]]; under callgrind
- * with fewer messages: --toggle-collect=engine_turn
+ * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [put]]]]]]; under
+ * callgrind with fewer messages: --toggle-collect=engine_turn. put: puts into exported memory
+ * instead of messages.
  */
 #include "program.h"
 
@@ -129,10 +130,13 @@ main(int argc, char **argv)
 	uint32_t idle = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	uint32_t count = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1, turn = 0;
 	uint64_t total = argc > 5 ? strtoull(argv[5], NULL, 10) : 5000000;
+	const struct engine_counters *counters;
+	bool put = argc > 6 && !strcmp(argv[6], "put");
 	uint64_t got = 0, turns = 0, chunk_got = 0, chunk_ns = 0;
 	double best = 1e9;
 
-	if (length > WEIR_INLINE_MAX || !count || count > BENCH_SESSIONS)
+	if (length > (put ? WEIR_PUT_MAX : WEIR_INLINE_MAX) || !count || count > BENCH_SESSIONS ||
+	    (argc > 6 && !put))
 		return 2;
 	bench_config.nic = &ctx;
 	bench_config.srq = (struct nic_srq *)&ctx;
@@ -140,22 +144,36 @@ main(int argc, char **argv)
 	make_link();
 	for (uint32_t i = 0; i < count; i++) {
 		bench_attach(&programs[i], i, i ? 64 : 32768);
-		bench_connect(&programs[i], 0, ends[i]);
+		if (put) {
+			bench_export(&programs[i], WEIR_PUT_MAX);
+			bench_open(&programs[i], 0, &ends[i][0]);
+		} else {
+			bench_connect(&programs[i], 0, ends[i]);
+		}
 	}
+	counters = engine_counters(bench_engine);
 	for (uint32_t i = 1; i <= idle; i++)
 		bench_connect(&programs[0], 2 * i, ends[0]);
 	while (got < total) {
 		uint64_t t, n = 0;
 
 		/* the same load, whoever it comes from */
-		for (unsigned i = 0; i < batch; i++, turn++)
-			bench_send(&programs[turn % count], &ends[turn % count][0], 1, length);
+		for (unsigned i = 0; i < batch; i++, turn++) {
+			if (put)
+				bench_put(&programs[turn % count], &ends[turn % count][0], 1,
+					  length);
+			else
+				bench_send(&programs[turn % count], &ends[turn % count][0], 1,
+					   length);
+		}
 		t = clock_ns();
 		engine_turn(bench_engine, bench_now += 1000);
 		chunk_ns += clock_ns() - t;
 		turns++;
-		for (uint32_t i = 0; i < count; i++)
+		for (uint32_t i = 0; i < count && !put; i++)
 			n += bench_receive(&programs[i], &ends[i][1]);
+		if (put)
+			n = counters->remote_operations - got;
 		got += n;
 		chunk_got += n;
 		if (turns % 512)
@@ -166,8 +184,9 @@ main(int argc, char **argv)
 			best = (double)chunk_ns / (double)chunk_got;
 		chunk_got = chunk_ns = 0;
 	}
-	printf("%u B, %u a turn, %u idle, %u programs: %.1f ns a message both ways at best, %.1f "
-	       "messages a turn\n",
-	       length, batch, idle, count, best, (double)got / (double)turns);
+	printf("%u B, %u a turn, %u idle, %u programs: %.1f ns a %s both ways at best, %.1f "
+	       "a turn\n",
+	       length, batch, idle, count, best, put ? "put" : "message",
+	       (double)got / (double)turns);
 	return 0;
 }

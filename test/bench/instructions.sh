@@ -1,20 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# instructions.sh LOOP_BENCH|LOCAL_BENCH [MOST [SIZE]]: instructions of a message of SIZE (64) bytes. LOOP_BENCH:
-# a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without the
-# programs. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host. Exit 1: more than MOST.
+# instructions.sh LOOP_BENCH|LOCAL_BENCH|ENGINE_BENCH [MOST [SIZE]]: instructions of a message of SIZE (64) bytes.
+# LOOP_BENCH: a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without
+# the programs. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host. ENGINE_BENCH: a put, of 32 per turn,
+# in both engines. Exit 1: more than MOST.
 set -u
 
-messages=5000
+messages=5000 words=()
 case "${1##*/}" in
 # within lone_messages, and not within the programs' functions
 loop_bench) toggles=(lone_messages bench_send bench_receive) ;;
+engine_bench) toggles=(engine_turn) messages=20000 words=(32 0 1 20000 put) ;;
 *) toggles=(send_messages receive_messages) messages=5024 ;;
 esac
+[ "${#words[@]}" -gt 0 ] || words=("$messages")
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 if ! valgrind --tool=callgrind --callgrind-out-file="$tmp/callgrind" "${toggles[@]/#/--toggle-collect=}" \
-	"$1" "${3:-64}" $messages >"$tmp/log" 2>&1; then
+	"$1" "${3:-64}" "${words[@]}" >"$tmp/log" 2>&1; then
 	cat "$tmp/log" >&2
 	exit 1
 fi

@@ -31,6 +31,8 @@ struct engine_config bench_config = {.count = 1,
 				     .sessions = BENCH_SESSIONS,
 				     .links = 4,
 				     .session_pending = 8192,
+				     .regions = 1,
+				     .exports = 1,
 				     .initial_grant = 512,
 				     .window = 2 << 20,
 				     .threshold = 0.6,
@@ -163,4 +165,75 @@ bench_receive(struct bench_program *p, struct bench_end *to)
 		weir_ring_publish(&p->returns, 1);
 	}
 	return n;
+}
+
+void
+bench_export(struct bench_program *p, uint64_t bytes)
+{
+	struct engine_command k = {.type = ENGINE_REGION_ADD,
+				   .region = {.session = p->session.id,
+					      .region = 1,
+					      .base = bench_memory(bytes),
+					      .bytes = WEIR_ALIGN_UP(bytes, 4096)}};
+
+	bench_must(&k);
+	k = (struct engine_command){.type = ENGINE_EXPORT_ADD,
+				    .export = {.session = p->session.id,
+					       .number = 1,
+					       .generation = 1,
+					       .region = 1,
+					       .length = bytes,
+					       .rights = WEIR_RIGHTS_KNOWN}};
+	bench_must(&k);
+}
+
+void
+bench_open(struct bench_program *p, uint32_t desc, struct bench_end *end)
+{
+	struct weir_wire_export x = {.generation = 1, .rights = WEIR_RIGHTS_KNOWN};
+	struct engine_command k = {
+	    .type = ENGINE_CONN_OPEN,
+	    .conn = {.session = p->session.id, .desc = desc, .kind = CONN_MEMORY}};
+	struct weir_slot *s;
+
+	memcpy(k.conn.service, &x, sizeof(x));
+	bench_must(&k);
+	*end = (struct bench_end){.vqpn = k.conn.vqpn, .desc = desc};
+	while (!was_asked)
+		engine_turn(bench_engine, bench_now += 100);
+	was_asked = false;
+	k.type = ENGINE_CONN_ACCEPT;
+	k.conn = asked.conn;
+	k.conn.session = p->session.id;
+	k.conn.channel = ENGINE_CHANNEL_NONE;
+	k.conn.desc = ENGINE_DESC_NONE;
+	k.conn.listener = 0;
+	k.conn.export_session = p->session.id;
+	k.conn.export_number = k.conn.export_generation = 1;
+	k.conn.rights = WEIR_RIGHTS_KNOWN;
+	bench_must(&k);
+	while (!(s = weir_ring_peek(&p->rx)))
+		engine_turn(bench_engine, bench_now += 100);
+	weir_ring_pop(&p->rx, 1);
+}
+
+void
+bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST};
+	uint8_t cell[WEIR_INLINE_MAX] = {0};
+
+	memcpy(cell, &put, WEIR_PUT_FIELDS);
+	weir_ring_refresh(&p->tx);
+	while (n-- && weir_ring_room(&p->tx) >= WEIR_INLINE_SLOTS) {
+		struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
+
+		s->op = WEIR_OP_PUT;
+		s->flags = 0;
+		s->order = from->order++;
+		s->vqpn = from->vqpn;
+		s->length = length;
+		weir_ring_put_inline(&p->tx, cell, WEIR_PUT_FIELDS + length);
+		weir_ring_publish(&p->tx, weir_cell_slots(WEIR_OP_PUT, length));
+	}
 }

@@ -40,4 +40,13 @@ void bench_send(struct bench_program *p, struct bench_end *from, unsigned n, uin
 /* Takes all messages that have come to `to`, and returns credit if it is due; their number. */
 unsigned bench_receive(struct bench_program *p, struct bench_end *to);
 
+/* ---- remote memory ---- */
+
+/* Exports `bytes` of new memory, as number 1. */
+void bench_export(struct bench_program *p, uint64_t bytes);
+/* A connection of the program to that export, with this descriptor. */
+void bench_open(struct bench_program *p, uint32_t desc, struct bench_end *end);
+/* Puts up to n times, as far as the ring has room. */
+void bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
+
 #endif

@@ -107,6 +107,7 @@ fake_offer(int from, int to, uint32_t attempt, uint32_t answered)
 	    .credit_rkey = 8,
 	    .ring_lines = 4096,
 	    .recv_wrs = 64,
+	    .answers = 16 << 10,
 	};
 	return m;
 }

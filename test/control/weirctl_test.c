@@ -325,6 +325,7 @@ test_errors(void **state)
 	    {"set program.x.rate", 2, "give 'set KEY VALUE'"},
 	    {"evict sheep", 2, "cannot evict 'sheep'"},
 	    {"evict session.x", 2, "cannot evict 'session.x'"},
+	    {"evict export.", 2, "cannot evict 'export.'"},
 	    {"drain sheep", 2, "cannot drain 'sheep'"},
 	    {"drain 65535", 2, "cannot drain '65535'"},
 	    {"drain 1 on", 2, "invalid word 'on' after the node"},

@@ -38,6 +38,10 @@ check_ring(const struct peer_link *l, const struct peer_link *m)
 		return "lines: returned <= consumed <= written does not hold between two nodes";
 	if (l->is.peer_recv_wrs != m->is.recv_wrs)
 		return "both ends of a link count other receive WRs";
+	if (l->is.peer_answers != m->is.answer_lines * WEIR_SLOT_SIZE ||
+	    l->is.peer_answers - l->answer_room <
+		(m->answers_end - m->answers_first) * WEIR_SLOT_SIZE)
+		return "more answers wait than the peer has taken credit for";
 	if (m->wrs_seen > l->wrs_used || m->wrs_back > m->wrs_seen || m->wrs_told > m->wrs_back ||
 	    l->wrs_credited > m->wrs_told)
 		return "receive WRs: returned <= taken <= used does not hold between two nodes";
@@ -48,6 +52,15 @@ check_ring(const struct peer_link *l, const struct peer_link *m)
 static const char *
 check_window(const struct conn *c, const struct conn *p)
 {
+	if (c->kind == CONN_MEMORY && conn_is_passive(c))
+		return (uint16_t)(c->cold->memory.answers - p->rx_messages) > WEIR_AWAITED_MAX
+			   ? "more answers came than were sent"
+			   : NULL;
+	if (c->kind == CONN_MEMORY &&
+	    ((conn_is_open(p) && p->cold->memory.export && c->granted > p->rx_granted) ||
+	     p->rx_delivered > c->spent || c->returned > p->rx_consumed))
+		return "notices: returned <= taken, delivered <= sent, granted <= granted there "
+		       "does not hold between two nodes";
 	if (c->kind != CONN_STREAM)
 		return p->rx_messages > c->sent ? "more datagrams came than were sent" : NULL;
 	if (p->accepts && c->granted > p->rx_granted)

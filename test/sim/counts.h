@@ -48,6 +48,7 @@
 	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
 	X(faults, 0, 250, "QPs that were made to fail")                                            \
 	X(muted, 0, 30, "completions that were lost with their QP")                                \
+	X(refused, 0, 30, "WRs that the peer refused by mistake")                                  \
 	X(revoked, 0, 100, "regions of rings that were revoked")                                   \
 	X(broken, 0, 250, "times that QPs of a link failed")                                       \
 	X(repaired, 0, 250, "times that a link went on with new QPs")                              \
@@ -59,7 +60,11 @@
 	X(links_evicted, 0, 20, "of those: to make room for others")                               \
 	X(links_full, 0, 20, "links that found no room, and waited")                               \
 	X(puts, 0, 200, "puts into memory of other programs, contents verified")                   \
-	X(puts_apart, 0, 40, "of those: into memory of the same host")                             \
+	X(gets, 0, 80, "gets from it, contents verified")                                          \
+	X(fetches, 0, 80, "fetches, and compare and swap, of words in it, values verified")        \
+	X(notices, 0, 60, "notices that owners took, when what they tell of was there")            \
+	X(signals, 0, 60, "signals whose words were verified")                                     \
+	X(puts_apart, 0, 40, "of all these: of programs on the same host")                         \
 	X(exports_revoked, 0, 40, "exports that were revoked while others put")                    \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 

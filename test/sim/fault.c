@@ -21,13 +21,14 @@ enum kind {
 	FAULT_POST,   /* the next post fails */
 	FAULT_MUTE,   /* successes are no longer reported, then ERR: their outcome is unknown */
 	FAULT_REVOKE, /* the key of a ring is no longer valid */
+	FAULT_REFUSE, /* the next success is an "invalid request" of the peer, then ERR; once */
 	FAULT_KINDS
 };
 
 struct qp {
 	struct nic_qp *is; /* NULL: free */
 	void *user;
-	bool post_fails, mute;
+	bool post_fails, mute, refused;
 	bool datagrams; /* never mute: that all has completed is what its memory waits for */
 };
 
@@ -37,6 +38,7 @@ struct sim_fault {
 	const struct nic_ops *real;
 	struct sim_node *n;
 	uint32_t struck; /* faults so far */
+	bool has_refused;
 	struct qp qp[QPS];
 	const void *user[QPS]; /* that had a QP */
 	uint32_t users;
@@ -127,6 +129,17 @@ post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 	return f->real->post_send(qp, wr, n);
 }
 
+/* The rest of them has not been done, as far as its owner will ever know. */
+static void
+refuse(struct sim_fault *f, struct qp *q, struct nic_wc *wc)
+{
+	wc->status = NIC_WC_REM_INV_REQ_ERR;
+	f->n->s->counts.refused++;
+	q->refused = false;
+	q->mute = true;
+	break_qp(f, q);
+}
+
 /* Sends vanish. A receive must be given back all the same: it failed. */
 static unsigned
 poll(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
@@ -141,7 +154,9 @@ poll(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now, bool 
 		for (uint32_t k = 0; k < QPS && !q; k++)
 			if (f->qp[k].is && nic_qpn(f->qp[k].is) == wc[i].qpn)
 				q = &f->qp[k];
-		if (q && q->mute && wc[i].status == NIC_WC_SUCCESS) {
+		if (q && q->refused && !received && wc[i].status == NIC_WC_SUCCESS) {
+			refuse(f, q, &wc[i]);
+		} else if (q && q->mute && wc[i].status == NIC_WC_SUCCESS) {
 			f->n->s->counts.muted++;
 			if (!received)
 				continue;
@@ -223,6 +238,12 @@ strike(struct sim_fault *f, struct qp *q)
 		if (q->datagrams)
 			break_qp(f, q);
 		q->mute = !q->datagrams;
+		break;
+	case FAULT_REFUSE:
+		if (q->datagrams || f->has_refused)
+			break_qp(f, q);
+		else
+			f->has_refused = q->refused = true;
 		break;
 	default:
 		if (f->mrs)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exports and puts. Puts of one thread take effect in order, once: after a flush the memory is what
- * the puts so far make of it, and bytes around the export are as they were. When the owner revokes,
- * it holds the result of some first puts, at least of those known to be complete, for ever.
+ * Exports and operations on them. Operations of one thread take effect in order, once: each get,
+ * fetch, and compare and swap returns what the ones before it have made of the memory. After a
+ * flush that is what the memory holds, and bytes around the export are as they were. When the owner
+ * revokes, it holds the result of some first operations, at least of those known to be complete,
+ * for ever. Each notice comes to the owner once, in order, when the operations before it have taken
+ * effect.
  */
 #include "memory.h"
 #include "node.h"
 
-#include "weir/remote.h"
+#include "remote/notice.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,10 +20,18 @@
 #define EXPORT 4096u
 #define PUT_MAX 2500u
 #define CELL_MAX 932u /* longer puts take effect in parts */
+#define WORDS 3072u   /* offset of words, which are updated and not put */
 #define RETRY (200 * SIM_US)
+#define RIGHTS (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY)
 
-struct put {
+enum kind { PUT, GET, NOTIFY, SIGNAL, ADD, SWAP };
+
+struct operation {
+	uint8_t kind;
 	uint16_t offset, length;
+	uint64_t compare; /* SWAP */
+	uint8_t *result;  /* NULL: it has none, or it was checked */
+	uint8_t *legal;	  /* what that must be */
 };
 
 struct sim_memory {
@@ -32,15 +43,29 @@ struct sim_memory {
 	uint8_t *base; /* of the region; NULL: not there yet, or gone */
 	bool exported, revoking, revoked;
 	uint8_t left[SIM_MEMORY_REGION]; /* what was there when it was revoked */
+	uint32_t notices;		 /* taken */
+	uint32_t notice_from;		 /* operations up to the last one taken */
 	/* the user's */
 	struct weir_key key;
 	struct weir_remote *r;
 	uint64_t wait_until;
-	uint32_t begun, complete; /* puts */
+	uint32_t begun, complete;  /* operations */
+	uint32_t notices_complete; /* of those */
 	bool opened, flushing, done;
-	uint8_t model[EXPORT]; /* after `begun` puts */
-	struct put put[320];
+	uint8_t model[EXPORT]; /* after `begun` operations */
+	struct operation operation[320];
 };
+
+/* Their memory is the program's again. */
+static void
+free_results(struct sim_memory *m)
+{
+	for (uint32_t i = m->complete; i <= m->begun && i < 320; i++) {
+		free(m->operation[i].result);
+		free(m->operation[i].legal);
+		m->operation[i].result = m->operation[i].legal = NULL;
+	}
+}
 
 void
 sim_memories_create(struct sim *s)
@@ -60,8 +85,11 @@ sim_memories_create(struct sim *s)
 void
 sim_memories_destroy(struct sim *s)
 {
-	for (uint32_t i = 0; i < SIM_MEMORIES; i++)
+	for (uint32_t i = 0; i < SIM_MEMORIES; i++) {
+		if (s->memory[i])
+			free_results(s->memory[i]);
 		free(s->memory[i]);
+	}
 }
 
 /* ---- the owner ---- */
@@ -79,7 +107,7 @@ sim_memory_attached(struct sim_program *p)
 			continue;
 		rc = weir_region_alloc(p->w, SIM_MEMORY_REGION, NULL, &m->region);
 		if (!rc)
-			rc = weir_export(m->region, START, EXPORT, WEIR_MAY_WRITE, &m->x, &m->key);
+			rc = weir_export(m->region, START, EXPORT, RIGHTS, &m->x, &m->key);
 		if (rc)
 			sim_fail(p->s, "program %u: exports nothing: %d: %s", p->id, rc,
 				 weir_reason());
@@ -97,10 +125,21 @@ byte_of(uint32_t number, uint32_t at)
 }
 
 static void
-apply(uint8_t *to, const struct put *put, uint32_t number)
+apply(uint8_t *to, const struct operation *o, uint32_t number)
 {
-	for (uint32_t i = 0; i < put->length; i++)
-		to[put->offset + i] = byte_of(number, i);
+	uint64_t word;
+
+	if (o->kind == PUT)
+		for (uint32_t i = 0; i < o->length; i++)
+			to[o->offset + i] = byte_of(number, i);
+	if (o->kind < SIGNAL)
+		return;
+	memcpy(&word, to + o->offset, sizeof(word));
+	if (o->kind != SWAP)
+		word += number + 1;
+	else if (word == o->compare)
+		word = number + 1;
+	memcpy(to + o->offset, &word, sizeof(word));
 }
 
 static void
@@ -108,27 +147,76 @@ check_around(struct sim *s, const struct sim_memory *m)
 {
 	for (uint32_t i = 0; i < SIM_MEMORY_REGION; i++)
 		if ((i < START || i >= START + EXPORT) && m->base[i])
-			sim_fail(s, "a put changed byte %u of a region, %u to %u are exported", i,
-				 START, START + EXPORT - 1);
+			sim_fail(s,
+				 "an operation changed byte %u of a region, %u to %u are exported",
+				 i, START, START + EXPORT - 1);
 }
 
-/* The memory holds the result of the first puts: of those complete, and maybe of more. */
+/*
+ * The memory holds the result of the first operations: of at least this number, and maybe of more
+ * that were begun, the last of them in part.
+ */
 static void
-check_prefix(struct sim *s, const struct sim_memory *m)
+check_prefix(struct sim *s, const struct sim_memory *m, uint32_t least)
 {
 	uint8_t is[EXPORT] = {0};
 
 	check_around(s, m);
-	for (uint32_t i = 0; i < m->complete; i++)
-		apply(is, &m->put[i], i);
-	for (uint32_t i = m->complete; i <= m->begun; i++) {
+	for (uint32_t i = 0; i < least; i++)
+		apply(is, &m->operation[i], i);
+	for (uint32_t i = least; i <= m->begun; i++) {
+		const struct operation *o = &m->operation[i];
+
 		if (!memcmp(m->base + START, is, EXPORT))
 			return;
-		if (i < m->begun)
-			apply(is, &m->put[i], i);
+		for (uint32_t at = 0; i < m->begun && o->kind == PUT && at < o->length; at++) {
+			if (at && at % CELL_MAX == 0 && !memcmp(m->base + START, is, EXPORT))
+				return;
+			is[o->offset + at] = byte_of(i, at);
+		}
+		if (i < m->begun && o->kind != PUT)
+			apply(is, o, i);
 	}
-	sim_fail(s, "memory of program %u holds no result of the first %u to %u puts",
-		 m->plan->owner, m->complete, m->begun);
+	sim_fail(s, "memory of program %u holds no result of the first %u to %u operations",
+		 m->plan->owner, least, m->begun);
+}
+
+static void
+check_notice(struct sim *s, struct sim_memory *m, const struct weir_notice *n)
+{
+	while (m->notice_from < m->begun && m->operation[m->notice_from].kind != NOTIFY)
+		m->notice_from++;
+	if (n->tag != m->notice_from || n->tag >= m->begun || n->source != m->plan->user)
+		sim_fail(s, "notice %u of program %u came to program %u, and %u was the next",
+			 n->tag, n->source, m->plan->owner, m->notice_from);
+	check_prefix(s, m, n->tag > m->complete ? n->tag : m->complete);
+	m->notice_from++;
+	m->notices++;
+	s->counts.notices++;
+	sim_progress(s);
+}
+
+/* Takes some notices for memory of p. */
+static bool
+take_notices(struct sim_program *p)
+{
+	uint32_t burst = 1 + rng_below(&p->rng, 4), i;
+	struct weir_notice n;
+	bool any = false;
+	int rc = 0;
+
+	for (; burst && !(rc = weir_notice_next(p->w, &n, 0)); burst--) {
+		for (i = 0; i < p->s->sc.memories; i++)
+			if (p->s->memory[i]->plan->owner == p->id && p->s->memory[i]->x == n.x)
+				break;
+		if (i == p->s->sc.memories)
+			sim_fail(p->s, "program %u: a notice for no export", p->id);
+		check_notice(p->s, p->s->memory[i], &n);
+		any = true;
+	}
+	if (rc && rc != -EAGAIN)
+		sim_fail(p->s, "program %u: notices: %d: %s", p->id, rc, weir_reason());
+	return any;
 }
 
 static bool
@@ -144,7 +232,7 @@ revoke(struct sim_program *p, struct sim_memory *m)
 		sim_fail(p->s, "program %u: revoke gives %d: %s", p->id, rc, weir_reason());
 	m->x = NULL;
 	m->revoked = true;
-	check_prefix(p->s, m);
+	check_prefix(p->s, m, m->complete);
 	memcpy(m->left, m->base, sizeof(m->left));
 	p->s->counts.exports_revoked++;
 	sim_progress(p->s);
@@ -165,6 +253,7 @@ give_up(struct sim_memory *m)
 	weir_remote_close(m->r);
 	m->r = NULL;
 	m->done = true;
+	free_results(m);
 }
 
 /* An operation, or opening, has failed. */
@@ -194,22 +283,83 @@ failed(struct sim *s, struct sim_memory *m, int rc)
 	}
 }
 
-static bool
-put_next(struct sim *s, struct sim_memory *m)
+/* Draws operation `begun`. */
+static void
+choose(struct sim_memory *m, struct operation *o)
 {
 	uint32_t most = m->plan->revoked_at != UINT32_MAX ? CELL_MAX
 			: rng_chance(&m->rng, 100)	  ? PUT_MAX
 							  : 64;
-	struct put *put = &m->put[m->begun];
-	struct rng before = m->rng;
+	uint32_t n = rng_below(&m->rng, 13);
+
+	o->kind = n < 5	   ? PUT
+		  : n < 7  ? GET
+		  : n < 9  ? ADD
+		  : n < 10 ? SWAP
+		  : n < 12 ? NOTIFY
+			   : SIGNAL;
+	o->length = (uint16_t)(1 + rng_below(&m->rng, most));
+	o->offset = (uint16_t)rng_below(&m->rng, (o->kind == GET ? EXPORT : WORDS) - o->length + 1);
+	if (o->kind < SIGNAL)
+		return;
+	o->length = sizeof(uint64_t);
+	o->offset = (uint16_t)(WORDS + 8 * rng_below(&m->rng, 16));
+	memcpy(&o->compare, m->model + o->offset, sizeof(o->compare));
+	o->compare ^= rng_chance(&m->rng, 300); /* another word than is there */
+}
+
+static int
+begin(struct sim_memory *m, const struct operation *o)
+{
+	struct weir_cell_notice signal = {.handle = WEIR_HANDLE_FIRST,
+					  .options = WEIR_NOTICE_ADD,
+					  .signal = o->offset,
+					  .operand = m->begun + 1};
+	uint64_t value = m->begun + 1;
 	uint8_t bytes[PUT_MAX];
+
+	switch (o->kind) {
+	case PUT:
+		for (uint32_t i = 0; i < o->length; i++)
+			bytes[i] = byte_of(m->begun, i);
+		return weir_remote_put(m->r, o->offset, bytes, o->length, WEIR_NOWAIT);
+	case GET:
+		return weir_remote_get(m->r, o->offset, o->result, o->length, WEIR_NOWAIT);
+	case NOTIFY:
+		return weir_remote_notify(m->r, m->begun, m->plan->user, WEIR_NOWAIT);
+	case SIGNAL:
+		return weir_notice_begin(m->r, &signal, WEIR_NOWAIT);
+	case ADD:
+		return weir_remote_fetch_op(m->r, o->offset, &value, o->result, WEIR_T_UINT64,
+					    WEIR_ACC_SUM, WEIR_NOWAIT);
+	default:
+		return weir_remote_compare_swap(m->r, o->offset, &o->compare, &value, o->result,
+						WEIR_T_UINT64, WEIR_NOWAIT);
+	}
+}
+
+static bool
+begin_next(struct sim *s, struct sim_memory *m)
+{
+	struct operation *o = &m->operation[m->begun];
+	struct rng before = m->rng;
 	int rc;
 
-	put->length = (uint16_t)(1 + rng_below(&m->rng, most));
-	put->offset = (uint16_t)rng_below(&m->rng, EXPORT - put->length + 1);
-	for (uint32_t i = 0; i < put->length; i++)
-		bytes[i] = byte_of(m->begun, i);
-	rc = weir_remote_put(m->r, put->offset, bytes, put->length, WEIR_NOWAIT);
+	choose(m, o);
+	if (o->kind == GET || o->kind >= ADD) {
+		o->result = malloc(o->length);
+		o->legal = malloc(o->length);
+		if (!o->result || !o->legal)
+			abort();
+		memset(o->result, 0xee, o->length);
+		memcpy(o->legal, m->model + o->offset, o->length);
+	}
+	rc = begin(m, o);
+	if (rc) {
+		free(o->result);
+		free(o->legal);
+		o->result = o->legal = NULL;
+	}
 	if (rc == -EAGAIN) { /* the same one later */
 		m->rng = before;
 		m->wait_until = s->now + 20 * SIM_US;
@@ -220,9 +370,29 @@ put_next(struct sim *s, struct sim_memory *m)
 		return false;
 	}
 	m->opened = true;
-	apply(m->model, put, m->begun++);
+	apply(m->model, o, m->begun++);
 	m->flushing = m->begun == m->plan->puts || rng_chance(&m->rng, 50);
 	return true;
+}
+
+static void
+check_results(struct sim *s, struct sim_memory *m)
+{
+	for (uint32_t i = m->complete; i < m->begun; i++) {
+		const struct operation *o = &m->operation[i];
+
+		if (o->result && memcmp(o->result, o->legal, o->length))
+			sim_fail(s,
+				 "operation %u of %u on memory of program %u has read what was "
+				 "not there",
+				 i, m->begun, m->plan->owner);
+		s->counts.puts += o->kind == PUT;
+		s->counts.gets += o->kind == GET;
+		s->counts.fetches += o->kind >= ADD;
+		s->counts.signals += o->kind == SIGNAL;
+		m->notices_complete += o->kind == NOTIFY;
+	}
+	free_results(m);
 }
 
 static bool
@@ -239,10 +409,10 @@ flush(struct sim *s, struct sim_memory *m)
 	if (m->base && !m->revoking) {
 		check_around(s, m);
 		if (memcmp(m->base + START, m->model, EXPORT))
-			sim_fail(s, "after %u puts and a flush memory of program %u differs",
+			sim_fail(s, "after %u operations and a flush memory of program %u differs",
 				 m->begun, m->plan->owner);
 	}
-	s->counts.puts += m->begun - m->complete;
+	check_results(s, m);
 	if (s->sc.program[m->plan->owner].node == s->sc.program[m->plan->user].node)
 		s->counts.puts_apart += m->begun - m->complete;
 	m->complete = m->begun;
@@ -270,13 +440,13 @@ use(struct sim_program *p, struct sim_memory *m)
 	if (!m->exported)
 		return false;
 	if (!m->r) {
-		rc = weir_remote_open(p->w, &m->key, WEIR_MAY_WRITE, 0, &m->r);
+		rc = weir_remote_open(p->w, &m->key, RIGHTS, 0, 0, &m->r);
 		if (rc)
 			failed(s, m, rc);
 		return true;
 	}
 	while (!m->flushing && !m->done && m->r && burst--) {
-		if (!put_next(s, m))
+		if (!begin_next(s, m))
 			break;
 		any = true;
 	}
@@ -293,8 +463,10 @@ sim_memory_step(struct sim_program *p, uint32_t thread)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		struct sim_memory *m = p->s->memory[i];
 
-		if (m->plan->owner == p->id && thread == 0)
+		if (m->plan->owner == p->id && thread == 0) {
+			any |= take_notices(p);
 			any |= revoke(p, m);
+		}
 		if (m->plan->user == p->id && thread == i % p->threads)
 			any |= use(p, m);
 	}
@@ -331,6 +503,9 @@ sim_memory_over(const struct sim_program *p)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		const struct sim_memory *m = p->s->memory[i];
 
+		/* of a revoked export they are lost */
+		if (m->plan->owner == p->id && m->x && m->notices < m->notices_complete)
+			return false;
 		if (!m->done &&
 		    (m->plan->user == p->id ||
 		     (m->plan->owner == p->id && !sim_program_gone(p->s, m->plan->user))))
@@ -345,11 +520,14 @@ sim_memory_left(struct sim_program *p)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		struct sim_memory *m = p->s->memory[i];
 
-		if (m->plan->owner == p->id)
+		if (m->plan->owner == p->id) {
 			m->base = NULL;
+			m->x = NULL;
+		}
 		if (m->plan->user == p->id) {
 			m->r = NULL; /* detached */
 			m->done = true;
+			free_results(m);
 		}
 	}
 }

@@ -328,6 +328,7 @@ create_broker(struct sim_node *n)
 	    .exports = SIM_MEMORIES,
 	    .peer_ring_lines = sc->ring_lines[n->id],
 	    .recv_wrs = sc->recv_wrs,
+	    .answers = sc->answers,
 	    .links = sc->links,
 	    .link_idle_ns = sc->link_idle,
 	    .repair_timeout_ns = 10 * SIM_S,

@@ -2,6 +2,8 @@
 /* The meaning of a seed. Every value of a scenario comes from the seed and nothing else. */
 #include "sim.h"
 
+#include "ipc/remote.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -165,6 +167,7 @@ add_memories(struct sim_scenario *sc, uint32_t without)
 	struct rng r = {sim_hash(sc->seed, 79, 0)};
 	uint32_t n = rng_below(&r, 8);
 
+	sc->answers = (uint32_t)(16384u << sim_hash(sc->seed, 82, 0) % 3);
 	if (without & (1u << SIM_memory) || n > SIM_MEMORIES || sc->programs < 2)
 		return;
 	for (; sc->memories < n; sc->memories++) {
@@ -248,6 +251,7 @@ sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
 	sc->arena_bytes = 2u << 20;
 	sc->ring_slots = 64;
 	sc->recv_wrs = 16;
+	sc->answers = WEIR_ANSWERS_LEAST;
 	sc->links = SIM_LINKS;
 	sc->control_delay = SIM_MS;
 	sc->control_dup = 50;

@@ -12,7 +12,7 @@
  *   fault.c     QPs that fail
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
- *   memory.c    exports, and puts into them
+ *   memory.c    exports, and operations on them
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
  *   counts.c    what a seed must have been through
@@ -72,7 +72,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(cut, "a node is cut off for good")                                                       \
 	X(control, "control messages are late and arrive twice")                                   \
 	X(datagram, "datagram connections")                                                        \
-	X(memory, "memory of programs that others put into")                                       \
+	X(memory, "memory of programs that others access")                                         \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
 	X(share, "programs have weights and rates, and they change")
@@ -110,7 +110,7 @@ struct sim_conn_plan {
 #define SIM_MEMORIES 4u		 /* exports of a seed */
 #define SIM_MEMORY_REGION 12288u /* bytes of a region */
 
-/* One program exports memory, another one puts into it. */
+/* One program exports memory, another one accesses it. */
 struct sim_memory_plan {
 	uint32_t owner, user; /* programs */
 	uint32_t puts;
@@ -141,6 +141,7 @@ struct sim_scenario {
 	uint64_t fault_every; /* ns at most between two */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
+	uint32_t answers; /* bytes, per link */
 	uint32_t memories;
 	struct sim_memory_plan memory[SIM_MEMORIES];
 	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */

@@ -159,6 +159,7 @@ offer(struct host *h, const struct end *e, uint32_t answered)
 	    .credit_address = 0x200000000,
 	    .ring_lines = 4096,
 	    .recv_wrs = 64,
+	    .answers = 16 << 10,
 	};
 	tell_control(h, &m);
 }

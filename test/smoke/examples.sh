@@ -58,6 +58,20 @@ stop board || fail "board ends with exit code $?: $(last_line board)"
 WEIR_INSTANCE=A example-remote post "$weir_tmp/key" 1 'too late' 2>"$weir_tmp/post.log" && fail "a post to a board that is gone"
 says post 'there is no such export'
 
+on B log example-remote_log host "$weir_tmp/log.key"
+says log '^open'
+kill -STOP "${weir_pid[log]}"
+on A append-A example-remote_log append "$weir_tmp/log.key" 2000
+on B append-B example-remote_log append "$weir_tmp/log.key" 2000
+from A example-remote_log append "$weir_tmp/log.key" 1000
+for name in append-A append-B; do
+	gone "${weir_pid[$name]}" || fail "$name does not end: $(last_line "$name")"
+done
+WEIR_INSTANCE=A example-remote_log check "$weir_tmp/log.key" >"$weir_tmp/check.log" || fail "log: $(last_line check)"
+says check '^5000 records of 3 writers'
+kill -CONT "${weir_pid[log]}"
+stop log || fail "the log's program ends with exit code $?: $(last_line log)"
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'

@@ -4,6 +4,7 @@
 # and drain; what programs are told.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
+PATH=$WEIR_BUILD/apps/examples:$PATH
 
 one_node
 export WEIR_INSTANCE=A HOME=$weir_tmp
@@ -127,6 +128,23 @@ vqpn=$(weirctl --json show connections | jq '[.[] | select(.transport == "local"
 weirctl evict "vqpn.$vqpn" || fail "evict vqpn.$vqpn"
 await has_ended "${weir_pid[blocked]}" || fail "a program blocks on a connection that was evicted"
 log_of blocked | has 'end -103' || fail "it was told $(log_of blocked)"
+
+# an export: whoever opened it is told, and its owner; nobody else
+run board example-remote board "$weir_tmp/key"
+await grep -q open "$weir_tmp/board.log" || die "no board"
+example-remote post "$weir_tmp/key" 1 'a line' || fail "a line that can't be put: $(log_of board)"
+export=$(weirctl --json show exports | jq '.[] | select(.state == "open" and .bytes == 4096) | .export')
+[ -n "$export" ] || fail "no export: $(weirctl show exports)"
+weirctl evict "export.$export" --reason 'in the way' || fail "evict export.$export"
+example-remote post "$weir_tmp/key" 2 'too late' 2>"$ctl" && fail "a line of a board without an export"
+says 'there is no such export'
+await shows A exports '.[0].state == "evicted"' || fail "it is not evicted: $(weirctl show exports)"
+weirctl evict export.4000 2>"$ctl" && fail "there is an export 4000"
+says 'there is no export 4000; see'
+stop board INT || true
+log_of board | has 'evicted by an operator: in the way' || fail "its owner was told $(log_of board)"
+shows A exports 'length == 0' || fail "it stays: $(weirctl show exports)"
+[ "$(weirctl --json show sessions | jq '[.[].exports] | add')" = 0 ] || fail "it is counted: $(weirctl show sessions)"
 
 # over the wire
 conn=$(weirctl --json show connections | jq '[.[] | select(.transport == "rc" and .state == "open")][0].vqpn')

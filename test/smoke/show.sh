@@ -21,7 +21,7 @@ told() { # PATTERN WORD...: weirctl refuses them, in one line
 }
 
 # every kind, as table and as JSON
-for kind in status version config memory nodes links engines sessions users connections qps ports xstats counters settings services; do
+for kind in status version config memory nodes links engines sessions users connections exports qps ports xstats counters settings services; do
 	weirctl show "$kind" >"$weir_tmp/out" || fail "show $kind"
 	[ -s "$weir_tmp/out" ] || fail "show $kind prints nothing"
 	shows A "$kind" 'type == "array"' || fail "show $kind is no array"

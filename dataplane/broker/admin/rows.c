@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "command.h"
 #include "conn.h"
+#include "export.h"
 #include "link.h"
 #include "local.h"
 #include "node.h"
@@ -103,6 +104,7 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 		r->channels = s->channel_count;
 		r->connections = s->conn_count;
 		r->listeners = s->listener_count;
+		r->exports = exports_of(s);
 		r->handling_ms = handling_ms(s);
 		r->arena_bytes = s->arena.geometry.bytes;
 		memcpy(r->name, s->name, sizeof(r->name));
@@ -387,6 +389,9 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->datagram = e->kind == CONN_DATAGRAM;
 	c = conn_find(q->b, e->vqpn);
 	r->class = c ? c->class : WEIR_CLASS_NORMAL;
+	r->kind = c ? c->kind : e->kind;
+	r->export =
+	    e->export_number ? export_id(q->b, e->export_session, e->export_number) : UINT32_MAX;
 	r->dropped = e->dropped;
 	r->outstanding = e->outstanding;
 	r->returned = e->returned;
@@ -395,9 +400,18 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->by_read = e->by_read;
 	r->by_write = e->by_write;
 	r->bytes = e->bytes;
-	if (e->local)
+	if (e->local && e->kind == CONN_MEMORY) { /* the engine executes its operations */
+		r->by_local = e->by_ring;
+		r->by_ring = 0;
+	} else if (e->local)
 		r->by_local = local_messages(q->b, e->segment, e->conn_index, &r->bytes);
 	return true;
+}
+
+static bool
+export_row_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return export_row(q->b, index, record);
 }
 
 /* Fills the page with records from `from` on. */
@@ -415,9 +429,12 @@ fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 	m->rows.record_bytes = bytes;
 	while (m->rows.count < room && row(q, *from, at)) {
 		++*from;
-		/* no member any more; a slot without a service, whose record begins with a name */
+		/* no member any more; no export; a slot without a service, whose record begins with
+		 * a name */
 		if ((q->rows == WEIR_ROWS_NODES &&
 		     ((const struct weir_ctl_node *)at)->state == WEIR_NODE_GONE) ||
+		    (q->rows == WEIR_ROWS_EXPORTS &&
+		     !*((const struct weir_row_export *)at)->state) ||
 		    (q->rows == WEIR_ROWS_SERVICES && !*at))
 			continue;
 		at += bytes;
@@ -440,6 +457,8 @@ snapshot_done(struct broker *b, struct broker_command *c)
 	}
 	if (q->rows == WEIR_ROWS_QPS)
 		q->link_count[q->engine++] = q->snapshot.link_count;
+	else if (q->rows == WEIR_ROWS_EXPORTS)
+		q->engine++;
 	else
 		q->filled = true;
 	if (q->orphaned)
@@ -465,6 +484,33 @@ ask_engine(struct rows_query *q)
 	command_submit(q->b, c);
 }
 
+/* A page of exports; each engine in turn adds what it has of them. */
+static bool
+exports_next(struct rows_query *q)
+{
+	struct weir_row_export *r = (void *)q->page->rows.records;
+	struct engine_export_record *e = q->snapshot.exports;
+
+	if (!q->filled) {
+		fill_page(q, export_row_fn, &q->from);
+		q->filled = true;
+		q->engine = q->page->rows.count ? 0 : q->b->config.engines;
+		q->snapshot.export_count = q->page->rows.count;
+		for (uint32_t i = 0; i < q->page->rows.count; i++)
+			e[i] = export_record(q->b, &r[i]);
+	}
+	if (q->engine < q->b->config.engines) {
+		ask_engine(q);
+		return false;
+	}
+	for (uint32_t i = 0; i < q->page->rows.count; i++) {
+		r[i].openers = e[i].openers;
+		weir_export_count(&r[i].counters, &e[i].counters);
+	}
+	q->filled = false;
+	return true;
+}
+
 bool
 rows_next(struct rows_query *q)
 {
@@ -481,6 +527,8 @@ rows_next(struct rows_query *q)
 
 	uint32_t zero = 0;
 
+	if (q->rows == WEIR_ROWS_EXPORTS)
+		return exports_next(q);
 	if (q->rows == WEIR_ROWS_CONNECTIONS
 		? !q->filled
 		: q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
@@ -522,6 +570,11 @@ rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), 
 		q->snapshot.conns =
 		    broker_alloc(q->snapshot.conn_room * sizeof(*q->snapshot.conns));
 		made &= q->snapshot.conns != NULL;
+	} else if (rows == WEIR_ROWS_EXPORTS) {
+		q->snapshot.exports =
+		    broker_alloc((WEIR_CTL_MAX - ROWS_HEAD) / sizeof(struct weir_row_export) *
+				 sizeof(*q->snapshot.exports));
+		made &= q->snapshot.exports != NULL;
 	} else if (rows == WEIR_ROWS_QPS) {
 		q->snapshot.link_room = b->config.links;
 		q->links =
@@ -554,6 +607,7 @@ rows_close(struct rows_query *q)
 	}
 	command_unreserve(q->b, q->reserved);
 	free(q->snapshot.conns);
+	free(q->snapshot.exports);
 	free(q->links);
 	free(q->page);
 	free(q);

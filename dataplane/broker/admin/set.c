@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "connect.h"
 #include "control_socket.h"
+#include "export.h"
 #include "local.h"
 #include "node.h"
 #include "public_services.h"
@@ -264,6 +265,8 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 	struct broker_session *s;
 	struct broker_conn *c;
 
+	if (what == WEIR_EVICT_EXPORT)
+		return export_evict(b, id, why, reason, size);
 	if (what == WEIR_EVICT_CONNECTION) {
 		c = conn_find(b, id);
 		if (!c || !id)

@@ -451,7 +451,7 @@ void
 open_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct wish wish = {.channel = m->open.channel, .kind = CONN_MEMORY};
-	struct weir_wire_export wanted = {.rights = m->open.rights};
+	struct weir_wire_export wanted;
 	struct weir_key_fields key;
 	struct broker_node *n;
 
@@ -468,9 +468,7 @@ open_request(struct broker_session *s, const struct weir_session_msg *m)
 		refuse_key(s, -EKEYREJECTED);
 		return;
 	}
-	wanted.index = key.index;
-	wanted.generation = key.generation;
-	memcpy(wanted.secret, key.secret, sizeof(wanted.secret));
+	wanted = weir_key_wanted(&key, m->open.rights);
 	if (key.incarnation == s->b->config.incarnation) {
 		if (draining(s->b, NULL))
 			refuse_draining(s, NULL);

@@ -17,6 +17,7 @@
 #define RING_LINES_MAX 65536u
 #define RECV_WRS_MIN 4u
 #define RECV_WRS_MAX 65536u
+#define ANSWERS_MAX (1u << 30)
 #define RETRY_NS (BROKER_SECOND_NS / 20)
 
 void
@@ -47,6 +48,7 @@ link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link
 	    .credit_rkey = l->credit_mr.rkey,
 	    .ring_lines = l->ring_lines,
 	    .recv_wrs = l->recv_wrs,
+	    .answers = l->b->config.answers,
 	    .joined = l->peer_attempt,
 	    .resumes = l->resumes,
 	    .born = l->born,
@@ -158,6 +160,8 @@ offer_fault(const struct broker *b, const struct broker_node *n, const struct we
 		return "resumes no link";
 	if (o->recv_wrs < RECV_WRS_MIN || o->recv_wrs > RECV_WRS_MAX)
 		return "bad number of receives";
+	if (o->answers < WEIR_ANSWERS_LEAST || o->answers > ANSWERS_MAX)
+		return "bad room for answers";
 	if (!memcmp(o->gid, no_gid, sizeof(no_gid)) && !o->lid)
 		return "no GID and no LID";
 	if (o->peer_node != b->node || !n || n->is.self)
@@ -216,17 +220,6 @@ take(struct broker_link *l, const struct weir_link_offer *o)
 
 	if (!rc && confirms)
 		link_confirm(l);
-}
-
-/* ns until the link is offered again to a peer that had no room: not by all refused at once. */
-static uint64_t
-retry_after(void)
-{
-	uint32_t chance = 0;
-
-	if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
-		chance = 0;
-	return RETRY_NS + chance % RETRY_NS;
 }
 
 static bool
@@ -336,6 +329,7 @@ static void
 take_refusal(struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
 {
 	struct broker_link *l;
+	uint32_t chance = 0;
 
 	if (!n || n->is.self || o->peer_node != b->node || version_fault(o)) {
 		b->counters.offers_bad++;
@@ -350,7 +344,10 @@ take_refusal(struct broker *b, const struct broker_node *n, const struct weir_li
 	if (l->state == LINK_OFFERED && !l->live && o->refused == ENOSPC) {
 		b->counters.links_full++;
 		l->no_room = true;
-		l->retry_at = broker_now(b) + retry_after();
+		/* not by all refused at once */
+		if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
+			chance = 0;
+		l->retry_at = broker_now(b) + RETRY_NS + chance % RETRY_NS;
 		broker_link_fail(l, ENOSPC);
 	} else {
 		broker_link_fail(l, ECONNRESET);

@@ -317,7 +317,8 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->staging = l->staging.at;
 	c->staging_lines = l->staging.lines;
 	c->staging_mr = l->staging.mr;
-	c->work = l->staging.at + (size_t)l->staging.lines * WEIR_SLOT_SIZE;
+	if (l->staging.at)
+		c->work = l->staging.at + (size_t)l->staging.lines * WEIR_SLOT_SIZE;
 	c->least = l->least;
 	c->credit_mr = l->credit_mr;
 	c->credit = l->credit;
@@ -328,6 +329,9 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->peer_credit_rkey = l->peer.credit_rkey;
 	c->peer_recv_wrs = l->peer.recv_wrs;
 	c->recv_wrs = l->recv_wrs;
+	c->answers = l->answers;
+	c->answer_lines = l->b->config.answers / WEIR_SLOT_SIZE;
+	c->peer_answers = l->peer.answers;
 }
 
 void
@@ -575,15 +579,6 @@ waits(const struct broker_link *l)
 	}
 }
 
-static void
-time_up(struct broker_link *l)
-{
-	if (l->resumes)
-		link_give_up(l);
-	else
-		broker_link_fail(l, ETIMEDOUT);
-}
-
 /* An offer, or another try at what did not succeed. */
 static void
 again(struct broker_link *l, uint64_t now)
@@ -618,10 +613,14 @@ link_timers(struct broker *b, uint64_t now)
 		uint64_t due;
 
 		following = TAILQ_NEXT(l, in_timed);
-		if (waits(l) && l->state != LINK_DOWN && l->deadline <= now)
-			time_up(l);
-		else if (waits(l) && (l->state == LINK_DOWN ? l->retry_at : l->resend) <= now)
+		if (waits(l) && l->state != LINK_DOWN && l->deadline <= now) {
+			if (l->resumes)
+				link_give_up(l);
+			else
+				broker_link_fail(l, ETIMEDOUT);
+		} else if (waits(l) && (l->state == LINK_DOWN ? l->retry_at : l->resend) <= now) {
 			again(l, now);
+		}
 		if (waits(l)) {
 			due = l->state == LINK_DOWN ? l->retry_at : l->resend;
 			next = due < next ? due : next;

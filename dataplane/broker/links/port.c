@@ -70,29 +70,6 @@ take_events(struct broker *b, uint32_t engine, uint64_t now)
 	}
 }
 
-/*
- * A peer that keeps to its grant always finds a receive work request. Another one finds none and
- * sends again: nothing is lost. One line, until that has stopped for RECEIVES_QUIET_NS.
- */
-static void
-look_at_receives(struct broker *b, uint32_t engine, uint64_t now)
-{
-	struct nic_counters c = {0};
-	bool told;
-
-	broker_ops(b, engine)->counters(broker_engine(b, engine)->nic, &c);
-	if (c.rnr_sent == b->rnr_seen[engine])
-		return;
-	told = b->rnr_seen[engine] && now - b->rnr_at[engine] < RECEIVES_QUIET_NS;
-	b->rnr_seen[engine] = c.rnr_sent;
-	b->rnr_at[engine] = now;
-	if (!told)
-		log_info("engine %u: a peer found no receive work request and sends again; all "
-			 "nodes should be of one release, or --recv-wrs is larger than the NIC's "
-			 "queue",
-			 engine);
-}
-
 void
 port_look(struct broker *b, uint64_t now)
 {
@@ -100,7 +77,9 @@ port_look(struct broker *b, uint64_t now)
 		return;
 	b->port_look = now + LOOK_NS;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_counters c = {0};
 		uint32_t first = 0; /* engine with this device */
+		bool told;
 
 		if (!broker_engine(b, i)->dev)
 			continue;
@@ -111,6 +90,19 @@ port_look(struct broker *b, uint64_t now)
 			if (b->link_down_at[i] && now - b->link_down_at[i] >= LINK_PATIENCE_NS)
 				tell_down(b, i);
 		}
-		look_at_receives(b, i, now);
+		/* A peer that keeps to its grant always finds a receive work request. Another one
+		 * finds none and sends again: nothing is lost. One line, until that has stopped for
+		 * RECEIVES_QUIET_NS. */
+		broker_ops(b, i)->counters(broker_engine(b, i)->nic, &c);
+		if (c.rnr_sent == b->rnr_seen[i])
+			continue;
+		told = b->rnr_seen[i] && now - b->rnr_at[i] < RECEIVES_QUIET_NS;
+		b->rnr_seen[i] = c.rnr_sent;
+		b->rnr_at[i] = now;
+		if (!told)
+			log_info("engine %u: a peer found no receive work request and sends again; "
+				 "all nodes should be of one release, or --recv-wrs is larger than "
+				 "the NIC's queue",
+				 i);
 	}
 }

@@ -174,7 +174,7 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 	int rc;
 
 	weir_assert(l->state == LINK_OFFERED && l->live);
-	if (offer->recv_wrs != l->peer.recv_wrs) {
+	if (offer->recv_wrs != l->peer.recv_wrs || offer->answers != l->peer.answers) {
 		broker_link_fail(l, ECONNRESET);
 		return -EPROTO;
 	}

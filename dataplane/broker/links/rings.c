@@ -12,6 +12,7 @@
 #include "ipc/invariant.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static int
 reg(struct broker_link *l, void *at, size_t bytes, unsigned access, struct nic_mr *mr)
@@ -92,6 +93,9 @@ link_memory_make(struct broker_link *l)
 	l->memory = get_memory(l, l->memory_bytes);
 	if (!l->memory)
 		return -ENOMEM;
+	l->answers = calloc(1, l->b->config.answers);
+	if (!l->answers)
+		return -ENOMEM;
 	l->least = (struct engine_least){
 	    .ring = l->memory, .staging = l->memory + ring, .work = l->memory + 2 * ring + credit};
 	l->credit = (struct weir_credit_line *)(l->memory + 2 * ring);
@@ -125,12 +129,14 @@ link_memory_free(struct broker_link *l)
 	dereg(l, &l->credit_mr);
 	b->config.memory_put(b->config.user, l->memory, l->memory_bytes);
 	l->memory = NULL;
+	free(l->answers);
+	l->answers = NULL;
 }
 
 size_t
 link_memory_bytes(const struct broker_link *l)
 {
-	return l->memory_bytes + (l->ring.at ? l->ring.bytes : 0) +
+	return (l->memory ? l->memory_bytes : 0) + (l->ring.at ? l->ring.bytes : 0) +
 	       (l->staging.at ? l->staging.bytes : 0);
 }
 
@@ -204,47 +210,44 @@ answered(struct broker *b, struct broker_command *c)
 	settle(m->l);
 }
 
-/* Without memory the engine goes on with what it has. */
-static void
-give(struct link_memory *m, uint32_t lines)
-{
-	struct broker_link *l = m->l;
-	struct broker_command *c = command_reserved(
-	    l->b, l->engine, is_ring(m) ? ENGINE_LINK_RING : ENGINE_LINK_STAGING, answered, m);
-
-	m->given = !make(m, lines);
-	m->answering = true;
-	c->cmd.link = (struct engine_link_command){.link = l->id};
-	if (m->given && is_ring(m)) {
-		c->cmd.link.ring = m->at;
-		c->cmd.link.ring_lines = lines;
-		c->cmd.link.ring_mr = m->mr;
-	} else if (m->given) {
-		c->cmd.link.staging = m->at;
-		c->cmd.link.staging_lines = lines;
-		c->cmd.link.staging_mr = m->mr;
-		c->cmd.link.work = m->at + (size_t)lines * WEIR_SLOT_SIZE;
-	}
-	command_submit(l->b, c);
-}
-
 /* `least`: the engine uses the memory that the link keeps. `wanted`: lines, 0 none. */
 static bool
 settle_one(struct link_memory *m, bool least, uint32_t wanted)
 {
+	struct broker_link *l = m->l;
+	struct broker_command *c;
+
 	if (m->quiet || m->answering)
 		return false;
 	if (!least) {
 		m->given = false;
-	} else if (m->at && !m->given) {
-		dereg(m->l, &m->mr);
+		return false;
+	}
+	if (m->at && !m->given) {
+		dereg(l, &m->mr);
 		m->round = 0;
 		memory_round(m);
-	} else if (!m->at && wanted) {
-		give(m, wanted);
-		return true;
+		return false;
 	}
-	return false;
+	if (m->at || !wanted)
+		return false;
+	c = command_reserved(l->b, l->engine, is_ring(m) ? ENGINE_LINK_RING : ENGINE_LINK_STAGING,
+			     answered, m);
+	m->given = !make(m, wanted); /* without memory the engine goes on with what it has */
+	m->answering = true;
+	c->cmd.link = (struct engine_link_command){.link = l->id};
+	if (m->given && is_ring(m)) {
+		c->cmd.link.ring = m->at;
+		c->cmd.link.ring_lines = wanted;
+		c->cmd.link.ring_mr = m->mr;
+	} else if (m->given) {
+		c->cmd.link.staging = m->at;
+		c->cmd.link.staging_lines = wanted;
+		c->cmd.link.staging_mr = m->mr;
+		c->cmd.link.work = m->at + (size_t)wanted * WEIR_SLOT_SIZE;
+	}
+	command_submit(l->b, c);
+	return true;
 }
 
 static void

@@ -41,30 +41,26 @@ links_init(struct broker *b)
 	}
 }
 
-/* First every link's least; what is left beyond that goes out in parts of what is left. */
-static uint32_t
-grant(const struct broker *b, const struct broker_room *r)
-{
-	uint32_t most = b->config.recv_wrs, left = b->config.links - r->used, part;
-	uint32_t least = most < BROKER_RECV_LEAST ? most : BROKER_RECV_LEAST, spare;
-
-	if (!b->config.recv_depth)
-		return most;
-	weir_assert(left && b->config.recv_depth >= r->granted + left * least);
-	spare = b->config.recv_depth - r->granted - left * least;
-	part = spare / (left < GRANT_PART ? left : GRANT_PART);
-	return part < most - least ? least + part : most;
-}
-
 void
 link_takes_room(struct broker_link *l)
 {
+	const struct broker_config *c = &l->b->config;
 	struct broker_room *r = room_of(l);
+	uint32_t most = c->recv_wrs, left = c->links - r->used, spare, part;
+	uint32_t least = most < BROKER_RECV_LEAST ? most : BROKER_RECV_LEAST;
 
-	l->recv_wrs = grant(l->b, r);
+	l->recv_wrs = most;
+	/* first every link's least; what is left beyond that goes out in parts of what is left */
+	if (c->recv_depth) {
+		weir_assert(left && c->recv_depth >= r->granted + left * least);
+		spare = c->recv_depth - r->granted - left * least;
+		part = spare / (left < GRANT_PART ? left : GRANT_PART);
+		if (part < most - least)
+			l->recv_wrs = least + part;
+	}
 	r->granted += l->recv_wrs;
 	r->used++;
-	weir_assert(r->used <= l->b->config.links);
+	weir_assert(r->used <= c->links);
 }
 
 void
@@ -285,19 +281,6 @@ is_awaited(const struct broker_link *l)
 	return c;
 }
 
-static void
-want(struct broker_link *l)
-{
-	struct broker_room *r = room_of(l);
-
-	weir_assert(l->state == LINK_DOWN && !l->wanting);
-	l->b->counters.links_full += !l->no_room;
-	l->wanting = l->no_room = true;
-	TAILQ_INSERT_TAIL(&r->wanting, l, in_wanting);
-	r->wanted++;
-	evict(l->b, l->engine);
-}
-
 /* No room for the peer's wish, and none will be soon: it asks again. A wish of ours still waits. */
 static void
 refuse(struct broker_link *l)
@@ -312,12 +295,6 @@ refuse(struct broker_link *l)
 	l->saved.attempt = 0;
 }
 
-static bool
-is_shortage(int rc)
-{
-	return rc == -ENOMEM || rc == -ENOSPC || rc == -EMFILE;
-}
-
 bool
 link_begin(struct broker_link *l, int *rc)
 {
@@ -330,31 +307,19 @@ link_begin(struct broker_link *l, int *rc)
 	*rc = link_has_room(l) ? link_start(l) : -ENOSPC;
 	if (!*rc)
 		return true;
-	if (!is_shortage(*rc) || !r->used || l->state != LINK_DOWN)
+	if ((*rc != -ENOMEM && *rc != -ENOSPC && *rc != -EMFILE) || !r->used ||
+	    l->state != LINK_DOWN)
 		return false;
 	*rc = 0;
-	want(l);
+	weir_assert(!l->wanting);
+	l->b->counters.links_full += !l->no_room;
+	l->wanting = l->no_room = true;
+	TAILQ_INSERT_TAIL(&r->wanting, l, in_wanting);
+	r->wanted++;
+	evict(l->b, l->engine);
 	if (l->saved.attempt && !r->closing)
 		refuse(l);
 	return false;
-}
-
-/* False: no memory, so that no other one need try. */
-static bool
-serve(struct broker_link *l)
-{
-	struct weir_link_offer saved = l->saved;
-	int rc;
-
-	forget(l);
-	l->saved.attempt = 0;
-	if (saved.attempt) {
-		link_offer_input(l->b, &saved);
-	} else if (is_awaited(l)) {
-		if (link_begin(l, &rc))
-			link_offer_send(l, 0);
-	}
-	return !l->wanting;
 }
 
 void
@@ -362,12 +327,25 @@ links_serve(struct broker *b, uint32_t engine)
 {
 	struct broker_room *r = &b->room[engine];
 	struct broker_link *l, *following;
+	struct weir_link_offer saved;
+	int rc;
 
 	for (l = TAILQ_FIRST(&r->wanting); l && !b->stopping; l = following) {
 		following = TAILQ_NEXT(l, in_wanting);
-		if (!l->saved.attempt && !is_awaited(l))
+		if (!l->saved.attempt && !is_awaited(l)) {
 			forget(l);
-		else if (link_has_room(l) && !serve(l))
+			continue;
+		}
+		if (!link_has_room(l))
+			continue;
+		saved = l->saved;
+		forget(l);
+		l->saved.attempt = 0;
+		if (saved.attempt)
+			link_offer_input(b, &saved);
+		else if (is_awaited(l) && link_begin(l, &rc))
+			link_offer_send(l, 0);
+		if (l->wanting) /* no memory: no other one need try */
 			break;
 	}
 	evict(b, engine);

@@ -57,23 +57,6 @@ nodes_publish(struct broker *b)
 	}
 }
 
-static void
-fill(const struct broker *b, const struct broker_node *n, struct weir_node_info *info)
-{
-	/* a node that control reports as up is down for programs until a link reaches it */
-	bool unreached = n->is.state == WEIR_NODE_UP && !n->told_up && !n->is.self;
-
-	*info = (struct weir_node_info){
-	    .id = (uint16_t)n->is.id,
-	    .state = (uint8_t)(unreached ? WEIR_NODE_DOWN : n->is.state),
-	    .self = n->is.self != 0,
-	    .engines = n->is.self ? b->config.engines : n->is.engines,
-	    .incarnation = n->is.self ? b->config.incarnation : n->is.incarnation,
-	    .address_count = n->is.address_count,
-	};
-	memcpy(info->address, n->is.address, sizeof(info->address));
-}
-
 void
 nodes_request(struct broker_session *s, const struct weir_session_msg *m)
 {
@@ -94,7 +77,19 @@ nodes_request(struct broker_session *s, const struct weir_session_msg *m)
 	n = n ? TAILQ_NEXT(n, in_news) : TAILQ_FIRST(&b->node_news);
 	r.node_list.upto = m->nodes.since;
 	for (; n && r.node_list.count < WEIR_NODES_A_MSG; n = TAILQ_NEXT(n, in_news)) {
-		fill(b, n, &r.node_list.node[r.node_list.count++]);
+		/* one that control reports as up is down for programs until a link reaches it */
+		bool unreached = n->is.state == WEIR_NODE_UP && !n->told_up && !n->is.self;
+		struct weir_node_info *info = &r.node_list.node[r.node_list.count++];
+
+		*info = (struct weir_node_info){
+		    .id = (uint16_t)n->is.id,
+		    .state = (uint8_t)(unreached ? WEIR_NODE_DOWN : n->is.state),
+		    .self = n->is.self != 0,
+		    .engines = n->is.self ? b->config.engines : n->is.engines,
+		    .incarnation = n->is.self ? b->config.incarnation : n->is.incarnation,
+		    .address_count = n->is.address_count,
+		};
+		memcpy(info->address, n->is.address, sizeof(info->address));
 		r.node_list.upto = n->changed;
 	}
 	r.node_list.more = n != NULL;

@@ -315,35 +315,27 @@ node_reached(const struct broker *b, const struct broker_node *n, char *reason, 
 	return false;
 }
 
-/* Queue pairs of one engine that carry data outweigh those of another that don't. */
-static const char *
-link_words(const struct broker *b, const struct broker_node *n, const struct broker_link **best)
-{
-	static const char *const words[] = {"none", "setup", "repair", "up"};
-	uint32_t most = 0;
-
-	*best = NULL;
-	for (const struct broker_link *l = b->links; l; l = l->next) {
-		bool whole = l->state == LINK_UP;
-		uint32_t is = l->open && whole ? 3 : l->live ? 2 : l->state == LINK_DOWN ? 0 : 1;
-
-		if (l->node != n->is.id || l->loop_end || is <= most)
-			continue;
-		most = is;
-		*best = l;
-	}
-	return words[most];
-}
-
 void
 node_link_row(const struct broker *b, const struct broker_node *n, struct weir_row_node *r)
 {
-	const struct broker_link *l;
+	static const char *const words[] = {"none", "setup", "repair", "up"};
+	const struct broker_link *l = NULL;
+	uint32_t most = 0;
 	int address = -1;
 
 	if (n->is.self || n->is.state == WEIR_NODE_GONE)
 		return;
-	snprintf(r->link, sizeof(r->link), "%s", link_words(b, n, &l));
+	/* queue pairs of one engine that carry data outweigh those of another that don't */
+	for (const struct broker_link *k = b->links; k; k = k->next) {
+		bool whole = k->state == LINK_UP;
+		uint32_t is = k->open && whole ? 3 : k->live ? 2 : k->state == LINK_DOWN ? 0 : 1;
+
+		if (k->node != n->is.id || k->loop_end || is <= most)
+			continue;
+		most = is;
+		l = k;
+	}
+	snprintf(r->link, sizeof(r->link), "%s", words[most]);
 	if (l && l->peer_attempt && l->peer.lid) {
 		snprintf(r->link_address, sizeof(r->link_address), "lid:%u", l->peer.lid);
 		return;
@@ -457,17 +449,29 @@ node_set_own(struct broker *b, uint32_t id)
 	node_tell_engines(b);
 }
 
-/*
- * Takes over a report; true if the node's data plane was restarted. Incarnations grow, and an offer
- * may have brought a newer one already. They don't grow when a clock was set back or another host
- * has the id; then the node was down in between.
- */
-static bool
-update(struct broker_node *n, const struct weir_ctl_node *is)
+void
+node_input(struct broker *b, const struct weir_ctl_node *is)
 {
-	struct weir_ctl_node was = n->is;
-	bool set_back = was.state >= WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
+	struct broker_node *n = node_find(b, is->id);
+	struct weir_ctl_node was;
+	bool set_back;
 
+	if (is->self)
+		node_set_own(b, is->id);
+	if (!n)
+		n = node_add(b, is->id);
+	if (!n) {
+		control_restart(b);
+		return;
+	}
+	was = n->is;
+	n->told = true;
+	if (is->state != WEIR_NODE_JOINING)
+		n->unheard_until = 0;
+	/* Incarnations grow, and an offer may have brought a newer one already. They don't grow
+	 * when a clock was set back or another host has the id; then the node was down in between.
+	 */
+	set_back = was.state >= WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
 	n->is = *is;
 	if (!is->engines)
 		n->is.engines = was.engines;
@@ -484,28 +488,8 @@ update(struct broker_node *n, const struct weir_ctl_node *is)
 			memcpy(n->is.lid, was.lid, sizeof(was.lid));
 		}
 	}
-	return was.incarnation && n->is.incarnation != was.incarnation;
-}
-
-void
-node_input(struct broker *b, const struct weir_ctl_node *is)
-{
-	struct broker_node *n = node_find(b, is->id);
-	struct weir_ctl_node was;
-
-	if (is->self)
-		node_set_own(b, is->id);
-	if (!n)
-		n = node_add(b, is->id);
-	if (!n) {
-		control_restart(b);
-		return;
-	}
-	was = n->is;
-	n->told = true;
-	if (is->state != WEIR_NODE_JOINING)
-		n->unheard_until = 0;
-	if (update(n, is) && !n->is.self)
+	/* its data plane was restarted */
+	if (was.incarnation && n->is.incarnation != was.incarnation && !n->is.self)
 		node_lost(b, n);
 	if (!n->changed || memcmp(&was, &n->is, sizeof(was)))
 		node_news(b, n);

@@ -21,25 +21,6 @@ left(const struct broker_build *e)
 	return e->memory->bytes - e->memory->present;
 }
 
-static struct broker_build *
-next_build(struct broker *b)
-{
-	struct broker_build *next = NULL, *e;
-
-	TAILQ_FOREACH(e, &b->building, entry)
-	{
-		const struct broker_user *u = e->session->owner, *of_next;
-
-		of_next = next ? next->session->owner : NULL;
-		if (!next ||
-		    (u == of_next ? left(e) < left(next) : u->built_ns < of_next->built_ns))
-			next = e;
-	}
-	if (next)
-		b->built_ns = next->session->owner->built_ns;
-	return next;
-}
-
 void
 build_enter(struct broker_build *e, const struct build_kind *kind, struct broker_session *s,
 	    const struct memfd *memory)
@@ -62,30 +43,27 @@ build_leave(struct broker_build *e)
 	e->kind = NULL;
 }
 
-/* Libraries see that the data plane is alive. */
-static void
-tell_to_wait(struct broker *b)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_WAIT);
-	struct broker_build *e;
-
-	TAILQ_FOREACH(e, &b->building, entry)
-	if (e->session->pending && e->session->reply)
-		e->session->reply(e->session->user, &m, NULL, 0);
-}
-
 uint64_t
 build_timers(struct broker *b, uint64_t now)
 {
-	struct broker_build *e = next_build(b);
+	struct broker_build *e = NULL, *other;
 	const struct build_kind *kind;
 	struct broker_session *s;
 	uint64_t begin, cost;
 	int rc;
 
+	TAILQ_FOREACH(other, &b->building, entry)
+	{
+		const struct broker_user *u = other->session->owner, *of_e;
+
+		of_e = e ? e->session->owner : NULL;
+		if (!e || (u == of_e ? left(other) < left(e) : u->built_ns < of_e->built_ns))
+			e = other;
+	}
 	if (!e)
 		return UINT64_MAX;
 	s = e->session;
+	b->built_ns = s->owner->built_ns;
 	kind = e->kind;
 	begin = pace_clock();
 	rc = kind->piece(e);
@@ -99,8 +77,13 @@ build_timers(struct broker *b, uint64_t now)
 	if (rc < 0)
 		kind->failed(e, rc);
 	if (now - b->told_to_wait >= WAIT_NS) {
+		struct weir_session_msg m = session_msg(WEIR_MSG_WAIT);
+
 		b->told_to_wait = now;
-		tell_to_wait(b);
+		/* libraries see that the data plane is alive */
+		TAILQ_FOREACH(e, &b->building, entry)
+		if (e->session->pending && e->session->reply)
+			e->session->reply(e->session->user, &m, NULL, 0);
 	}
 	return TAILQ_EMPTY(&b->building) ? UINT64_MAX : now;
 }

@@ -9,12 +9,18 @@
 #include "region.h"
 #include "session.h"
 #include "state.h"
+#include "user.h"
 
+#include "base/fail.h"
+#include "base/log.h"
 #include "ipc/invariant.h"
 #include "weir/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 static void
 export_enter(struct broker_export *x, enum export_state to)
@@ -23,7 +29,8 @@ export_enter(struct broker_export *x, enum export_state to)
 	    [EXPORT_FREE] = 0, /* made as ADDING, in one go */
 	    [EXPORT_ADDING] = 1u << EXPORT_OPEN | 1u << EXPORT_LEAVING,
 	    [EXPORT_OPEN] = 1u << EXPORT_LEAVING,
-	    [EXPORT_LEAVING] = 0,
+	    [EXPORT_LEAVING] = 1u << EXPORT_EVICTED,
+	    [EXPORT_EVICTED] = 0,
 	};
 
 	weir_enter(legal, x->state, to);
@@ -40,6 +47,8 @@ static void
 export_free(struct broker_session *s, struct broker_export *x)
 {
 	command_unreserve(s->b, reserved(s->b));
+	user_give(s->owner, USER_EXPORTS, 1);
+	free(x->why);
 	*x = (struct broker_export){.state = EXPORT_FREE};
 }
 
@@ -51,9 +60,10 @@ exports_free(struct broker_session *s)
 			export_free(s, &s->export[i]);
 }
 
+/* channel: that of each engine for notices; NULL: there are none. */
 static void
 tell_engines(struct broker_session *s, struct broker_export *x, enum engine_command_type type,
-	     command_done_fn *done)
+	     command_done_fn *done, const uint32_t *channel)
 {
 	struct engine_export e = {.session = s->id,
 				  .number = (uint32_t)(x - s->export) + 1,
@@ -61,7 +71,7 @@ tell_engines(struct broker_session *s, struct broker_export *x, enum engine_comm
 				  .region = x->region,
 				  .offset = x->offset,
 				  .length = x->length,
-				  .rights = x->rights};
+				  .rights = x->rights & WEIR_RIGHTS_KNOWN};
 
 	weir_assert(s->state == SESSION_OPEN && !x->waiting);
 	x->waiting = s->b->config.engines;
@@ -69,6 +79,7 @@ tell_engines(struct broker_session *s, struct broker_export *x, enum engine_comm
 		struct broker_command *c = command_reserved(s->b, i, type, done, s);
 
 		c->cmd.export = e;
+		c->cmd.export.channel = channel ? channel[i] : ENGINE_CHANNEL_NONE;
 		s->commands++;
 		command_submit(s->b, c);
 	}
@@ -91,11 +102,19 @@ answered(struct broker_command *c)
 	return x->waiting ? NULL : x;
 }
 
+/* The answer to REVOKE of an export that an operator ended. */
+static void
+evicted(const struct broker_export *x, struct weir_session_msg *reply)
+{
+	session_refusal(reply, ECONNABORTED, "evicted by an operator%s%s; export again if you may",
+			x->why ? ": " : "", x->why ? x->why : "");
+}
+
 static void
 removed(struct broker *b, struct broker_command *c)
 {
 	struct broker_export *x = answered(c);
-	struct weir_session_msg ok = session_msg(WEIR_MSG_OK);
+	struct weir_session_msg reply = session_msg(WEIR_MSG_OK);
 	struct broker_session *s = c->context;
 	bool revoking;
 
@@ -104,16 +123,21 @@ removed(struct broker *b, struct broker_command *c)
 		return;
 	weir_assert(x->state == EXPORT_LEAVING);
 	revoking = x->revoking;
-	export_free(s, x);
+	if (x->evicted)
+		evicted(x, &reply);
+	if (x->evicted && !revoking)
+		export_enter(x, EXPORT_EVICTED);
+	else
+		export_free(s, x);
 	if (revoking)
-		session_reply(s, &ok, NULL, 0);
+		session_reply(s, &reply, NULL, 0);
 }
 
 static void
 leave(struct broker_session *s, struct broker_export *x)
 {
 	export_enter(x, EXPORT_LEAVING);
-	tell_engines(s, x, ENGINE_EXPORT_REMOVE, removed);
+	tell_engines(s, x, ENGINE_EXPORT_REMOVE, removed, NULL);
 }
 
 void
@@ -154,6 +178,8 @@ added(struct broker *b, struct broker_command *c)
 	x = answered(c);
 	if (!x)
 		return;
+	if (s->region[x->region - 1].damaged)
+		x->result = -EFAULT;
 	if (x->result) {
 		session_refuse(s, -x->result, "an engine doesn't take the export: %s; attach again",
 			       strerror(-x->result));
@@ -169,9 +195,10 @@ added(struct broker *b, struct broker_command *c)
 static bool
 range_ok(struct broker_session *s, const struct weir_session_msg *m)
 {
-	const struct broker_region *r = &s->region[m->export.region - 1];
+	uint32_t i = m->export.region - 1, channel;
+	const struct broker_region *r = i < s->b->config.regions ? &s->region[i] : NULL;
 
-	if (m->export.region - 1 >= s->b->config.regions || r->state != REGION_OPEN) {
+	if (!r || r->state != REGION_OPEN) {
 		session_refuse(s, ENOENT, "no region %u; allocate or adopt it first",
 			       m->export.region);
 		return false;
@@ -190,8 +217,36 @@ range_ok(struct broker_session *s, const struct weir_session_msg *m)
 			       (unsigned long long)m->export.offset, (unsigned long long)r->bytes);
 		return false;
 	}
-	if (!m->export.rights || m->export.rights & ~WEIR_RIGHTS_KNOWN) {
+	if (!m->export.rights || m->export.rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP)) {
 		session_refuse(s, EINVAL, "no rights, or unknown ones; see weir/remote.h");
+		return false;
+	}
+	if (m->export.rights & WEIR_RIGHT_MAP && m->export.length != r->bytes) {
+		session_refuse(s, EINVAL,
+			       "only a whole region can be mapped; export all %llu bytes, or "
+			       "without WEIR_MAY_MAP",
+			       (unsigned long long)r->bytes);
+		return false;
+	}
+	if (r->damaged) {
+		session_refuse(s, EFAULT,
+			       "holes were punched into the region; free it and make another");
+		return false;
+	}
+	if (m->export.rights & WEIR_RIGHTS_ALIGNED && m->export.offset % WEIR_EXPORT_ALIGN) {
+		session_refuse(s, EINVAL,
+			       "invalid offset %llu (expected a multiple of %u, for updates and "
+			       "signals)",
+			       (unsigned long long)m->export.offset, WEIR_EXPORT_ALIGN);
+		return false;
+	}
+	for (i = 0; m->export.rights & WEIR_RIGHT_NOTIFY && i < s->b->config.engines; i++) {
+		channel = m->export.channel[i];
+		if (channel < s->channel_count && s->channel[channel].engine == i)
+			continue;
+		session_refuse(s, EINVAL,
+			       "an export with notices needs a channel to each engine; add those "
+			       "first");
 		return false;
 	}
 	return true;
@@ -203,6 +258,7 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 	struct broker *b = s->b;
 	struct broker_export *x;
 	uint32_t i = 0;
+	int rc;
 
 	if (!range_ok(s, m))
 		return;
@@ -215,7 +271,13 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
+	rc = user_take(s->owner, USER_EXPORTS, 1);
+	if (rc) {
+		user_refuse(s, s->owner, USER_EXPORTS, 1, rc);
+		return;
+	}
 	if (command_reserve(b, reserved(b))) {
+		user_give(s->owner, USER_EXPORTS, 1);
 		session_refuse_memory(s);
 		return;
 	}
@@ -234,23 +296,123 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse(s, EAGAIN, "the kernel has no random numbers yet; try again");
 		return;
 	}
-	tell_engines(s, x, ENGINE_EXPORT_ADD, added);
+	tell_engines(s, x, ENGINE_EXPORT_ADD, added,
+		     x->rights & WEIR_RIGHT_NOTIFY ? m->export.channel : NULL);
 }
 
 void
 revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	uint32_t i = m->exported.number - 1;
+	struct broker_export *x = i < s->b->config.exports ? &s->export[i] : NULL;
+	struct weir_session_msg reply;
 
-	if (i >= s->b->config.exports || s->export[i].state != EXPORT_OPEN ||
-	    s->export[i].generation != m->exported.generation) {
+	if (!x || x->generation != m->exported.generation ||
+	    (x->state != EXPORT_OPEN && !x->evicted)) {
 		session_refuse(s, ENOENT, "no export %u; it ended with its region, or before",
 			       m->exported.number);
 		return;
 	}
-	s->export[i].revoking = true;
-	leave(s, &s->export[i]);
+	if (x->state == EXPORT_EVICTED) {
+		evicted(x, &reply);
+		export_free(s, x);
+		session_reply(s, &reply, NULL, 0);
+		return;
+	}
+	x->revoking = true;
+	if (x->state == EXPORT_OPEN)
+		leave(s, x);
 }
+
+/* ---- operators ---- */
+
+uint32_t
+export_id(const struct broker *b, uint32_t session, uint32_t number)
+{
+	return session * b->config.exports + number - 1;
+}
+
+/* Export `id`, in any state. *s: its session. NULL: there is no such session. */
+static struct broker_export *
+export_by_id(const struct broker *b, uint32_t id, struct broker_session **s)
+{
+	uint32_t per = b->config.exports;
+
+	*s = per && id / per < b->config.sessions ? b->session[id / per] : NULL;
+	return *s ? &(*s)->export[id % per] : NULL;
+}
+
+int
+export_evict(struct broker *b, uint32_t id, const char *why, char *reason, size_t size)
+{
+	struct broker_session *s;
+	struct broker_export *x = export_by_id(b, id, &s);
+
+	if (x && s->state == SESSION_OPEN && x->state == EXPORT_ADDING)
+		return fail(reason, size, -EBUSY, "it is being set up; try again");
+	if (!x || s->state != SESSION_OPEN || x->state != EXPORT_OPEN)
+		return fail(reason, size, -ESRCH, "there is no export %u; see weirctl show exports",
+			    id);
+	x->evicted = true;
+	if (*why)
+		x->why = strdup(why);
+	b->counters.evicted++;
+	log_event(LOG_LEVEL_INFO, SESSION_FIELDS(s),
+		  "export %u of session %u (pid %d, %s) evicted%s%s", id, s->id, (int)s->pid,
+		  s->name, *why ? ": " : "", why);
+	leave(s, x);
+	return 1;
+}
+
+uint32_t
+exports_of(const struct broker_session *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->b->config.exports; i++)
+		n += s->export[i].state != EXPORT_FREE;
+	return n;
+}
+
+bool
+export_row(const struct broker *b, uint32_t id, struct weir_row_export *r)
+{
+	static const char *const state[] = {
+	    [EXPORT_FREE] = "",		  [EXPORT_ADDING] = "adding",	[EXPORT_OPEN] = "open",
+	    [EXPORT_LEAVING] = "leaving", [EXPORT_EVICTED] = "evicted",
+	};
+	struct broker_session *s;
+	const struct broker_export *x = export_by_id(b, id, &s);
+
+	if (id >= b->config.exports * b->config.sessions)
+		return false;
+	if (!x || x->state == EXPORT_FREE)
+		return true;
+	r->export = id;
+	r->session = s->id;
+	r->pid = (uint32_t)s->pid;
+	r->region = x->region;
+	r->rights = x->rights;
+	r->offset = x->offset;
+	r->bytes = x->length;
+	r->counters.refused = x->refused;
+	snprintf(r->state, sizeof(r->state), "%s", state[x->state]);
+	memcpy(r->program, s->name, sizeof(r->program));
+	return true;
+}
+
+struct engine_export_record
+export_record(const struct broker *b, const struct weir_row_export *r)
+{
+	struct broker_session *s;
+	const struct broker_export *x = export_by_id(b, r->export, &s);
+
+	return (struct engine_export_record){.session = r->session,
+					     .number = r->export % b->config.exports + 1,
+					     .generation = x ? x->generation : 0};
+}
+
+/* ---- opening ---- */
 
 /* Takes the same time whichever bytes differ. */
 static bool
@@ -263,25 +425,90 @@ secrets_equal(const uint8_t *a, const uint8_t *b)
 	return !differ;
 }
 
+/* The export that a key names; counted if there is none. */
+static struct broker_export *
+find(struct broker *b, const struct weir_wire_export *wanted, struct broker_session **owner)
+{
+	uint32_t per = b->config.exports, session = per ? wanted->index / per : b->config.sessions;
+	struct broker_session *s = session < b->config.sessions ? b->session[session] : NULL;
+	struct broker_export *x = s ? &s->export[wanted->index % per] : NULL;
+
+	if (!s || s->state != SESSION_OPEN || x->state != EXPORT_OPEN ||
+	    x->generation != wanted->generation) {
+		b->counters.keys_rejected++;
+		return NULL;
+	}
+	if (!secrets_equal(x->secret, wanted->secret)) {
+		b->counters.keys_rejected++;
+		x->refused++;
+		return NULL;
+	}
+	*owner = s;
+	return x;
+}
+
 int
 export_find(struct broker *b, const struct weir_wire_export *wanted, struct broker_session **owner,
 	    struct engine_conn_command *k)
 {
-	uint32_t per = b->config.exports, session = per ? wanted->index / per : b->config.sessions;
-	struct broker_session *s = session < b->config.sessions ? b->session[session] : NULL;
-	const struct broker_export *x = s ? &s->export[wanted->index % per] : NULL;
+	struct broker_export *x = find(b, wanted, owner);
 
-	if (!s || s->state != SESSION_OPEN || x->state != EXPORT_OPEN ||
-	    x->generation != wanted->generation || !secrets_equal(x->secret, wanted->secret)) {
-		b->counters.keys_rejected++;
+	if (!x)
 		return -EKEYREJECTED;
-	}
-	if (!wanted->rights || wanted->rights & ~x->rights)
+	if (!wanted->rights || wanted->rights & ~(x->rights & WEIR_RIGHTS_KNOWN)) {
+		x->refused++;
 		return -EACCES;
-	*owner = s;
-	k->export_session = s->id;
-	k->export_number = wanted->index % per + 1;
+	}
+	k->export_session = (*owner)->id;
+	k->export_number = wanted->index % b->config.exports + 1;
 	k->export_generation = x->generation;
 	k->rights = wanted->rights;
 	return 0;
+}
+
+void
+map_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct weir_session_msg mapped = session_msg(WEIR_MSG_MAPPED);
+	bool writes = m->map.rights & WEIR_RIGHT_WRITE;
+	struct broker_export *x = NULL;
+	struct weir_wire_export wanted;
+	struct broker_session *owner;
+	struct weir_key_fields key;
+	struct broker_region *r;
+	int fd;
+
+	memcpy(&key, m->map.key, sizeof(key));
+	if (!m->map.rights || m->map.rights & ~WEIR_RIGHTS_KNOWN || m->map.reserved) {
+		session_refuse(s, EINVAL, "no rights, or unknown ones; correct the program");
+		return;
+	}
+	if (weir_key_ok(&key) && key.incarnation == s->b->config.incarnation) {
+		wanted = weir_key_wanted(&key, m->map.rights);
+		x = find(s->b, &wanted, &owner);
+	}
+	if (!x) {
+		session_refuse(s, EKEYREJECTED,
+			       "there is no such export on this host; get the key "
+			       "of an export that exists");
+		return;
+	}
+	if ((m->map.rights | WEIR_RIGHT_MAP) & ~x->rights) { /* not counted: opening asks always */
+		session_refuse(s, EACCES,
+			       "the key does not grant mapping with these rights; open "
+			       "it without");
+		return;
+	}
+	r = &owner->region[x->region - 1];
+	fd = writes ? r->memory.fd : memfd_read_only(&r->memory);
+	if (fd < 0) {
+		session_refuse(s, -fd, "no descriptor for the memory: %s; try again",
+			       strerror(-fd));
+		return;
+	}
+	r->lent |= writes;
+	mapped.mapped.bytes = x->length;
+	session_reply(s, &mapped, &fd, 1);
+	if (!writes)
+		close(fd);
 }

@@ -12,6 +12,7 @@
 #include <linux/mempolicy.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,34 +49,22 @@ huge_pages(size_t page, const char *what)
 	return n;
 }
 
-static int
-populate(const struct memfd *m, size_t from, size_t length)
-{
-	size_t step = WEIR_ALIGN_UP(CALL_BYTES, m->page);
-
-	for (size_t end = from + length; from < end; from += step) {
-		length = end - from < step ? end - from : step;
-		if (!madvise((char *)m->base + from, length, MADV_POPULATE_WRITE))
-			continue;
-		if (errno != EINVAL)
-			return errno == EFAULT ? -ENOMEM : -errno;
-		/* a kernel without it: allocates the pages at least */
-		if (fallocate(m->fd, 0, (off_t)from, (off_t)length))
-			return -errno;
-	}
-	return 0;
-}
-
 /* Another description of the file, since leases count only those of open(). -errno. */
 static int
-open_again(int fd)
+open_again(int fd, int access)
 {
 	char path[32];
 	int again;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	again = open(path, O_RDWR | O_CLOEXEC);
+	again = open(path, access | O_CLOEXEC);
 	return again < 0 ? -errno : again;
+}
+
+int
+memfd_read_only(const struct memfd *m)
+{
+	return open_again(m->fd, O_RDONLY);
 }
 
 static int
@@ -87,7 +76,10 @@ begin_on(const char *name, size_t bytes, size_t page, unsigned huge_flags,
 	*m = (struct memfd){.fd = -1, .base = MAP_FAILED, .page = page};
 	m->bytes = (bytes + page - 1) / page * page;
 	made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
-	m->fd = made < 0 || ftruncate(made, (off_t)m->bytes) ? -errno : open_again(made);
+	/* the mode: a program that has a read-only descriptor must not open it for writing */
+	m->fd = made < 0 || fchmod(made, S_IRUSR | S_IWUSR) || ftruncate(made, (off_t)m->bytes)
+		    ? -errno
+		    : open_again(made, O_RDWR);
 	if (made >= 0)
 		close(made);
 	if (m->fd < 0)
@@ -143,17 +135,23 @@ memfd_begin(const char *name, size_t bytes, enum memfd_pages pages, const struct
 int
 memfd_go_on(struct memfd *m, size_t most)
 {
-	size_t length = m->bytes - m->present;
-	int rc;
+	size_t length = m->bytes - m->present, step = WEIR_ALIGN_UP(CALL_BYTES, m->page), part;
 
 	weir_assert(m->fd >= 0 && m->present <= m->bytes);
 	if (!length)
 		return 0; /* sealed before */
 	if (length > most)
 		length = WEIR_ALIGN_UP(most, m->page);
-	rc = populate(m, m->present, length);
-	if (rc)
-		return rc;
+	for (size_t from = m->present, end = from + length; from < end; from += step) {
+		part = end - from < step ? end - from : step;
+		if (!madvise((char *)m->base + from, part, MADV_POPULATE_WRITE))
+			continue;
+		if (errno != EINVAL)
+			return errno == EFAULT ? -ENOMEM : -errno;
+		/* a kernel without it: allocates the pages at least */
+		if (fallocate(m->fd, 0, (off_t)from, (off_t)part))
+			return -errno;
+	}
 	m->present += length;
 	if (m->present < m->bytes)
 		return 1;
@@ -185,7 +183,7 @@ memfd_open(const char *name, size_t bytes, enum memfd_pages pages, const struct 
 static int
 lease(struct memfd *m)
 {
-	int fd = m->apart ? m->fd : open_again(m->fd);
+	int fd = m->apart ? m->fd : open_again(m->fd, O_RDWR);
 
 	if (fd < 0)
 		return -EBUSY; /* out of descriptors: try again later */

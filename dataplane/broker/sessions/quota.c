@@ -155,7 +155,8 @@ user_values(const char *what)
 	for (enum user_limit i = 0; i < USER_LIMITS; i++)
 		if (!strcmp(what, user_limit_name(i)))
 			return "a number from 1, or none";
-	return "sessions, connections, services, regions, segments, memory, rate or priority";
+	return "sessions, connections, services, regions, exports, segments, memory, rate or "
+	       "priority";
 }
 
 /* KEY is user.UID.WHAT, or user.*.WHAT: each user without settings, attached or not. */

@@ -88,14 +88,38 @@ regions_free(struct broker_session *s)
 			region_free(s, &s->region[i]);
 }
 
+/* Nobody knows whether the owner or a program that mapped the region punched the hole. */
+static void
+damaged(struct broker_session *s, struct broker_region *r)
+{
+	uint32_t number = (uint32_t)(r - s->region) + 1;
+
+	r->damaged = true;
+	s->b->counters.regions_damaged++;
+	broker_blame_user(s->b, s->uid, "regions damaged", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+			  "region %u of session %u (pid %d, %s) has a hole, punched by it or by a "
+			  "program that mapped it: its exports have ended; the program should free "
+			  "it",
+			  number, s->id, (int)s->pid, s->name);
+	if (s->state == SESSION_OPEN && r->state == REGION_OPEN)
+		exports_leave(s, number);
+}
+
 uint32_t
 regions_cut(struct broker_session *s)
 {
 	uint32_t number = 0;
 
-	for (uint32_t i = 0; i < s->b->config.regions; i++)
-		if (s->region[i].state != REGION_FREE && sigbus_guard_cut(s->region[i].guard))
+	for (uint32_t i = 0; i < s->b->config.regions; i++) {
+		struct broker_region *r = &s->region[i];
+
+		if (r->state == REGION_FREE || !sigbus_guard_cut(r->guard))
+			continue;
+		if (r->lent)
+			damaged(s, r);
+		else
 			number = i + 1;
+	}
 	return number;
 }
 

@@ -286,6 +286,9 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 	case WEIR_MSG_OPEN:
 		open_request(s, m);
 		break;
+	case WEIR_MSG_MAP:
+		map_request(s, m);
+		break;
 	case WEIR_MSG_NODES:
 		nodes_request(s, m);
 		break;

@@ -103,21 +103,6 @@ work_bytes(const struct broker_session *s, uint32_t i)
 	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
 }
 
-/* Bytes of the arena, and of the tables that main and the engines have of the session. */
-static uint64_t
-session_bytes(const struct broker_session *s, const struct weir_geometry *g)
-{
-	const struct broker_config *c = &s->b->config;
-	uint64_t bytes = g->bytes + sizeof(*s) + c->regions * sizeof(*s->region) +
-			 c->exports * sizeof(*s->export) + c->channels * sizeof(*s->channel) +
-			 g->connections * sizeof(*s->free_desc);
-
-	for (uint32_t i = 0; i < c->engines; i++)
-		bytes += sizeof(*s->view) + sizeof(*s->view_owned) +
-			 engine_session_bytes(broker_engine(s->b, i)->engine_config, g);
-	return bytes;
-}
-
 void
 session_free(struct broker_session *s)
 {
@@ -401,9 +386,15 @@ begin_arena(struct broker_session *s, uint64_t wish, uint64_t *bytes, const char
 	*what = "an arena (allow larger ones: --arena)";
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < c->engines; i++)
+	/* of the arena, and of the tables that main and the engines have of the session */
+	*bytes = g.bytes + sizeof(*s) + c->regions * sizeof(*s->region) +
+		 c->exports * sizeof(*s->export) + c->channels * sizeof(*s->channel) +
+		 g.connections * sizeof(*s->free_desc);
+	for (uint32_t i = 0; i < c->engines; i++) {
 		numa[i] = c->engine[i].numa_socket;
-	*bytes = session_bytes(s, &g);
+		*bytes += sizeof(*s->view) + sizeof(*s->view_owned) +
+			  engine_session_bytes(broker_engine(s->b, i)->engine_config, &g);
+	}
 	rc = user_take(s->owner, USER_MEMORY, *bytes);
 	if (rc) {
 		*what = NULL;

@@ -247,23 +247,6 @@ pay(struct client *c, uint64_t ns)
 	user_charge(c->session->owner, ns, true);
 }
 
-/* When requests of the client are read again; 0: now. */
-static uint64_t
-requests_due(struct client *c, uint64_t now)
-{
-	uint64_t burst = c->b->config.burst_ns, all, due;
-
-	pay(c, c->session->request_ns); /* regions made for it since */
-	c->session->request_ns = 0;
-	due = pace_due(&c->pace, burst / 2, now);
-	if (!due)
-		due = pace_due(&c->session->owner->requests, burst, now);
-	all = pace_due(&c->b->requests, burst, now);
-	if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
-		due = all;
-	return due;
-}
-
 /* When the client may attach; 0: now. */
 static uint64_t
 attach_due(struct client *c, uint64_t now)
@@ -284,12 +267,20 @@ static bool
 hold(struct client *c)
 {
 	struct session_socket *ss = c->b->session_socket;
-	uint64_t now = broker_now(c->b), due;
+	uint64_t now = broker_now(c->b), burst = c->b->config.burst_ns, all, due;
 	bool stranger;
 
 	if (c->session) {
-		c->held_until = requests_due(c, now);
-	} else if (c->b->config.burst_ns && !c->admitted) {
+		pay(c, c->session->request_ns); /* regions made for it since */
+		c->session->request_ns = 0;
+		due = pace_due(&c->pace, burst / 2, now);
+		if (!due)
+			due = pace_due(&c->session->owner->requests, burst, now);
+		all = pace_due(&c->b->requests, burst, now);
+		if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
+			due = all;
+		c->held_until = due;
+	} else if (burst && !c->admitted) {
 		stranger = !user_find_attached(c->b, c->peer.uid);
 		due = attach_due(c, now);
 		c->user_paced = due && !stranger;

@@ -174,6 +174,7 @@ static const struct {
 	unsigned shift;
 } about[USER_LIMITS] = {
     [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
+    [USER_EXPORTS] = {"exports", "revoke some", NULL, 0},
     [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--max-memory", 10},
     [USER_REGIONS] = {"regions", "disown or free some", "--regions or --max-sessions", 0},
     [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},
@@ -389,6 +390,7 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 {
 	static const char *const help[USER_LIMITS] = {
 	    "ends of connections of all programs of that user",
+	    "exports of memory of all programs of that user",
 	    "bytes of arenas, regions and segments of all programs of that user",
 	    "regions that all programs of that user have allocated or adopted",
 	    "segments (memory between two local threads) of all programs of that user",
@@ -465,6 +467,7 @@ user_row(const struct broker *b, uint32_t index, struct weir_row_user *r)
 	X(services, USER_SERVICES)
 	X(memory, USER_MEMORY)
 	X(regions, USER_REGIONS)
+	X(exports, USER_EXPORTS)
 	X(segments, USER_SEGMENTS)
 #undef X
 	r->rate = u->limits.rate.bytes;

@@ -39,8 +39,8 @@ user_limit_text(uint64_t most, char *text, size_t size)
 const char *
 user_limit_name(enum user_limit which)
 {
-	static const char *const name[USER_LIMITS] = {"connections", "memory",	 "regions",
-						      "segments",    "services", "sessions"};
+	static const char *const name[USER_LIMITS] = {
+	    "connections", "exports", "memory", "regions", "segments", "services", "sessions"};
 
 	return name[which];
 }

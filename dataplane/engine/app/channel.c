@@ -11,6 +11,7 @@
 #include "events.h"
 #include "link.h"
 #include "base/list.h"
+#include "notice.h"
 #include "region.h"
 #include "remote.h"
 #include "scheduler.h"
@@ -45,6 +46,8 @@ channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorb
 		       &ch->head->return_tail, false);
 	list_init(&ch->events);
 	ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
+	if (s->channel_end <= index)
+		s->channel_end = index + 1;
 	list_append(&e->hot, &ch->polled);
 }
 
@@ -275,6 +278,8 @@ take_returns(struct engine *e, struct channel *ch)
 				session_memory_freed(e, ch->session);
 			else
 				wrong = "released a block that was not out";
+		} else if (copy.op == WEIR_OP_NOTICED) {
+			wrong = notices_taken(e, ch->session, &copy);
 		} else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST) {
 			wrong = "unknown op in a slot";
 		} else if (!c || c->session != ch->session) {
@@ -340,7 +345,7 @@ static COLD enum take
 take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct head h)
 {
 	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX) ||
-	    (h.op == WEIR_OP_PUT && h.length > WEIR_PUT_MAX))
+	    (weir_op_is_cell(h.op) && !weir_cell_length_ok(h.op, h.length)))
 		return channel_refuse(e, ch, "message on a connection that isn't the program's");
 	weir_ring_pop(&ch->tx, message_slots(h.op, h.length));
 	count(&e->counters.stray, 1);

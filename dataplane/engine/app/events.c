@@ -68,17 +68,11 @@ channel_put_event(struct engine *e, struct channel *ch, const struct weir_slot *
 	return true;
 }
 
-static void
-put_reason_end(struct weir_slot *s, const char *reason)
-{
-	reason += weir_reason_slots(reason) * WEIR_SLOT_HEAD_BYTES;
-	memcpy(s->reason, reason, strnlen(reason, sizeof(s->reason) - 1));
-}
-
 static struct weir_slot
 make_event(const struct conn *c, unsigned what)
 {
 	struct weir_slot s = {.vqpn = c->vqpn};
+	const char *reason;
 
 	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
@@ -87,10 +81,13 @@ make_event(const struct conn *c, unsigned what)
 			   : c->kind == CONN_MEMORY ? c->cold->memory.rights
 						    : 0;
 		s.status = c->refused ? c->status : 0;
-		if (!c->refused)
+		if (!c->refused) {
 			s.extra = c->peer_node;
-		else if (c->reasoned)
-			put_reason_end(&s, c->cold->refusal);
+		} else if (c->reasoned) { /* its end: put_reason() puts the parts before */
+			reason = c->cold->refusal;
+			reason += weir_reason_slots(reason) * WEIR_SLOT_HEAD_BYTES;
+			memcpy(s.reason, reason, strnlen(reason, sizeof(s.reason) - 1));
+		}
 	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);

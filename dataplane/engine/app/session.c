@@ -253,6 +253,7 @@ sessions_remove(struct engine *e)
 				channel_fini(&s->channels[i]);
 			list_remove(&s->removal);
 			list_remove(&s->violator);
+			list_remove(&s->signalled);
 			s->shared = NULL;
 			engine_complete(e, s->remove, 0);
 		}

@@ -5,8 +5,10 @@
  * the connection checks each operation against the export. An export that goes ends its
  * connections.
  */
+#include "channel.h"
 #include "conn.h"
 #include "export.h"
+#include "notice.h"
 #include "region.h"
 #include "session.h"
 #include "state.h"
@@ -35,13 +37,19 @@ export_add(struct engine *e, const struct engine_export *k)
 	if (x->generation)
 		return -EBUSY;
 	if (!k->generation || !k->length || k->offset > r->bytes ||
-	    k->length > r->bytes - k->offset || k->rights & ~WEIR_RIGHTS_KNOWN)
+	    k->length > r->bytes - k->offset || k->rights & ~WEIR_RIGHTS_KNOWN ||
+	    (k->rights & WEIR_RIGHTS_ALIGNED && k->offset % WEIR_EXPORT_ALIGN) ||
+	    (k->rights & WEIR_RIGHT_NOTIFY &&
+	     (k->channel >= s->shared->geometry.channels || !s->channels[k->channel].session)))
 		return -EINVAL;
 	*x = (struct export){.generation = k->generation,
 			     .rights = k->rights,
 			     .base = r->base + k->offset,
 			     .length = k->length,
-			     .region = (uint16_t)k->region};
+			     .region = (uint16_t)k->region,
+			     .session = (uint16_t)k->session,
+			     .number = (uint16_t)k->number,
+			     .channel = k->channel};
 	list_init(&x->conns);
 	region_keep(s, x->region);
 	return 0;
@@ -55,8 +63,7 @@ end_export(struct engine *e, struct session *s, struct export *x, uint32_t statu
 		    LIST_OWNER(x->conns.next, struct conn_cold, memory.of_export);
 		struct conn *c = conn_of_cold(e, cold);
 
-		list_remove(&cold->memory.of_export);
-		cold->memory.export = NULL;
+		export_unbind(e, c);
 		if (c->state == CONN_LOCAL)
 			conn_local_closed(e, c, status);
 		else
@@ -95,11 +102,42 @@ export_named(struct engine *e, const struct engine_conn_command *k)
 }
 
 void
-export_bind(struct conn *c, struct export *x, uint32_t rights)
+export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights)
 {
 	weir_assert(c->kind == CONN_MEMORY && !c->cold->memory.export);
 	c->cold->memory.export = x;
 	c->cold->memory.length = x->length;
 	c->cold->memory.rights = x->rights & rights;
 	list_append(&x->conns, &c->cold->memory.of_export);
+	x->openers++;
+	notices_open(e, c);
+}
+
+void
+export_unbind(struct engine *e, struct conn *c)
+{
+	struct export *x = c->cold->memory.export;
+
+	weir_assert(c->kind == CONN_MEMORY);
+	if (!x)
+		return;
+	weir_assert(x->openers);
+	notices_end(e, c);
+	x->openers--;
+	list_remove(&c->cold->memory.of_export);
+	c->cold->memory.export = NULL;
+}
+
+void
+exports_count(struct engine *e, struct engine_export_record *records, uint32_t n)
+{
+	for (struct engine_export_record *r = records; r < records + n; r++) {
+		struct session *s;
+		const struct export *x = find_export(e, r->session, r->number, &s);
+
+		if (!x || !x->generation || x->generation != r->generation)
+			continue;
+		r->openers += x->openers;
+		weir_export_count(&r->counters, &x->counters);
+	}
 }

@@ -135,6 +135,8 @@ flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id)
 		l->bulk_unproven = false;
 		l->flight_bytes -= f.bytes;
 		f.conn->bulk_flight--;
+		if (UNLIKELY(f.conn->bulk_doubted))
+			f.conn->bulk_doubted = false;
 		f.owner->done(e, &f);
 		if (!f.conn->bulk_flight)
 			conn_landed(e, f.conn);
@@ -143,15 +145,35 @@ flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id)
 
 /* ---- faults ---- */
 
-/* If a NIC refused it, it would fail again: its connection ends. */
+/*
+ * A WR whose memory a NIC refused would fail again: its connection ends. The peer's NIC may also
+ * refuse what it could not follow: Linux's rxe numbers packets wrongly if an ACK crosses its
+ * retransmission. Such a WR leaves once more; its connection ends if none succeeds before that is
+ * refused too.
+ */
 void
 flight_failed(struct peer_link *l, const struct nic_wc *wc)
 {
-	if (wc->status == NIC_WC_RETRY_EXC_ERR || wc->status == NIC_WC_WR_FLUSH_ERR ||
-	    wc->status == NIC_WC_RNR_RETRY_EXC_ERR || wc->status == NIC_WC_FATAL_ERR)
+	struct conn *c;
+
+	if (l->bulk_broken || wc->wr_id <= l->sq_done[BULK] || wc->wr_id > l->sq_posted[BULK])
 		return;
-	if (!l->bulk_broken && wc->wr_id > l->sq_done[BULK] && wc->wr_id <= l->sq_posted[BULK])
-		flight_at(l, wc->wr_id)->conn->bulk_refused = true;
+	c = flight_at(l, wc->wr_id)->conn;
+	switch (wc->status) {
+	case NIC_WC_LOC_LEN_ERR:
+	case NIC_WC_LOC_PROT_ERR:
+	case NIC_WC_REM_ACCESS_ERR:
+		c->bulk_refused = true;
+		break;
+	case NIC_WC_REM_INV_REQ_ERR:
+	case NIC_WC_REM_OP_ERR:
+	case NIC_WC_BAD_RESP_ERR:
+		c->bulk_refused = c->bulk_doubted;
+		c->bulk_doubted = true;
+		break;
+	default: /* nothing is known of the WR */
+		break;
+	}
 }
 
 uint32_t

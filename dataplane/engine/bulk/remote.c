@@ -5,15 +5,21 @@
  * first: its sender decides anyway which bytes it stores.
  */
 #include "remote.h"
+#include "answer.h"
 #include "batch.h"
+#include "credit.h"
 #include "deliver.h"
 #include "events.h"
 #include "export.h"
 #include "link.h"
+#include "notice.h"
+#include "region.h"
 #include "scheduler.h"
 #include "send_queue.h"
 #include "slot_head.h"
 #include "state.h"
+
+#include "ipc/apply.h"
 
 static bool
 put_ok(const struct conn *c, const struct weir_slot *head)
@@ -26,42 +32,83 @@ put_ok(const struct conn *c, const struct weir_slot *head)
 	       head->length <= c->cold->memory.length - put.offset;
 }
 
-/* Programs of this host see aligned 1, 2, 4 and 8 bytes whole. */
-static inline void
-store_whole(uint8_t *to, const uint8_t *from, uint32_t n)
+/* Elements of the narrow types alone: each engine updates them at any time. */
+static bool
+elements_ok(uint8_t op, const struct weir_cell_access *a, uint32_t length)
 {
-#define WHOLE(type)                                                                                \
-	case sizeof(type): {                                                                       \
-		type v;                                                                            \
-                                                                                                   \
-		memcpy(&v, from, sizeof(v));                                                       \
-		__atomic_store_n((type *)(void *)to, v, __ATOMIC_RELAXED);                         \
-		return;                                                                            \
-	}
-	if (!((uintptr_t)to & (n - 1)))
-		switch (n) {
-			WHOLE(uint8_t)
-			WHOLE(uint16_t)
-			WHOLE(uint32_t)
-			WHOLE(uint64_t)
-		}
-#undef WHOLE
-	memcpy(to, from, n);
+	size_t size = weir_type_size((enum weir_type)a->type);
+	bool operand = a->acc != WEIR_ACC_NO_OP;
+
+	if (!size || weir_type_is_wide((enum weir_type)a->type) ||
+	    a->offset % weir_type_align((enum weir_type)a->type) || !a->count ||
+	    a->count > WEIR_ACCESS_MAX / size)
+		return false;
+	if (op == WEIR_OP_CAS)
+		return weir_type_swaps((enum weir_type)a->type) && !a->acc && a->count == 1 &&
+		       !a->options && length == 2 * size;
+	return weir_acc_valid((enum weir_type)a->type, (enum weir_acc)a->acc) &&
+	       !(a->options & ~WEIR_ACCESS_RESULT) && length == (operand ? a->count * size : 0);
+}
+
+/* Bytes of memory that an UPDATE, CAS or GET is about. */
+static uint64_t
+access_bytes(uint8_t op, const struct weir_cell_access *a)
+{
+	return op == WEIR_OP_GET ? a->count : a->count * weir_type_size((enum weir_type)a->type);
+}
+
+static bool
+access_ok(const struct conn *c, const struct weir_slot *head)
+{
+	uint32_t right = head->op == WEIR_OP_GET ? WEIR_RIGHT_READ : WEIR_RIGHT_UPDATE;
+	struct weir_cell_access a;
+
+	memcpy(&a, head->data, sizeof(a));
+	if (a.handle != WEIR_HANDLE_FIRST || !(c->cold->memory.rights & right))
+		return false;
+	if (head->op == WEIR_OP_GET ? !a.count || a.count > WEIR_ANSWER_MAX || a.type || a.acc ||
+					  a.options || head->length
+				    : !elements_ok(head->op, &a, head->length))
+		return false;
+	return a.offset <= c->cold->memory.length &&
+	       access_bytes(head->op, &a) <= c->cold->memory.length - a.offset;
+}
+
+/* Whether c may do what a cell says. */
+static bool
+cell_ok(const struct conn *c, const struct weir_slot *head)
+{
+	if (head->op == WEIR_OP_NOTICE)
+		return notice_ok(c, head);
+	return head->op == WEIR_OP_PUT ? put_ok(c, head) : access_ok(c, head);
+}
+
+uint32_t
+remote_answer_bytes(const struct weir_slot *cell)
+{
+	struct weir_cell_access a;
+
+	memcpy(&a, cell->data, sizeof(a));
+	if (cell->op == WEIR_OP_PUT || cell->op == WEIR_OP_NOTICE ||
+	    (cell->op == WEIR_OP_UPDATE && !(a.options & WEIR_ACCESS_RESULT)))
+		return 0;
+	return (uint32_t)access_bytes(cell->op, &a);
 }
 
 /* Stores a PUT that is ok. `ring`: where its continuations are, behind `pos`. */
 static void
-put_execute(struct engine *e, struct conn *c, const struct weir_slot *head,
-	    const struct weir_slot *ring, uint32_t mask, uint64_t pos)
+put_execute(struct conn *c, const struct weir_slot *head, const struct weir_slot *ring,
+	    uint32_t mask, uint64_t pos)
 {
 	uint32_t left = head->length, part = sizeof(((struct weir_cell_put *)0)->payload);
+	struct export *x = c->cold->memory.export;
 	struct weir_cell_put put;
 	uint8_t *to;
 
 	memcpy(&put, head->data, sizeof(put));
-	to = c->cold->memory.export->base + put.offset;
+	to = x->base + put.offset;
 	if (left <= part) {
-		store_whole(to, put.payload, left);
+		weir_store_whole(to, put.payload, left);
 	} else {
 		memcpy(to, put.payload, part);
 		for (to += part, left -= part; left; to += part, left -= part) {
@@ -71,8 +118,75 @@ put_execute(struct engine *e, struct conn *c, const struct weir_slot *head,
 			memcpy(to, ((const struct weir_slot_more *)more)->data, part);
 		}
 	}
+	x->counters.puts++;
+	x->counters.bytes_put += head->length;
+}
+
+/* Copies the payload of an UPDATE or CAS. */
+static void
+get_operands(uint8_t *to, const struct weir_slot *head, const struct weir_slot *ring, uint32_t mask,
+	     uint64_t pos)
+{
+	uint32_t left = head->length, part = WEIR_SLOT_HEAD_BYTES - WEIR_ACCESS_FIELDS;
+
+	part = left < part ? left : part;
+	memcpy(to, head->data + WEIR_ACCESS_FIELDS, part);
+	for (to += part, left -= part; left; to += part, left -= part) {
+		const void *more = &ring[++pos & mask];
+
+		part = left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES;
+		memcpy(to, ((const struct weir_slot_more *)more)->data, part);
+	}
+}
+
+/*
+ * Executes an operation that is ok. `ring`: where its continuations are, behind `pos`. `result`:
+ * room for its answer, WEIR_ANSWER_MAX bytes, of any alignment; may be NULL if it has none.
+ */
+static void
+execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head,
+	     const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint8_t *result)
+{
+	uint8_t operands[WEIR_ACCESS_MAX];
+	struct weir_cell_access a;
+	struct export *x = c->cold->memory.export;
+	uint64_t bytes = head->length;
+	uint8_t *at;
+	int rc = 0;
+
+	memcpy(&a, head->data, sizeof(a));
+	at = x->base + a.offset;
+	switch (head->op) {
+	case WEIR_OP_PUT:
+		put_execute(c, head, ring, mask, pos);
+		break;
+	case WEIR_OP_NOTICE:
+		notice_execute(e, c, head);
+		break;
+	case WEIR_OP_GET:
+		weir_load_whole(result, at, a.count);
+		bytes = a.count;
+		x->counters.gets++;
+		x->counters.bytes_got += bytes;
+		break;
+	case WEIR_OP_CAS:
+		get_operands(operands, head, ring, mask, pos);
+		rc = weir_apply_compare_swap((enum weir_type)a.type, at, operands,
+					     operands + head->length / 2, result);
+		break;
+	default:
+		get_operands(operands, head, ring, mask, pos);
+		rc = weir_apply((enum weir_type)a.type, (enum weir_acc)a.acc, at, operands,
+				a.options & WEIR_ACCESS_RESULT ? result : NULL, a.count);
+	}
+	weir_assert(!rc); /* exports for updates are aligned */
+	if (head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS) {
+		x->counters.updates++;
+		if (x->rights & WEIR_RIGHT_NOTIFY)
+			notice_wake(e, x);
+	}
 	count(&e->counters.remote_operations, 1);
-	count(&e->counters.remote_bytes, head->length);
+	count(&e->counters.remote_bytes, bytes);
 }
 
 /* ---- the beginning end ---- */
@@ -103,7 +217,7 @@ take_flush(struct engine *e, struct channel *ch, struct conn *c)
 /* Puts the operation into the open frame. False: it can't leave now. */
 static bool
 send_operation(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *cell,
-	       uint32_t n, enum room *room)
+	       uint32_t n, uint32_t answer, enum room *room)
 {
 	struct peer_link *l = c->link;
 	struct weir_slot *to;
@@ -112,17 +226,32 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	    !list_empty(&l->active))
 		return false;
 	*room = link_room_of(e, l, c->session, n, 0);
-	if (*room != ROOM)
+	if (*room != ROOM || !answer_pay(c, answer))
 		return false;
 	to = link_put_line(l);
 	memcpy(to, cell, sizeof(*to));
 	to->vqpn = c->peer_vqpn;
+	if (answer)
+		answer_await(c, to, answer);
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(link_put_line(l), weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
+	credit_spend(c, message_cost(cell));
 	link_count(l, c, 1);
 	link_sent(l, c, 1, false);
 	remote_sent(l, c);
 	return true;
+}
+
+/* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
+static uint8_t *
+result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer)
+{
+	struct weir_cell_access a;
+	const uint8_t *at;
+
+	memcpy(&a, cell->data, sizeof(a));
+	at = session_source(s, WEIR_PLACE(0, (uint64_t)a.result * WEIR_SLOT_SIZE), answer);
+	return (uint8_t *)(uintptr_t)at;
 }
 
 enum take
@@ -130,7 +259,8 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 {
 	enum room room = ROOM;
 	struct weir_slot cell;
-	uint32_t n;
+	uint8_t *result = NULL;
+	uint32_t n, answer;
 
 	line_load(&cell, slot);
 	if (cell.vqpn != c->vqpn || cell.order != (uint16_t)c->taken)
@@ -140,12 +270,27 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		return channel_refuse(e, ch, "operation on a connection without memory");
 	if (cell.op == WEIR_OP_FLUSH)
 		return take_flush(e, ch, c);
-	if (cell.op != WEIR_OP_PUT || cell.length > WEIR_PUT_MAX || cell.flags || !put_ok(c, &cell))
+	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length) || cell.flags ||
+	    !cell_ok(c, &cell)) {
+		if (c->cold->memory.export)
+			c->cold->memory.export->counters.refused++;
 		return channel_refuse(e, ch, "operation outside its memory or its rights");
-	n = weir_put_slots(cell.length);
+	}
+	if (conn_is_open(c) || c->state == CONN_LOCAL)
+		if (c->granted - c->spent < (uint64_t)c->pend_cost + message_cost(&cell))
+			return channel_refuse(e, ch, "notice beyond its window");
+	n = weir_cell_slots(cell.op, cell.length);
+	answer = remote_answer_bytes(&cell);
+	if (answer)
+		result = result_at(c->session, &cell, answer);
+	if (answer && !result)
+		return channel_refuse(e, ch, "answer outside the send area");
 	if (c->state == CONN_LOCAL) {
-		put_execute(e, c, &cell, ch->tx.slots, ch->tx.mask, ch->tx.pos - ch->tx.base);
+		credit_spend(c, message_cost(&cell));
+		execute_cell(e, c, &cell, ch->tx.slots, ch->tx.mask, ch->tx.pos - ch->tx.base,
+			     result);
 		channel_taken(e, ch, c, 1, n, cell.length);
+		c->bytes += answer;
 		c->sent++;
 		conn_completed(e, c, 1, false);
 		return TAKEN;
@@ -154,7 +299,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		channel_taken(e, ch, c, 1, n, cell.length);
 		return TAKEN_DEAR;
 	}
-	if (!send_operation(e, ch, c, &cell, n, &room)) {
+	if (!send_operation(e, ch, c, &cell, n, answer, &room)) {
 		if (room == ROOM_LATER)
 			return STAYS;
 		if (!pend_message(e, c, ch, head_load(&cell), 0, &cell)) {
@@ -171,26 +316,32 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 int
 remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
+	uint8_t result[WEIR_ANSWER_MAX];
 	struct weir_slot cell;
+	uint32_t n, answer;
 	struct conn *c;
-	uint32_t n;
 
 	line_load(&cell, &l->rx[pos & l->rx_mask]);
-	if (cell.op != WEIR_OP_PUT || cell.length > WEIR_PUT_MAX)
+	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length))
 		return -1;
-	n = weir_put_slots(cell.length);
+	n = weir_cell_slots(cell.op, cell.length);
 	c = conn_find(e, cell.vqpn);
 	if (n > end - pos || !c || c->link != l || c->state == CONN_OPENING)
 		return -1;
 	if (!conn_is_open(c) || !c->cold->memory.export) { /* it has ended at our side */
 		count(&e->counters.stray, 1);
 	} else if (!conn_is_passive(c) || cell.order != (uint16_t)c->rx_messages ||
-		   !put_ok(c, &cell)) {
+		   !cell_ok(c, &cell) || c->rx_granted - c->rx_delivered < message_cost(&cell)) {
+		c->cold->memory.export->counters.refused++;
 		peer_misbehaved(e, c);
 	} else {
-		put_execute(e, c, &cell, l->rx, l->rx_mask, pos);
+		answer = remote_answer_bytes(&cell);
+		execute_cell(e, c, &cell, l->rx, l->rx_mask, pos, result);
+		c->bytes += cell.length + answer;
 		c->rx_messages++;
 		c->by_send += l->rx_send;
+		if (answer && !answer_put(e, c, result, answer))
+			return -1; /* it has asked for more than it was granted */
 	}
 	return (int)n;
 }

@@ -84,30 +84,23 @@ read_waits(const struct peer_link *l)
 	return !list_empty(&l->reading) || !list_empty(&l->to_read);
 }
 
-/* While no READ is left to post: finds places for the connections whose turn it is. */
-static void
-read_next(struct engine *e, struct peer_link *l)
-{
-	while (list_empty(&l->reading) && !list_empty(&l->to_read)) {
-		struct list_node *node = l->to_read.next;
-		struct session *s =
-		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place))->session;
-
-		list_remove(node);
-		session_await_memory(e, s, &s->awaits_place, node);
-		session_memory_freed(e, s);
-	}
-}
-
 /* READs the next segment of the connection whose turn it is. */
 static bool
 read_post(struct engine *e, struct peer_link *l)
 {
-	const struct session *s;
+	struct list_node *node;
+	struct session *s;
 	struct conn *c;
 	struct rts *r;
 
-	read_next(e, l);
+	/* while no READ is left to post: places for the connections whose turn it is */
+	while (list_empty(&l->reading) && !list_empty(&l->to_read)) {
+		node = l->to_read.next;
+		s = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place))->session;
+		list_remove(node);
+		session_await_memory(e, s, &s->awaits_place, node);
+		session_memory_freed(e, s);
+	}
 	if (list_empty(&l->reading))
 		return false;
 	c = conn_of_cold(e, LIST_OWNER(l->reading.next, struct conn_cold, reading));

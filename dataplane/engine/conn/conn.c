@@ -6,12 +6,14 @@
  * beyond a count are refused). The other end answers FIN_ACK, its own last line; then another
  * connection can use the entry.
  */
+#include "answer.h"
 #include "channel.h"
 #include "conn.h"
 #include "credit.h"
 #include "ctrl_line.h"
 #include "datagram.h"
 #include "events.h"
+#include "export.h"
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
@@ -349,6 +351,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
 	pend_drop(c);
+	answers_forget(e, c);
 	c->ctrl_lines = 0;
 	set_status(c, status);
 	ctrl_line_due(e, c, CTRL_FIN_ACK);
@@ -365,6 +368,7 @@ conn_peer_acknowledged(struct engine *e, struct conn *c)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
+	answers_forget(e, c);
 	conn_settle_later(e, c);
 }
 
@@ -385,6 +389,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
 	pend_drop(c);
+	answers_forget(e, c);
 	if (c->state != CONN_PEER_GONE)
 		/* programs learn that the node is lost, or only this connection */
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
@@ -396,9 +401,13 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 void
 conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 {
+	uint64_t upto = c->completed + n;
+
 	c->landed += n;
-	if (!c->sealed) {
-		c->completed += n;
+	if (UNLIKELY(c->kind == CONN_MEMORY))
+		upto = answers_complete(c);
+	if (!c->sealed && upto != c->completed) {
+		c->completed = upto;
 		/* the program may reuse the memory of these */
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
 		e->served = true;
@@ -442,7 +451,7 @@ conns_settle(struct engine *e)
 		if (c->link)
 			detach(e, c);
 		if (c->kind == CONN_MEMORY)
-			list_remove(&c->cold->memory.of_export);
+			export_unbind(e, c);
 		c->ended = true;
 		c->ended_vqpn = c->vqpn;
 		c->vqpn = 0;

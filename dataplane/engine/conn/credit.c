@@ -9,6 +9,7 @@
 #include "ctrl_line.h"
 #include "events.h"
 #include "base/list.h"
+#include "notice.h"
 #include "rndv.h"
 #include "send_queue.h"
 #include "session.h"
@@ -79,7 +80,7 @@ credit_missing(const struct conn *c)
 	uint32_t cost = 0;
 
 	if (p && p->state == PEND_MESSAGE)
-		cost = weir_cost(p->slot.length);
+		cost = message_cost(&p->slot);
 	else if (!p && c->wants)
 		cost = want_of(c);
 	return c->granted - c->spent < cost ? cost : 0;
@@ -88,7 +89,9 @@ credit_missing(const struct conn *c)
 void
 credit_answer_want(struct engine *e, struct conn *c)
 {
-	if (!c->wants || c->state != CONN_OPEN)
+	/* apart, notices have a window, too */
+	if (!c->wants ||
+	    (c->state != CONN_OPEN && (c->state != CONN_LOCAL || c->kind != CONN_MEMORY)))
 		return;
 	if (c->granted - c->spent >= (uint64_t)c->pend_cost + want_of(c)) {
 		c->wants = false;
@@ -101,7 +104,9 @@ credit_answer_want(struct engine *e, struct conn *c)
 void
 credit_stalled(struct engine *e, struct conn *c)
 {
-	if (c->stall_told || c->ctrl_lines & CTRL_STALLED || !credit_missing(c))
+	/* the window of notices is granted unasked */
+	if (c->kind == CONN_MEMORY || c->stall_told || c->ctrl_lines & CTRL_STALLED ||
+	    !credit_missing(c))
 		return;
 	count(&e->counters.window_stalls, 1);
 	ctrl_line_due(e, c, CTRL_STALLED);
@@ -201,6 +206,8 @@ grant(struct engine *e, struct conn *c)
 	bool starves, is_due;
 
 	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
+	if (c->kind == CONN_MEMORY)
+		notices_grant(e, c);
 	if (c->kind != CONN_STREAM)
 		return;
 	if (c->reclaiming)
@@ -250,7 +257,7 @@ grant(struct engine *e, struct conn *c)
 bool
 credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent)
 {
-	if (consumed > c->rx_delivered)
+	if (consumed > c->rx_delivered || c->kind == CONN_MEMORY) /* of notices: NOTICED */
 		return false;
 	c->percent = percent < 100 ? (uint8_t)percent : 100;
 	if (consumed > c->rx_consumed) { /* else a later report overtook in another channel */

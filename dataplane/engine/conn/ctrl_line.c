@@ -3,6 +3,7 @@
  * Control lines between engines. A line that is due is a bit of its connection until the ring has
  * room. It is filled in when it is written, from the state at that time.
  */
+#include "answer.h"
 #include "batch.h"
 #include "conn.h"
 #include "credit.h"
@@ -160,6 +161,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		} else if (c->kind == CONN_MEMORY) {
 			s->value = c->cold->memory.length;
 			s->length = c->cold->memory.rights;
+			s->place[2] = c->rx_granted;
 		} else {
 			s->value = c->rx_granted;
 		}
@@ -238,8 +240,9 @@ ctrl_lines_send(struct engine *e, struct peer_link *l)
 				room = send_bulk_lines(e, l, c);
 				continue;
 			}
-			/* these say that no WRITE or READ of ours is under way */
-			if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
+			/* these say that no WRITE or READ of ours is under way, and no answer */
+			if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) &&
+			    (c->bulk_flight || answers_wait(c)))
 				break;
 			room = link_room(e, l, lines_of(c, what)) == ROOM;
 			if (!room)
@@ -377,7 +380,7 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		} else if (c->kind == CONN_MEMORY) {
 			c->cold->memory.length = s->value;
 			c->cold->memory.rights = s->length & WEIR_RIGHTS_KNOWN;
-			conn_opened(e, c, s->extra, GRANT_ALL, 1u << 30);
+			conn_opened(e, c, s->extra, s->place[2], 0);
 		} else {
 			conn_opened(e, c, s->extra, s->value, s->length);
 		}
@@ -405,9 +408,10 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 			conn_peer_ended(e, c, 0, false);
 		return true;
 	case WEIR_WIRE_RESET:
-		/* messages that it has read may have been delivered before our BULK */
+		/* messages that it has read may have been delivered before our BULK; what it has
+		 * executed has been answered */
 		if (!c->sealed && s->value <= c->sent + c->asked_count &&
-		    s->value >= c->completed) {
+		    s->value >= c->completed && s->value <= answers_before(c)) {
 			c->completed = s->value;
 			atomic_store_explicit(&c->desc->completed, c->completed,
 					      memory_order_release);
@@ -420,7 +424,9 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		conn_peer_acknowledged(e, c);
 		return true;
 	default:
-		if (c->kind != CONN_STREAM || !take_flow(e, c, s))
+		if (c->kind == CONN_DATAGRAM ||
+		    (c->kind == CONN_MEMORY && (s->op != WEIR_WIRE_GRANT || conn_is_passive(c))) ||
+		    !take_flow(e, c, s))
 			peer_misbehaved(e, c);
 		return true;
 	}

@@ -76,8 +76,11 @@ stays(struct engine *e, struct peer_link *l)
 void
 link_lines_send(struct engine *e, struct peer_link *l)
 {
-	static const uint8_t ops[] = {WEIR_WIRE_LINK_CLOSE, WEIR_WIRE_LINK_CLOSED,
-				      WEIR_WIRE_LINK_STAYS};
+	static const struct {
+		uint8_t line, op;
+	} due[] = {{LINK_LINE_STAYS, WEIR_WIRE_LINK_STAYS}, /* before our own question */
+		   {LINK_LINE_CLOSE, WEIR_WIRE_LINK_CLOSE},
+		   {LINK_LINE_CLOSED, WEIR_WIRE_LINK_CLOSED}};
 
 	l->frame_max = FRAME_LINES + CONTROL_LINES;
 	if (l->lines_due & LINK_LINE_CLOSE && !list_empty(&l->conns)) {
@@ -86,32 +89,23 @@ link_lines_send(struct engine *e, struct peer_link *l)
 	}
 	if (l->lines_due & LINK_LINE_RING) /* never after the last line */
 		link_ring_put(e, l, LINK_LINE_RING);
-	for (unsigned i = 0; i < sizeof(ops) && l->lines_due; i++) {
+	for (unsigned i = 0; i < sizeof(due) / sizeof(due[0]) && l->lines_due; i++) {
 		struct weir_slot *s;
 
-		if (!(l->lines_due & 1u << i))
+		if (!(l->lines_due & due[i].line))
 			continue;
 		if (link_room(e, l, 1) != ROOM)
 			break;
 		s = link_put_line(l);
 		memset(s, 0, sizeof(*s));
-		head_store(s, 0, (struct head){.op = ops[i]});
-		l->lines_due &= (uint8_t) ~(1u << i);
-		if (1u << i != LINK_LINE_STAYS)
+		head_store(s, 0, (struct head){.op = due[i].op});
+		l->lines_due &= (uint8_t)~due[i].line;
+		if (due[i].line != LINK_LINE_STAYS)
 			l->last_wr = PROOF_DUE;
 	}
 	if (l->lines_due & LINK_LINE_LEFT)
 		link_ring_put(e, l, LINK_LINE_LEFT);
 	l->frame_max = FRAME_LINES;
-}
-
-/* Our last line was acknowledged: LINK_CLOSE may have been before the peer's came. */
-static void
-agree(struct engine *e, struct peer_link *l)
-{
-	enter(e, l, LINK_AGREED);
-	if (!l->lines_due && l->last_wr != PROOF_DUE && l->sq_done[RING] >= l->last_wr)
-		link_over(e, l);
 }
 
 bool
@@ -129,7 +123,11 @@ link_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		if (!list_empty(&l->conns)) {
 			line_due(e, l, LINK_LINE_STAYS);
 		} else if (l->end == LINK_ASKED) { /* both at once: no answer is due */
-			agree(e, l);
+			enter(e, l, LINK_AGREED);
+			/* our LINK_CLOSE may have been acknowledged before the peer's came */
+			if (!l->lines_due && l->last_wr != PROOF_DUE &&
+			    l->sq_done[RING] >= l->last_wr)
+				link_over(e, l);
 		} else {
 			enter(e, l, LINK_AGREED);
 			line_due(e, l, LINK_LINE_CLOSED);

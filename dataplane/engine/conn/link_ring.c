@@ -96,13 +96,14 @@ links_look(struct engine *e)
 		    l->ring_state == RING_SETTLED)
 			ring_offer(e, l, l->is.least.ring, ENGINE_RING_LEAST, &l->is.least.ring_mr);
 		l->ring_since = l->rx_pos;
+		l->ring_denied = false;
 	}
 }
 
 COLD void
 link_look(struct engine *e, struct peer_link *l)
 {
-	if (l->ring_state != RING_SETTLED || l->end != LINK_GOES_ON ||
+	if (l->ring_state != RING_SETTLED || l->end != LINK_GOES_ON || l->ring_denied ||
 	    l->rx_pos - l->ring_since < ENGINE_RING_LEAST)
 		return;
 	ring_enter(l, RING_WANTED);
@@ -120,7 +121,7 @@ link_ring(struct engine *e, const struct engine_link_command *k)
 		return -EBUSY;
 	if (!k->ring || l->end != LINK_GOES_ON) {
 		ring_enter(l, RING_SETTLED);
-		l->ring_since = l->rx_pos;
+		l->ring_denied = true;
 		return -EBUSY;
 	}
 	ring_offer(e, l, k->ring, k->ring_lines, &k->ring_mr);
@@ -208,7 +209,7 @@ link_staging(struct engine *e, const struct engine_link_command *k)
 
 	if (!l)
 		return -ENOENT;
-	if (l->way != WAY_ASKED)
+	if (l->way != WAY_ASKED || !link_lasts(l)) /* no line follows the last one */
 		return -EBUSY;
 	if (k->staging && k->staging_lines >= l->next_way.lines) {
 		way_leave(e, l, k->staging, k->work, &k->staging_mr);
@@ -225,12 +226,11 @@ link_way_settle(struct engine *e, struct peer_link *l)
 {
 	bool moves = l->staging != l->next_way.staging;
 
-	if (l->credited != l->left_at || l->last_wr == PROOF_DUE || l->sq_done[RING] < l->last_wr)
+	if (l->credited != l->left_at || l->left_wr == PROOF_DUE || l->sq_done[RING] < l->left_wr)
 		return;
 	weir_assert(l->run_first == l->run_end && l->tx_pos == l->left_at && !l->frame_wrs);
 	way_enter(l, WAY_SETTLED);
-	if (l->end == LINK_GOES_ON)
-		l->last_wr = 0;
+	l->left_wr = 0;
 	if (moves)
 		l->staging_lines = l->next_way.lines;
 	l->staging = l->next_way.staging;
@@ -270,7 +270,7 @@ link_ring_put(struct engine *e, struct peer_link *l, uint8_t line)
 	head_store(s, 0, (struct head){.op = WEIR_WIRE_LINK_LEFT, .length = l->next_way.lines});
 	way_enter(l, WAY_LEFT);
 	l->left_at = l->tx_limit = l->tx_pos; /* nothing follows it in this frame either */
-	l->last_wr = PROOF_DUE;
+	l->left_wr = PROOF_DUE;
 	l->stalled = true; /* its credit is wanted at once */
 }
 

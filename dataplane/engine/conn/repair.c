@@ -92,6 +92,8 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	l->proof = PROOF_DUE;
 	if (l->last_wr)
 		l->last_wr = PROOF_DUE;
+	if (l->left_wr)
+		l->left_wr = PROOF_DUE;
 	/* our credit may be lost as well: return it again, and wake the peer */
 	l->peer_stalled = true;
 	l->credit_due = e->now;

@@ -4,6 +4,7 @@
  * is copied once and checked. A malformed frame breaks the link; a line that its connection may not
  * send ends that connection.
  */
+#include "answer.h"
 #include "batch.h"
 #include "channel.h"
 #include "conn.h"
@@ -134,8 +135,10 @@ take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 			return -1;
 		return deliver_place(e, c, h, l, pos);
 	}
-	if (h.op == WEIR_OP_PUT)
+	if (weir_op_is_cell(h.op))
 		return remote_receive(e, l, pos, end);
+	if (h.op == WEIR_WIRE_ANSWER)
+		return answer_receive(e, l, pos, end);
 	line_load(&copy, line);
 	return ctrl_line_receive(e, l, &copy) ? 1 : -1;
 }

@@ -87,7 +87,8 @@ spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(next_place(ch), &ring[(pos + i) & mask], WEIR_SLOT_SIZE);
 	show_spilled(ch);
-	c->spilled++;
+	if (c)
+		c->spilled++;
 	count(&e->counters.spilled, n);
 	channel_update_backlog(e, ch);
 }

@@ -4,6 +4,7 @@
  * peer's ring and leaves from there, as one WRITE_WITH_IMM per turn. Ring credit and receive WRs
  * are spent in link_send() and returned in link_credit().
  */
+#include "answer.h"
 #include "batch.h"
 #include "conn.h"
 #include "ctrl_line.h"
@@ -188,6 +189,8 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 		l->proof = wr->wr_id;
 		if (l->last_wr == PROOF_DUE)
 			l->last_wr = wr->wr_id;
+		if (l->left_wr == PROOF_DUE)
+			l->left_wr = wr->wr_id;
 	}
 	if (wr->flags & NIC_SIGNALED)
 		l->sq_signaled[RING] = l->sq_posted[RING];
@@ -274,23 +277,13 @@ add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bo
 	count(&e->counters.frames_sent, 1);
 }
 
-static uint16_t
-frame_flags(const struct engine *e, const struct peer_link *l)
-{
-	unsigned flags = l->stalled ? WEIR_FRAME_STALLED : 0;
-
-	if (l->prompt)
-		flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
-	return (uint16_t)flags;
-}
-
 void
 link_seal(struct engine *e, struct peer_link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
 	struct weir_frame_head head = {
 	    .version = WEIR_WIRE_VERSION,
-	    .flags = frame_flags(e, l),
+	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
 	    .lines = lines,
 	    .position = l->frame_at,
 	    .consumed = l->rx_pos,
@@ -298,6 +291,8 @@ link_seal(struct engine *e, struct peer_link *l)
 	    .load = e->load,
 	};
 
+	if (l->prompt)
+		head.flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
 	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
 	l->stall_told = l->stalled;
 	l->prompt = false;
@@ -365,6 +360,8 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 			l->proof = PROOF_DUE;
 		if (l->last_wr == wr.wr_id)
 			l->last_wr = PROOF_DUE;
+		if (l->left_wr == wr.wr_id)
+			l->left_wr = PROOF_DUE;
 		if (n < 0)
 			link_break(e, l, RING, (uint32_t)-n, 0);
 		return;
@@ -374,27 +371,34 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	credit_told(l);
 }
 
-/* The frame that was just added brings the last line: the completion of its last WR is wanted. */
+/*
+ * The frame that was just added brings the last line of the link, or of its memory: the completion
+ * of its last WR is wanted.
+ */
 static COLD void
-prove_last(struct peer_link *l)
+prove_last(struct peer_link *l, bool last, bool left)
 {
 	struct nic_send_wr *wr = &l->frame[l->frame_wrs - 1];
 
 	wr->flags |= NIC_SIGNALED;
-	l->sq_signaled[RING] = l->last_wr = wr->wr_id;
+	l->sq_signaled[RING] = wr->wr_id;
+	if (last)
+		l->last_wr = wr->wr_id;
+	if (left)
+		l->left_wr = wr->wr_id;
 }
 
 /* Closes the open frame and posts it, with credit of ours in its head. */
 static void
 send_frame(struct engine *e, struct peer_link *l)
 {
-	bool last = l->last_wr == PROOF_DUE;
+	bool last = l->last_wr == PROOF_DUE, left = l->left_wr == PROOF_DUE;
 
 	weir_assert(l->up && !l->broken && l->hold != WEIR_RESUME_BOTH);
 	link_seal(e, l);
 	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
-	if (UNLIKELY(last))
-		prove_last(l);
+	if (UNLIKELY(last || left))
+		prove_last(l, last, left);
 	credit_told(l);
 	if (UNLIKELY(!post_frame(e, l)))
 		l->look = true;
@@ -410,23 +414,18 @@ link_owes(struct engine *e, struct peer_link *l)
 		l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
 }
 
-/* Whether a refusal waits to be sent on this link: the engine's links share one queue. */
-static bool
-reject_waits(const struct engine *e, const struct peer_link *l)
+bool
+link_has_more(const struct engine *e, const struct peer_link *l)
 {
+	if (l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due || l->way == WAY_LEFT ||
+	    (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
+	    !list_empty(&l->active) || flight_waits(l) || answers_waiting(l) || answers_payable(l))
+		return true;
+	/* a refusal for this link: the engine's links share one queue */
 	for (uint32_t i = e->reject_first; i != e->reject_end; i++)
 		if (e->rejects[i % REJECTS].link == l)
 			return true;
 	return false;
-}
-
-bool
-link_has_more(const struct engine *e, const struct peer_link *l)
-{
-	return l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due ||
-	       l->way == WAY_LEFT || (l->stalled && !l->stall_told) || l->prompt ||
-	       !list_empty(&l->ctrl_due) || !list_empty(&l->active) || flight_waits(l) ||
-	       reject_waits(e, l);
 }
 
 void
@@ -446,8 +445,16 @@ link_send(struct engine *e, struct peer_link *l)
 			link_way_settle(e, l);
 		if (!list_empty(&l->ctrl_due) || e->reject_first != e->reject_end)
 			ctrl_lines_send(e, l);
+		if (UNLIKELY(answers_waiting(l))) {
+			l->frame_max =
+			    FRAME_LINES + CONTROL_LINES; /* messages may have filled it */
+			answers_send(e, l);
+			l->frame_max = FRAME_LINES;
+		}
 		if (UNLIKELY(l->lines_due))
 			link_lines_send(e, l);
+		if (UNLIKELY(answers_payable(l)))
+			answers_pay(e, l);
 		if (!list_empty(&l->active))
 			link_send_queued(e, l);
 		/* no message fits: the line that is kept free tells the peer */
@@ -494,6 +501,8 @@ link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t w
 		l->run_first++;
 		conn_completed(e, r->conn, r->count, r->notify);
 	}
+	if (UNLIKELY(answers_waiting(l))) /* before messages take the room */
+		answers_send(e, l);
 	return true;
 }
 
@@ -533,7 +542,8 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	struct peer_link *l;
 
 	if (k->link >= e->config.links || !is_power(k->ring_lines, 256) ||
-	    !is_power(k->staging_lines, 256) || k->peer_recv_wrs < 4 || !k->work)
+	    !is_power(k->staging_lines, 256) || k->peer_recv_wrs < 4 || !k->work ||
+	    (k->answer_lines && !is_power(k->answer_lines, 1)))
 		return -EINVAL;
 	l = &e->links[k->link];
 	if (l->up)
@@ -565,6 +575,8 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	list_init(&l->writing);
 	list_init(&l->reading);
 	list_init(&l->to_read);
+	list_init(&l->lack_answers);
+	l->answer_room = k->peer_answers;
 	list_init(&l->conns);
 	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};
@@ -708,6 +720,8 @@ link_is_pressing(const struct peer_link *l)
 		return true;
 	if (flight_may_post(l))
 		return true;
-	return !l->stalled &&
-	       (!list_empty(&l->ctrl_due) || !list_empty(&l->active) || l->lines_due);
+	if (UNLIKELY(l->way == WAY_LEFT)) /* nothing leaves before that is consumed */
+		return l->credited == l->left_at;
+	return !l->stalled && (!list_empty(&l->ctrl_due) || !list_empty(&l->active) ||
+			       l->lines_due || answers_waiting(l));
 }

@@ -3,6 +3,7 @@
  * The send queue. Programs with connections whose first message lacks only room in the ring take
  * turns, and the connections of a program among each other (deficit round robin in lines).
  */
+#include "answer.h"
 #include "batch.h"
 #include "channel.h"
 #include "conn.h"
@@ -79,7 +80,8 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		p->number = c->taken;
 		p->state = h.flags & WEIR_SLOT_BULK ? PEND_BULK : PEND_MESSAGE;
 		p->written = p->in_flight = 0;
-		p->fetched = false;
+		p->fetched = false; /* nor paid */
+		p->answer = weir_op_is_cell(h.op) ? remote_answer_bytes(&p->slot) : 0;
 		if (h.op == WEIR_OP_PLACE) {
 			p->slot.place[0] = place;
 			p->region = WEIR_PLACE_REGION(place);
@@ -87,7 +89,7 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 				region_keep(s, p->region);
 		}
 		if (p->state == PEND_MESSAGE)
-			c->pend_cost += weir_cost(h.length);
+			c->pend_cost += message_cost(&p->slot);
 		else if (!c->rts_next)
 			c->rts_next = p;
 	}
@@ -104,8 +106,10 @@ conn_ready(const struct conn *c)
 
 	if (!p || !conn_is_open(c) || c->ctrl_lines & CTRL_ACCEPT)
 		return false;
+	if (c->kind == CONN_MEMORY && p->answer && !p->paid)
+		return false;
 	if (p->state == PEND_MESSAGE)
-		return c->granted - c->spent >= weir_cost(p->slot.length);
+		return c->granted - c->spent >= message_cost(&p->slot);
 	return p->state == PEND_WRITTEN;
 }
 
@@ -131,6 +135,8 @@ conn_advance(struct engine *e, struct conn *c)
 		bulk_rejoin(c);
 	if (c->rts_next && c->asked_count < RTS_MAX)
 		ctrl_line_due(e, c, CTRL_RTS);
+	if (c->kind == CONN_MEMORY)
+		answer_pay_first(e, c);
 	if (conn_ready(c))
 		conn_activate(e, c);
 	else
@@ -199,12 +205,14 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 		c->by_write += !p->fetched;
 	} else {
 		link_count(l, c, 1);
-		credit_spend(c, weir_cost(h.length));
-		c->pend_cost -= weir_cost(h.length);
-		if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PUT) {
+		credit_spend(c, message_cost(&p->slot));
+		c->pend_cost -= message_cost(&p->slot);
+		if (h.op == WEIR_OP_INLINE || weir_op_is_cell(h.op)) {
 			to = link_put_line(l);
 			head_store(to, 0, h);
 			memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
+			if (c->kind == CONN_MEMORY && p->answer)
+				answer_await(c, to, p->answer);
 			while (--slots) {
 				unlink_first(c->session, c);
 				memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);
@@ -238,14 +246,6 @@ pend_delivered(struct engine *e, struct conn *c)
 	conn_completed(e, c, 1, false);
 }
 
-/* Lines of the peer's ring that a message takes. */
-static uint32_t
-pend_lines(const struct pend *p)
-{
-	return p->slot.op == WEIR_OP_PUT ? weir_put_slots(p->slot.length)
-					 : message_lines(p->slot.length);
-}
-
 /* Sends messages of one program, whose connections take turns. */
 static enum turn
 send_queue(struct engine *e, struct peer_link *l, struct queue *q)
@@ -259,10 +259,16 @@ send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 		while (conn_ready(c)) {
 			const struct pend *p = c->pend_first;
 			/* of a bulk message only BULK is left: its WRITEs are paid */
-			bool bulk = p->state != PEND_MESSAGE;
-			uint32_t lines = bulk ? 1 : pend_lines(p);
-			uint32_t bytes = bulk ? 0 : p->slot.length;
+			uint32_t lines = 1, bytes = 0;
 
+			if (p->state == PEND_MESSAGE) {
+				bytes = p->slot.length;
+				lines = weir_op_is_cell(p->slot.op)
+					    ? message_slots(p->slot.op, bytes)
+					    : message_lines(bytes);
+				if (c->kind == CONN_MEMORY) /* who asks pays for the answer */
+					bytes += p->answer;
+			}
 			if (lines > c->deficit)
 				break;
 			if (lines > q->deficit)
@@ -305,6 +311,7 @@ link_send_queued(struct engine *e, struct peer_link *l)
 void
 pend_drop(struct conn *c)
 {
+	answer_drop_first(c);
 	bulk_cancel(c);
 	if (c->link)
 		queue_leave(queue_of(c->session, c->link, RING), &c->active);

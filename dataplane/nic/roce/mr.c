@@ -6,24 +6,6 @@
 #include <errno.h>
 #include <sys/random.h>
 
-/* A new key whose place in the table is free; 0 and errno if there are no random numbers. */
-static uint32_t
-new_key(const struct mr_table *t)
-{
-	for (;;) {
-		uint32_t key;
-
-		if (getrandom(&key, sizeof(key), 0) != sizeof(key)) {
-			if (errno == EINTR)
-				continue;
-			return 0;
-		}
-		if (key != 0 &&
-		    atomic_load_explicit(&t->mrs[key & t->mask].key, memory_order_relaxed) == 0)
-			return key;
-	}
-}
-
 int
 roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access, struct nic_mr *mr)
 {
@@ -36,9 +18,12 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	/* at most half of the table is used, so a free place is found after two tries on average */
 	if (t->count == t->limit)
 		return -ENOSPC;
-	key = new_key(t);
-	if (key == 0)
-		return -errno;
+	do {
+		key = 0;
+		if (getrandom(&key, sizeof(key), 0) != sizeof(key) && errno != EINTR)
+			return -errno;
+	} while (key == 0 ||
+		 atomic_load_explicit(&t->mrs[key & t->mask].key, memory_order_relaxed) != 0);
 	m = &t->mrs[key & t->mask];
 	/* release: a reader of any of them sees the old key gone; partners: the loads in mr_check()
 	 */

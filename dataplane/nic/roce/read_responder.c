@@ -21,18 +21,6 @@ answers_of(const struct roce_qp *qp, uint32_t bytes)
 	return bytes == 0 ? 1 : (bytes + qp->mtu - 1) / qp->mtu;
 }
 
-static uint64_t
-execute(const struct packet *p)
-{
-	uint64_t *at = (uint64_t *)(uintptr_t)p->address, old = packet_compare(p);
-
-	if (p->payload[-ATOMIC_BYTES - BTH_BYTES] == RC_FETCH_ADD)
-		return __atomic_fetch_add(at, packet_swap_add(p), __ATOMIC_SEQ_CST);
-	__atomic_compare_exchange_n(at, &old, packet_swap_add(p), false, __ATOMIC_SEQ_CST,
-				    __ATOMIC_SEQ_CST);
-	return old;
-}
-
 enum drop
 roce_read_serve(struct roce_qp *qp, const struct packet *p)
 {
@@ -40,6 +28,7 @@ roce_read_serve(struct roce_qp *qp, const struct packet *p)
 	bool atomic = p->kind == PACKET_ATOMIC;
 	uint32_t n = atomic ? VALUE_BYTES : p->dma_length;
 	uint32_t right = atomic ? NIC_REMOTE_ATOMIC : NIC_REMOTE_READ;
+	uint64_t *at, was;
 	struct served *e;
 
 	if (atomic ? (p->address & 7) != 0 : n > ROCE_MESSAGE_MAX)
@@ -59,8 +48,15 @@ roce_read_serve(struct roce_qp *qp, const struct packet *p)
 	*e = (struct served){
 	    .psn = rs->expected, .count = 1, .end = 1, .msn = (rs->msn + 1) & PSN_MASK};
 	if (atomic) {
+		at = (uint64_t *)(uintptr_t)p->address;
+		was = packet_compare(p);
+		if (p->payload[-ATOMIC_BYTES - BTH_BYTES] == RC_FETCH_ADD)
+			was = __atomic_fetch_add(at, packet_swap_add(p), __ATOMIC_SEQ_CST);
+		else
+			__atomic_compare_exchange_n(at, &was, packet_swap_add(p), false,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 		e->atomic = true;
-		e->value = execute(p);
+		e->value = was;
 	} else {
 		e->address = p->address;
 		e->rkey = p->rkey;
@@ -73,18 +69,6 @@ roce_read_serve(struct roce_qp *qp, const struct packet *p)
 	return DROP_NONE;
 }
 
-/* Whether a request repeats *e, or asks for a part of it from answer `skip` on. */
-static bool
-same(const struct roce_qp *qp, const struct served *e, const struct packet *p, uint32_t skip)
-{
-	uint32_t bytes = skip * qp->mtu;
-
-	if (e->atomic != (p->kind == PACKET_ATOMIC))
-		return false;
-	return e->atomic || (p->rkey == e->rkey && p->address == e->address + bytes &&
-			     p->dma_length <= e->length - bytes);
-}
-
 enum drop
 roce_read_serve_again(struct roce_qp *qp, const struct packet *p)
 {
@@ -93,9 +77,13 @@ roce_read_serve_again(struct roce_qp *qp, const struct packet *p)
 
 	for (uint32_t i = rs->served_next - known; i != rs->served_next; i++) {
 		struct served *e = entry(rs, i);
-		uint32_t skip = (p->psn - e->psn) & PSN_MASK;
+		uint32_t skip = (p->psn - e->psn) & PSN_MASK, bytes = skip * qp->mtu;
 
-		if (skip >= e->count || !same(qp, e, p, skip))
+		/* the same request, or one for a part of it from answer `skip` on */
+		if (skip >= e->count || e->atomic != (p->kind == PACKET_ATOMIC))
+			continue;
+		if (!e->atomic && (p->rkey != e->rkey || p->address != e->address + bytes ||
+				   p->dma_length > e->length - bytes))
 			continue;
 		if (e->sent == e->end || e->sent > skip) { /* else they wait already */
 			e->again |= e->sent == e->count;

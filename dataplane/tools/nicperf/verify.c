@@ -217,33 +217,12 @@ describe(const struct verify *v, const struct step *s, unsigned i, uint32_t rkey
 }
 
 static int
-check_results(struct verify *v, const struct step *s)
-{
-	const uint8_t *area = v->requester->end->out;
-	uint64_t now = atomic_begin(s), old;
-	struct nic_send_wr wr;
-	int rc = 0;
-
-	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
-		if (s->op->opcode == NIC_READ)
-			rc = check_bytes(v, s, area, place(s, i), s->seed + i, GUARD);
-		if (!is_atomic(s))
-			continue;
-		memcpy(&old, area + place(s, i), sizeof(old));
-		if (old != now)
-			return fail(v, s, "wrong old value of operation", i);
-		now = atomic_next(s, i, now, &wr);
-	}
-	return rc;
-}
-
-static int
 ask(struct verify *v, const struct step *s, uint32_t rkey)
 {
 	struct nicperf_flow *flow =
 	    s->op->datagram ? &v->requester->ud : &v->requester->end->flow[0];
 	uint8_t *area = v->requester->end->out;
-	uint64_t now = atomic_begin(s), begin;
+	uint64_t now = atomic_begin(s), begin, old;
 	struct nic_send_wr wr;
 	int rc;
 
@@ -272,7 +251,19 @@ ask(struct verify *v, const struct step *s, uint32_t rkey)
 			return fail(v, s, "no completion within s",
 				    (clock_now(&v->np->clock) - begin) / 1000000000u);
 	}
-	return check_results(v, s);
+	now = atomic_begin(s);
+	rc = 0;
+	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
+		if (s->op->opcode == NIC_READ)
+			rc = check_bytes(v, s, area, place(s, i), s->seed + i, GUARD);
+		if (!is_atomic(s))
+			continue;
+		memcpy(&old, area + place(s, i), sizeof(old));
+		if (old != now)
+			return fail(v, s, "wrong old value of operation", i);
+		now = atomic_next(s, i, now, &wr);
+	}
+	return rc;
 }
 
 /* ---- responder ---- */

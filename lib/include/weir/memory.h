@@ -71,8 +71,9 @@ int weir_region_alloc(struct weir *w, uint64_t bytes, const struct weir_alloc_op
  * still read or write lies in memory that no program owns. weir_detach() frees all remaining
  * regions.
  *
- * Returns 0, or -EBUSY if a message sent from the region is not complete or a part of it is posted
- * for receiving, or -EINVAL for an adopted region. On failure nothing has changed. Any thread.
+ * Returns 0, or -EBUSY if a message sent from the region is not complete, a part of it is posted
+ * for receiving or a thread waits for a signal there (weir_signal_wait()), or -EINVAL for an
+ * adopted region. On failure nothing has changed. Any thread.
  */
 int weir_region_free(struct weir_region *region);
 
@@ -125,9 +126,9 @@ int weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags,
  * and frees the handle. As with weir_adopt(), no thread may write to the range during the call.
  * weir_detach() disowns all remaining ranges.
  *
- * Returns 0, or -EBUSY if a message sent from the range is not complete or a part of the range is
- * posted for receiving, or -ENOMEM, or -EINVAL for an allocated region. On failure nothing has
- * changed. Any thread.
+ * Returns 0, or -EBUSY if a message sent from the range is not complete, a part of the range is
+ * posted for receiving or a thread waits for a signal there (weir_signal_wait()), or -ENOMEM, or
+ * -EINVAL for an allocated region. On failure nothing has changed. Any thread.
  */
 int weir_disown(struct weir_region *region);
 

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Remote memory: a program exports a range of its memory and obtains a key. A program that holds
- * the key opens it and puts bytes there, on the same host or another one. The exporting program
- * takes no part: it may sleep, compute or be stopped. The range is memory of a region
- * (weir/memory.h). docs/remote.md is the guide.
+ * the key opens it and puts, gets and updates bytes there, on the same host or another one. The
+ * exporting program takes no part: it may sleep, compute or be stopped. The range is memory of a
+ * region (weir/memory.h). docs/remote.md is the guide.
  *
  * Units are bytes. `offset` counts from the start of the export.
  *
- * Completion: a put returns before it is complete. It is complete when every load on the target's
- * host observes it. weir_remote_flush() waits for all operations of the calling thread on a handle.
+ * Completion: an operation returns before it is complete. A put or an update is complete when every
+ * load on the target's host observes it. A get, a fetch, a compare and swap is complete when its
+ * result lies in the caller's memory. weir_remote_flush() waits for all operations of the calling
+ * thread on a handle.
  *
- * Order: puts of one thread with one handle take effect in program order. A put of 1, 2, 4 or 8
- * bytes to an offset that makes its address a multiple of its length is not torn.
+ * Order: operations of one thread with one handle take effect in program order. A put or get of 1,
+ * 2, 4 or 8 bytes at an offset that makes its address a multiple of its length is not torn. Longer
+ * ones are executed in parts. A notice takes effect behind all operations before it.
+ *
+ * Atomicity: updates, fetches, and compare and swap are atomic per element, to each other, to C11
+ * atomics and to plain aligned loads on the target's host, whichever program performs them. They
+ * take effect exactly once, even if queue pairs fail meanwhile.
  *
  * Failure: -ECONNRESET: the exporting program ended. -EHOSTDOWN: its node is down. -ESTALE: the
- * export was revoked, or its region freed. -ENODEV, -ECONNABORTED, -ENOTCONN: this session ended,
- * as in weir/stream.h. A put under way at that moment took effect, did not, or did in part. Every
- * later call on the handle returns the same error.
+ * export was revoked or evicted, or its region freed. -ENODEV, -ECONNABORTED, -ENOTCONN: this
+ * session ended, as in weir/stream.h. An operation under way at that moment took effect, did not,
+ * or (in parts) did in part; its result is not there. Every later call on the handle returns the
+ * same error.
  *
  * Threads: any, without locks. Each thread has a connection of its own to the export, made by its
  * first operation, which takes as long as weir_connect().
@@ -28,6 +36,7 @@
 #define WEIR_REMOTE_H
 
 #include "memory.h"
+#include "type.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +44,19 @@ extern "C" {
 
 /* ---- exporting ---- */
 
-#define WEIR_MAY_WRITE 0x2u /* weir_remote_put() */
+#define WEIR_MAY_READ 0x1u   /* weir_remote_get(); loads from memory that is mapped */
+#define WEIR_MAY_WRITE 0x2u  /* weir_remote_put() */
+#define WEIR_MAY_UPDATE 0x4u /* weir_remote_update(), _fetch_op(), _compare_swap() */
+#define WEIR_MAY_NOTIFY 0x8u /* notices and signals */
+/*
+ * Programs of the exporting host may map the export: their operations are loads and stores then,
+ * and the data plane does not see them. Implies WEIR_MAY_READ; of whole regions alone. Grant it to
+ * programs that you trust. A mapping lasts until its program unmaps it, and the memory counts
+ * against the exporting user's limits until then. A program that may write can punch holes into
+ * mapped memory: then all exports of the region end, messages out of the region carry zeroes, and
+ * programs that mapped it may die of SIGBUS. Free such a region.
+ */
+#define WEIR_MAY_MAP 0x20u
 
 /*
  * A capability: its holder may do what its rights allow. Programs pass it on as bytes, in a
@@ -50,19 +71,25 @@ struct weir_export; /* valid until weir_revoke() or weir_detach() */
 
 /*
  * Exports [offset, offset + length) of a region that was allocated, or adopted with
- * WEIR_ADOPT_EXPOSE. A region may have several exports, also overlapping ones.
+ * WEIR_ADOPT_EXPOSE. A region may have several exports, also overlapping ones. With WEIR_MAY_NOTIFY
+ * the export's notices go to the calling thread (weir_notice_next()).
  *
  * @region  of this session
- * @offset  bytes from the start of the region
+ * @offset  bytes from the start of the region; with WEIR_MAY_UPDATE or WEIR_MAY_NOTIFY a multiple
+ * of 16
  * @length  bytes, at least 1
  * @rights  WEIR_MAY_*, at least one
  * @x       receives the handle
  * @key     receives the key
  *
  * Returns 0, or
- *   -EINVAL  the range is not within the region, or the rights are invalid
+ *   -EINVAL  the range is not within the region, its offset is no multiple of 16 though updates or
+ *            notices are allowed, or the rights are invalid
+ *   -EINVAL  WEIR_MAY_MAP, and the range is not the whole region
  *   -EACCES  the region was not adopted with WEIR_ADOPT_EXPOSE
- *   -EMFILE  the session has no export left (--exports)
+ *   -EFAULT  holes were punched into the region; free it and make another
+ *   -EMFILE  the session has no export left (--exports), or with WEIR_MAY_NOTIFY no channel for
+ *            this thread
  *   -ENOMEM  no memory
  *   and the errors of every call (weir/stream.h).
  * Blocks until the data plane answers. Any thread.
@@ -73,11 +100,13 @@ int weir_export(struct weir_region *region, uint64_t offset, uint64_t length, un
 /*
  * Revokes an export and frees its handle. No operation begins after the data plane has taken the
  * request, and none is under way when the call returns 0; the handles that opened it get -ESTALE.
+ * Its notices that were not taken are dropped.
  * weir_region_free() and weir_disown() revoke all exports of their region, whose handles stay valid
  * until this call. weir_detach() revokes and frees all.
  *
- * Returns 0; the same if the export ended before, or with its session. Else the errors of every
- * call (weir/stream.h), and the handle stays valid. Blocks until the data plane answers. Any
+ * Returns 0; the same if the export ended before, or with its session; -ECONNABORTED: an operator
+ * had ended it (weirctl evict), and weir_reason() says why. Else the errors of every call
+ * (weir/stream.h), and the handle stays valid. Blocks until the data plane answers. Any
  * thread.
  */
 int weir_revoke(struct weir_export *x);
@@ -86,12 +115,16 @@ int weir_revoke(struct weir_export *x);
 
 struct weir_remote; /* valid until weir_remote_close() or weir_detach() */
 
+#define WEIR_OPEN_APART 0x1u /* never map: the data plane executes all operations */
+
 /*
- * Opens a key for the operations that `rights` name.
+ * Opens a key for the operations that `rights` name. A key with WEIR_MAY_MAP is mapped, if it is of
+ * this host: read-only unless `rights` have WEIR_MAY_WRITE.
  *
  * @w           session handle
  * @key         as weir_export() returned it
  * @rights      WEIR_MAY_*, at least one
+ * @flags       WEIR_OPEN_APART or 0
  * @timeout_ms  milliseconds until -ETIMEDOUT; below 0: no limit but that of the link (5 s); 0: the
  *              call does not wait, and the first operation says how the opening ended
  * @remote      receives the handle
@@ -99,18 +132,19 @@ struct weir_remote; /* valid until weir_remote_close() or weir_detach() */
  * Returns 0, or
  *   -EKEYREJECTED  there is no such export, or the key is not as it was made
  *   -EACCES        the key does not grant these rights
- *   -EINVAL        unknown rights
+ *   -EINVAL        unknown rights or flags
  *   -EHOSTUNREACH, -EHOSTDOWN, -ETIMEDOUT, -ECONNREFUSED, -ENOSPC, -EMFILE, -EDQUOT  as
  *                  weir_connect(); -EMFILE also if the exporting session has no connection left
  *   and the errors of every call (weir/stream.h).
  * Blocks. Any thread.
  */
-int weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, int timeout_ms,
-		     struct weir_remote **remote);
+int weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, uint32_t flags,
+		     int timeout_ms, struct weir_remote **remote);
 
 /*
- * Closes a handle. Puts that were begun still take effect, unless the connection fails. No other
- * thread may use the handle. NULL is allowed. Does not block.
+ * Closes a handle. Operations that were begun still take effect, unless the connection fails; their
+ * results are not written any more. No other thread may use the handle. NULL is allowed. Does not
+ * block.
  */
 void weir_remote_close(struct weir_remote *r);
 
@@ -119,6 +153,9 @@ struct weir_remote_info {
 	uint32_t rights; /* WEIR_MAY_*, as opened */
 	uint16_t node;	 /* of the export */
 	uint16_t local;	 /* 1: it is on this host */
+	/* The export in this process, until weir_remote_close(); NULL: not mapped. Read-only
+	 * without WEIR_MAY_WRITE. */
+	void *mapped;
 };
 
 /* Describes what was opened. Does not block. Any thread. */
@@ -147,6 +184,64 @@ void weir_remote_info(const struct weir_remote *r, struct weir_remote_info *info
 int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
 		    unsigned flags);
 
+/*
+ * Reads `length` bytes of the export into `buf`, which the library may write until a flush of this
+ * thread has returned 0, or the handle is closed.
+ *
+ * @flags  WEIR_NOWAIT or 0
+ *
+ * Returns 0 (begun), or as weir_remote_put(), and
+ *   -EACCES    the handle was opened without WEIR_MAY_READ
+ *   -EMSGSIZE  WEIR_NOWAIT: more than 8192 bytes
+ *   -EINTR     interrupted while it waited: a part may be under way, which a flush ends
+ *   -ENOMEM    no memory to note it
+ * Blocks while the channel is full, the session lacks send memory, or 32 cells of the thread with
+ * this handle are under way, unless WEIR_NOWAIT. Any thread.
+ */
+int weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length,
+		    unsigned flags);
+
+/* An update of `count` elements that lie one behind the other. */
+struct weir_update {
+	uint64_t offset;     /* of the first, a multiple of the type's alignment */
+	const void *operand; /* `count` packed elements; not read with WEIR_ACC_NO_OP */
+	void *result;	     /* receives the values before, packed; NULL: not wanted */
+	uint64_t count;
+	uint32_t type, op; /* enum weir_type, but long double, complex and pairs; enum weir_acc */
+	uint32_t flags;	   /* WEIR_NOWAIT or 0 */
+	uint32_t reserved; /* 0 */
+};
+
+/*
+ * Updates elements of the export: each becomes itself OP its operand. Operands are the caller's
+ * again on return; `result` is the library's as the buffer of weir_remote_get() is.
+ *
+ * Returns 0 (begun), or as weir_remote_get(), and
+ *   -EACCES      the handle was opened without WEIR_MAY_UPDATE
+ *   -EINVAL      unknown type, operation not defined for it, offset not aligned, no operands
+ *   -EOPNOTSUPP  a type whose updates no CPU makes atomic: long double, complex, pairs
+ *   -EMSGSIZE    WEIR_NOWAIT: more than 924 bytes of results, or there is never room for that many
+ *                operands at once
+ * Blocks as weir_remote_get(). Any thread.
+ */
+int weir_remote_update(struct weir_remote *r, const struct weir_update *u);
+
+/*
+ * Updates one element and fetches the value that it had: weir_remote_update() with count 1. With
+ * WEIR_ACC_NO_OP it is an atomic read, and operand may be NULL. Errors and blocking are the same.
+ */
+int weir_remote_fetch_op(struct weir_remote *r, uint64_t offset, const void *operand, void *result,
+			 enum weir_type type, enum weir_acc op, unsigned flags);
+
+/*
+ * One element of an integer type, WEIR_T_BOOL or WEIR_T_BYTE: becomes *operand if it equals
+ * *compare. *result receives the value that it had; equal to *compare, the swap took place. Errors
+ * and blocking as with weir_remote_update(); -EINVAL also for floating types.
+ */
+int weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *compare,
+			     const void *operand, void *result, enum weir_type type,
+			     unsigned flags);
+
 /* ---- completion ---- */
 
 /*
@@ -159,6 +254,96 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
  * ended before they were complete. Spins, yields, then sleeps. Any thread.
  */
 int weir_remote_flush(struct weir_remote *r, int timeout_ms);
+
+/*
+ * The same for operations with a result alone: when it returns 0, all results are there. Operations
+ * before the last of them are complete, too. Errors and blocking as weir_remote_flush(). Any
+ * thread.
+ */
+int weir_remote_flush_local(struct weir_remote *r, int timeout_ms);
+
+/* ---- notices and signals ---- */
+
+/*
+ * Sends a notice without data: the thread that exported the memory gets `tag` and `source`, behind
+ * all operations that this thread began with the handle before. It gets each notice exactly once,
+ * even if queue pairs fail meanwhile. The data plane delivers it also where the memory is mapped.
+ *
+ * A notice uses 64 bytes of a flow-control window that the connection has for notices, and returns
+ * them when it is taken: at first 8 notices may wait at the target, later 64.
+ *
+ * @tag, @source  for the receiver; the library does not look at them
+ * @flags         WEIR_NOWAIT or 0
+ *
+ * Returns 0 (begun), or
+ *   -EACCES  the handle was opened without WEIR_MAY_NOTIFY
+ *   -EAGAIN  WEIR_NOWAIT: no room or no window now, or the thread's connection is still being made
+ *   -EINTR   interrupted while it waited: the notice was not sent
+ *   -EINVAL  unknown flags
+ *   how the export or the session ended (above), or, with a thread's first operation, the errors of
+ *   weir_remote_open().
+ * Blocks while the channel or the window is full, unless WEIR_NOWAIT. Any thread.
+ */
+int weir_remote_notify(struct weir_remote *r, uint32_t tag, uint32_t source, unsigned flags);
+
+/* A notice for an export of this thread. */
+struct weir_notice {
+	struct weir_export *x;
+	uint32_t tag, source; /* as sent */
+	uint64_t bytes;	      /* of the put or get that it came with, as its sender says; 0: none */
+};
+
+/*
+ * Takes the oldest notice for any export that the calling thread has made. It acquires: loads of
+ * this thread see what was put, updated or signalled before the notice was sent. weir_poll() and
+ * weir_wait() report WEIR_EVENT_NOTICE when one comes and none waited.
+ *
+ * When a thread ends, the notices of its exports are lost, and their senders stop at their window:
+ * revoke the exports. Revoked ones, and those that ended with their region, still get the notices
+ * that were delivered before, until weir_revoke().
+ *
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0 and *notice, -EAGAIN (none in this time), -EINTR, -EINVAL (no session or no place), or
+ * the errors of every call (weir/stream.h), then after the last notice. Spins, yields, then sleeps.
+ * Any thread.
+ */
+int weir_notice_next(struct weir *w, struct weir_notice *notice, int timeout_ms);
+
+/* The word compared with `value`; both are unsigned. */
+enum weir_compare {
+	WEIR_EQ = 0,
+	WEIR_NE = 1,
+	WEIR_GT = 2,
+	WEIR_GE = 3,
+	WEIR_LT = 4,
+	WEIR_LE = 5,
+};
+
+/*
+ * Waits until a 64-bit word of an own export satisfies the comparison. It acquires: loads of this
+ * thread see what its writer did before the signal, or before another store with release. Signals
+ * wake a thread that sleeps here, and so do updates by the data plane, if the export has
+ * WEIR_MAY_NOTIFY. Other stores, puts and updates of mapped memory are noticed within 2 ms.
+ *
+ * @offset      bytes from the start of the export; the word's address is a multiple of 8
+ * @compare     `word compare value` ends the wait
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @seen        receives the value that ended the wait; may be NULL
+ *
+ * Returns 0, or
+ *   -EAGAIN  not in this time
+ *   -EINTR   interrupted
+ *   -ERANGE  the word is not within the export
+ *   -EINVAL  no export, its address is no multiple of 8, or an unknown comparison
+ *   -ESTALE  the memory of the export was freed
+ *   and the errors of every call (weir/stream.h), unless the word satisfies the comparison.
+ * While it waits, weir_region_free() and weir_disown() of the region give -EBUSY, and no thread may
+ * revoke the export. It ends neither with the export nor with its senders: give a time. Spins,
+ * yields, then sleeps. Any thread.
+ */
+int weir_signal_wait(struct weir_export *x, uint64_t offset, enum weir_compare compare,
+		     uint64_t value, int timeout_ms, uint64_t *seen);
 
 #ifdef __cplusplus
 }

@@ -632,6 +632,8 @@ enum weir_event_type {
 	 * something, or when something new arrives.
 	 */
 	WEIR_EVENT_MESSAGES = 10,
+	/* A notice for an export of this thread can be taken (weir/remote.h). */
+	WEIR_EVENT_NOTICE = 11,
 };
 
 struct weir_event {

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The NIC layer of two ends of a wire, each kind of end with each: every operation in every size around
-# the path MTU, each end asking in turn, every byte looked at; then with 1 % of the frames lost each way.
+# the path MTU, each end asking in turn, every byte looked at; then with 1 % of the frames lost each way, where one
+# end is our driver. Between two ends of Linux 6.1 no frame is ours, and a READ of 1 MiB whose frames were lost has
+# completed with wrong bytes there.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
@@ -47,17 +49,21 @@ for wire in verbs,verbs verbs,roce roce,verbs roce,roce; do
 	: >"$weir_tmp/ask.json"
 	nicperf listen 1 "${vdev[B]}" "${spec[B]}" --listen --port "$port" &
 	weir_pid[listen]=$!
-	nicperf ask 0 "${vdev[A]}" "${spec[A]}" --connect 127.0.0.1 --port "$port" -t verify,verify -n 2 &
+	runs=verify
+	[ "$wire" = verbs,verbs ] || runs+=,verify
+	nicperf ask 0 "${vdev[A]}" "${spec[A]}" --connect 127.0.0.1 --port "$port" -t "$runs" -n 2 &
 	weir_pid[ask]=$!
-	lose
+	[ "$wire" = verbs,verbs ] || lose
 	gone "${weir_pid[ask]}" || fail "$wire: does not end"
 	gone "${weir_pid[listen]}" || fail "$wire: the listening process does not end"
 	stop ask || fail "$wire: $(log_of ask)"
 	stop listen || fail "$wire: $(log_of listen)"
-	jq -e '.test_info.mtu == 1024 and (.results | length == 2 and all(.count >= 470)) and .results[0].repeated == 0 and .results[1].repeated <= 20' \
+	jq -e --argjson runs "$(tr , '\n' <<<"$runs" | wc -l)" '.test_info.mtu == 1024 and
+		(.results | length == $runs and all(.count >= 470)) and .results[0].repeated == 0 and all(.results[]; .repeated <= 20)' \
 		"$weir_tmp/ask.json" >/dev/null || fail "$wire: $(cat "$weir_tmp/ask.json")"
 	for end in A B; do
-		tc -s qdisc show dev "veth$end" | grep -q 'dropped [1-9]' || fail "$wire: nothing was lost at $end: the test tests nothing"
+		[ "$wire" = verbs,verbs ] ||
+			tc -s qdisc show dev "veth$end" | grep -q 'dropped [1-9]' || fail "$wire: nothing was lost at $end: the test tests nothing"
 	done
 	for end in A B; do
 		[ ! -d "/sys/class/infiniband/rxe$end" ] || rdma link del "rxe$end"

@@ -5,8 +5,17 @@
 #include "broker/conn.h"
 #include "broker/export.h"
 #include "broker/region.h"
+#include "broker/rows.h"
+#include "broker/set.h"
+#include "broker/user.h"
+#include "ipc/dpctl.h"
 #include "ipc/key.h"
 #include "weir/memory.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define EXPORTS 4u /* as broker_fake.c has it */
 #define BYTES 65536u
@@ -156,6 +165,30 @@ TEST_FAKE(test_refused_by_engine, two_engines)
 	assert_int_equal(s.reply.exported.number, 1);
 }
 
+/* The session ends before the engines have answered. */
+TEST_FAKE(test_ends_meanwhile, two_engines)
+{
+	struct fake_session s, other;
+	struct weir_session_msg m = {.type = WEIR_MSG_EXPORT};
+
+	exporter(f, &s);
+	fake_program(f, &other);
+	f->hold = true;
+	m.export.region = 1;
+	m.export.length = 1;
+	m.export.rights = WEIR_RIGHT_WRITE;
+	assert_int_equal(fake_request(f, &s, &m), 0);
+	assert_int_equal(f->held_count, 2);
+	fake_leave(f, &s);
+	fake_let_go(f);
+	assert_int_equal(f->count[ENGINE_EXPORT_REMOVE], 0);
+	assert_int_equal(f->b->used[USER_EXPORTS], 0);
+	/* its number goes to another program, whose exports are its own */
+	assert_int_equal(fake_adopt(f, &other, BYTES, WEIR_ADOPT_EXPOSE), 0);
+	assert_int_equal(export(f, &other, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+	assert_int_equal(f->last[ENGINE_EXPORT_ADD].export.session, other.s->id);
+}
+
 /* Exports end before their region does, in every engine. */
 TEST_FAKE(test_disown, two_engines)
 {
@@ -183,6 +216,92 @@ TEST_FAKE(test_disown, two_engines)
 	/* the session ends while engines have the commands */
 	fake_leave(f, &s);
 	fake_let_go(f);
+}
+
+static uint32_t
+map_key(struct fake *f, struct fake_session *s, const struct weir_key_fields *k, uint32_t rights)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_MAP, .map.rights = rights};
+
+	memcpy(m.map.key, k, sizeof(m.map.key));
+	return fake_ask(f, s, &m);
+}
+
+/* Whether another user, who has the descriptor, can open the file for writing. */
+static bool
+stranger_writes(int fd)
+{
+	char path[32];
+	pid_t child;
+	int status;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	child = fork();
+	if (!child) {
+		/* dumpable: else its /proc/self/fd would be root's */
+		if (setgid(65534) || setuid(65534) || prctl(PR_SET_DUMPABLE, 1) ||
+		    access(path, F_OK))
+			_exit(2);
+		_exit(open(path, O_RDWR) >= 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+	return WEXITSTATUS(status);
+}
+
+/* MAP hands out the region's memory, read-only unless the rights have WRITE. */
+TEST_FAKE(test_map, two_engines)
+{
+	const uint32_t all = WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_MAP;
+	struct fake_session s, other;
+	struct weir_key_fields k, bad;
+
+	exporter(f, &s);
+	fake_program(f, &other);
+	export(f, &s, 1, 0, BYTES - 1, all);
+	expect_refused(&s, EINVAL);
+	export(f, &s, 1, 1, BYTES - 1, all);
+	expect_refused(&s, EINVAL);
+	export(f, &s, 1, 0, BYTES, all);
+	k = key_of(&s);
+	assert_int_equal(f->last[ENGINE_EXPORT_ADD].export.rights, all & ~WEIR_RIGHT_MAP);
+	assert_int_equal(map_key(f, &other, &k, WEIR_RIGHT_WRITE), WEIR_MSG_MAPPED);
+	assert_int_equal(other.reply.mapped.bytes, BYTES);
+	assert_int_equal(other.fd_count, 1);
+	assert_int_equal(fcntl(other.fds[0], F_GETFL) & O_ACCMODE, O_RDWR);
+	close(other.fds[0]);
+	assert_int_equal(map_key(f, &other, &k, WEIR_RIGHT_READ), WEIR_MSG_MAPPED);
+	assert_int_equal(fcntl(other.fds[0], F_GETFL) & O_ACCMODE, O_RDONLY);
+	if (!getuid())
+		assert_false(stranger_writes(other.fds[0]));
+	close(other.fds[0]);
+	/* rights of connections alone, at least one; the key of an export that is there */
+	map_key(f, &other, &k, 0);
+	expect_refused(&other, EINVAL);
+	map_key(f, &other, &k, all);
+	expect_refused(&other, EINVAL);
+	bad = k;
+	bad.secret[0] ^= 1;
+	bad.sum = weir_key_sum(&bad);
+	map_key(f, &other, &bad, WEIR_RIGHT_READ);
+	expect_refused(&other, EKEYREJECTED);
+	bad = k;
+	bad.incarnation++;
+	bad.sum = weir_key_sum(&bad);
+	map_key(f, &other, &bad, WEIR_RIGHT_READ);
+	expect_refused(&other, EKEYREJECTED);
+	revoke_export(f, &s, 1, k.generation);
+	map_key(f, &other, &k, WEIR_RIGHT_READ);
+	expect_refused(&other, EKEYREJECTED);
+	/* without MAP, and without WRITE */
+	export(f, &s, 1, 0, BYTES, WEIR_RIGHT_WRITE);
+	k = key_of(&s);
+	map_key(f, &other, &k, WEIR_RIGHT_WRITE);
+	expect_refused(&other, EACCES);
+	export(f, &s, 1, 0, BYTES, WEIR_RIGHT_READ | WEIR_RIGHT_MAP);
+	k = key_of(&s);
+	map_key(f, &other, &k, WEIR_RIGHT_WRITE);
+	expect_refused(&other, EACCES);
 }
 
 TEST_FAKE(test_apart, two_engines)
@@ -231,6 +350,179 @@ TEST_FAKE(test_apart, two_engines)
 	fake_leave(f, &s);
 	open_key(f, &other, &k, WEIR_RIGHT_WRITE);
 	expect_refused(&other, EKEYREJECTED);
+}
+
+/* ---- operators ---- */
+
+static struct weir_row_export rows[64];
+
+static void
+asked_again(struct rows_query *q)
+{
+}
+
+/* All rows of exports; returns their number. */
+static uint32_t
+show(struct fake *f)
+{
+	struct rows_query *q = rows_open(f->b, WEIR_ROWS_EXPORTS, asked_again, NULL);
+	uint32_t n = 0;
+	bool more = true;
+
+	while (more) {
+		for (uint32_t i = 0; !rows_next(q); i++) {
+			assert_true(i < f->config.engines);
+			broker_flush(f->b);
+			fake_run(f);
+		}
+		assert_int_equal(weir_ctl_check(q->page, q->page->length), 0);
+		assert_true(n + q->page->rows.count <= 64);
+		memcpy(rows + n, q->page->rows.records, q->page->rows.count * sizeof(rows[0]));
+		n += q->page->rows.count;
+		more = q->page->rows.more;
+	}
+	rows_close(q);
+	return n;
+}
+
+TEST_FAKE(test_rows, two_engines)
+{
+	struct fake_session other, s;
+	struct weir_key_fields k, bad;
+
+	exporter(f, &other);
+	assert_int_equal(show(f), 0);
+	exporter(f, &s);
+	export(f, &s, 1, 0, 10, WEIR_RIGHT_WRITE);
+	export(f, &s, 1, 100, 1000, WEIR_RIGHT_WRITE);
+	k = key_of(&s);
+	assert_int_equal(revoke_export(f, &s, 1, k.generation - 1), WEIR_MSG_OK);
+	assert_int_equal(show(f), 1);
+	assert_int_equal(rows[0].export, k.index);
+	assert_int_equal(rows[0].session, s.s->id);
+	assert_int_equal(rows[0].region, 1);
+	assert_int_equal(rows[0].rights, WEIR_RIGHT_WRITE);
+	assert_int_equal(rows[0].offset, 100);
+	assert_int_equal(rows[0].bytes, 1000);
+	assert_string_equal(rows[0].state, "open");
+	assert_string_equal(rows[0].program, s.s->name);
+	/* both engines add to what main has counted */
+	assert_int_equal(rows[0].openers, 2 * FAKE_OPENERS);
+	assert_int_equal(rows[0].counters.puts, 2 * FAKE_PUTS);
+	assert_int_equal(rows[0].counters.refused, 0);
+	bad = k;
+	bad.secret[3] ^= 1;
+	bad.sum = weir_key_sum(&bad);
+	open_key(f, &other, &bad, WEIR_RIGHT_WRITE);
+	expect_refused(&other, EKEYREJECTED);
+	open_key(f, &other, &k, WEIR_RIGHT_READ);
+	expect_refused(&other, EACCES);
+	assert_int_equal(show(f), 1);
+	assert_int_equal(rows[0].counters.refused, 2);
+}
+
+static int
+evicts(struct fake *f, uint32_t id, const char *why, char reason[160])
+{
+	int rc = evict(f->b, WEIR_EVICT_EXPORT, id, why, reason, 160);
+
+	broker_flush(f->b);
+	fake_run(f);
+	return rc;
+}
+
+/* Engines end it; its number stays taken until its program revokes it, and is told why. */
+TEST_FAKE(test_evict, two_engines)
+{
+	struct fake_session s;
+	struct weir_key_fields a, b;
+	uint32_t replies;
+	char reason[160];
+
+	exporter(f, &s);
+	assert_int_equal(evicts(f, 0, "", reason), -ESRCH);
+	assert_int_equal(evicts(f, UINT32_MAX, "", reason), -ESRCH);
+	export(f, &s, 1, 0, 10, WEIR_RIGHT_WRITE);
+	a = key_of(&s);
+	export(f, &s, 1, 0, 10, WEIR_RIGHT_WRITE);
+	b = key_of(&s);
+	assert_int_equal(evicts(f, a.index, "too loud", reason), 1);
+	assert_int_equal(f->count[ENGINE_EXPORT_REMOVE], 2);
+	assert_int_equal(f->last[ENGINE_EXPORT_REMOVE].export.generation, a.generation);
+	assert_int_equal(f->b->counters.evicted, 1);
+	assert_int_equal(evicts(f, a.index, "", reason), -ESRCH);
+	assert_non_null(strstr(reason, "; see weirctl show exports"));
+	assert_int_equal(show(f), 2);
+	assert_string_equal(rows[0].state, "evicted");
+	assert_string_equal(rows[1].state, "open");
+	assert_int_equal(revoke_export(f, &s, 1, b.generation), WEIR_MSG_REFUSED);
+	expect_refused(&s, ENOENT);
+	revoke_export(f, &s, 1, a.generation);
+	expect_refused(&s, ECONNABORTED);
+	assert_non_null(strstr(s.reply.refused.reason, "evicted by an operator: too loud; "));
+	revoke_export(f, &s, 1, a.generation);
+	expect_refused(&s, ENOENT);
+	assert_int_equal(show(f), 1);
+	/* its program asks while engines still end it */
+	f->hold = true;
+	assert_int_equal(evicts(f, b.index, "", reason), 1);
+	replies = s.replies;
+	revoke_export(f, &s, 2, b.generation);
+	assert_int_equal(s.replies, replies);
+	fake_let_go(f);
+	assert_int_equal(s.replies, replies + 1);
+	expect_refused(&s, ECONNABORTED);
+	assert_non_null(strstr(s.reply.refused.reason, "evicted by an operator; "));
+	assert_int_equal(show(f), 0);
+	assert_int_equal(f->b->used[USER_EXPORTS], 0);
+	/* and one that never asks, and leaves */
+	export(f, &s, 1, 0, 10, WEIR_RIGHT_WRITE);
+	assert_int_equal(evicts(f, key_of(&s).index, "for good", reason), 1);
+	assert_int_equal(f->b->used[USER_EXPORTS], 1);
+	fake_leave(f, &s);
+	assert_int_equal(f->b->used[USER_EXPORTS], 0);
+}
+
+TEST_FAKE(test_user_limit,
+	  ((const struct fake_config){.engines = 2, .node = 7, .limits = "*:exports=2"}))
+{
+	struct fake_session s, t;
+
+	exporter(f, &s);
+	exporter(f, &t);
+	assert_int_equal(export(f, &s, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+	assert_int_equal(export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+	export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE);
+	expect_refused(&t, EDQUOT);
+	assert_non_null(strstr(t.reply.refused.reason, "--user-limit exports="));
+	assert_int_equal(revoke_export(f, &s, 1, s.reply.exported.generation), WEIR_MSG_OK);
+	assert_int_equal(export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+}
+
+/* A program ends before its engine has opened a key for it, or that of the export does. */
+TEST_FAKE(test_open_ends_meanwhile, two_engines)
+{
+	struct fake_session s, other[2];
+	struct weir_session_msg m = {.type = WEIR_MSG_OPEN, .open.rights = WEIR_RIGHT_WRITE};
+	struct weir_key_fields k;
+
+	exporter(f, &s);
+	export(f, &s, 1, 0, 100, WEIR_RIGHT_WRITE);
+	k = key_of(&s);
+	memcpy(m.open.key, &k, sizeof(m.open.key));
+	for (unsigned i = 0; i < 2; i++) {
+		fake_program(f, &other[i]);
+		f->hold = true;
+		assert_int_equal(fake_request(f, &other[i], &m), 0);
+		assert_int_equal(f->count[ENGINE_CONN_APART], i + 1);
+		fake_leave(f, i ? &s : &other[0]);
+		fake_let_go(f);
+	}
+	/* of what the engine made, the CLOSED of its export tells the program */
+	assert_int_equal(other[1].reply.type, WEIR_MSG_CONNECTING);
+	assert_int_equal(other[1].s->conn_count, 1);
+	fake_leave(f, &other[1]);
+	assert_int_equal(f->b->conn_count, 0);
 }
 
 /* ---- over a link ---- */

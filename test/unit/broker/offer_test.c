@@ -58,6 +58,7 @@ offer(uint32_t attempt, uint32_t answered)
 	    .credit_rkey = 6,
 	    .ring_lines = 1024,
 	    .recv_wrs = 64,
+	    .answers = 16 << 10,
 	};
 	return m;
 }
@@ -111,6 +112,8 @@ TEST_END(test_bad_fields)
 	BAD(credit_address, UINT64_MAX - 63);
 	BAD(recv_wrs, 3);
 	BAD(recv_wrs, 65537);
+	BAD(answers, (16 << 10) - 1);
+	BAD(answers, (1 << 30) + 1);
 	BAD(gid[10], (memset(m.link.gid, 0, 16), 0));
 	BAD(node, 1);
 	BAD(node, 3);

@@ -86,10 +86,13 @@ TEST_NET(test_repaired, bring_up)
 	uint32_t key = l->least.ring_mr.rkey, other = l->ring.mr.rkey;
 
 	f->rings = (struct engine_rings){.ring_least = true, .ring_lines = ENGINE_RING_LEAST};
+	says(n, (struct engine_rings){.staging_least = true});
 	link_repair(l, WEIR_RESUME_BOTH);
 	broker_flush(f->b);
 	exchange(n);
 	assert_int_equal(l->state, LINK_UP);
+	assert_null(f->last[ENGINE_LINK_RESUME].link.staging);
+	assert_null(f->last[ENGINE_LINK_RESUME].link.work);
 	assert_int_not_equal(l->least.ring_mr.rkey, key);
 	assert_int_equal(l->ring.mr.rkey, other);
 	assert_int_equal(the_link(n, 1)->peer.ring_rkey, l->least.ring_mr.rkey);

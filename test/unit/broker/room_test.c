@@ -79,6 +79,7 @@ offer(struct end *n, uint32_t node, uint32_t answered)
 	    .credit_rkey = 6,
 	    .ring_lines = 1024,
 	    .recv_wrs = 64,
+	    .answers = 16 << 10,
 	};
 	return m;
 }

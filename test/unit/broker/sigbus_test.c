@@ -148,8 +148,12 @@ watched_open(struct watched *v, int huge)
 	assert_int_equal(
 	    memfd_open("weir-test", PAGES * (huge ? MEMFD_HUGE_PAGE : 4096), huge, NULL, 0, &v->m),
 	    0);
-	if (huge && v->m.page != MEMFD_HUGE_PAGE)
+	if (huge && v->m.page != MEMFD_HUGE_PAGE) {
 		print_message("no huge pages\n");
+		memfd_close(&v->m);
+		assert_int_equal(
+		    memfd_open("weir-test", PAGES * 4096, MEMFD_ORDINARY, NULL, 0, &v->m), 0);
+	}
 	v->step = v->m.bytes / PAGES;
 	v->notify = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	v->guard = sigbus_guard_add(v->m.base, v->m.bytes, v->m.page, v->notify);

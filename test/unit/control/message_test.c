@@ -90,6 +90,7 @@ offer(void)
 	    .credit_rkey = 1,
 	    .ring_lines = 4096,
 	    .recv_wrs = 128,
+	    .answers = 0xfffffffe,
 	    .joined = 5,
 	    .resumes = WEIR_RESUME_BOTH,
 	    .born = 3,

@@ -143,6 +143,35 @@ test_connect_crosses(void **state)
 	}
 }
 
+/* An answer waits for room; our connection ends meanwhile, and main asks: the answer comes first.
+ */
+static void
+test_asks_behind_answer(void **state)
+{
+	struct pair p = PAIR(1);
+	struct peer_link *l = link_of(&p, 1);
+	uint32_t wrs;
+
+	pconn_close(p.a);
+	world_run(p.w, 100);
+	STEP_MOST(p.w, 1000, l->wrs_credited != l->wrs_used);
+	wrs = l->is.peer_recv_wrs;
+	l->is.peer_recv_wrs = 1; /* all others are used */
+	assert_int_equal(ask(&p, 0), 0);
+	world_run(p.w, 20);
+	assert_int_equal(l->lines_due, LINK_LINE_STAYS);
+	pconn_ends(p.b, 100);
+	assert_int_equal(ask(&p, 1), 0);
+	world_run(p.w, 20);
+	assert_int_equal(l->lines_due, LINK_LINE_STAYS | LINK_LINE_CLOSE);
+	l->is.peer_recv_wrs = wrs;
+	world_run(p.w, 60);
+	assert_int_equal(p.w->node[0].links_stay, 1);
+	assert_ended(&p, 0);
+	assert_ended(&p, 1);
+	assert_next_works(&p);
+}
+
 /* Commands of main that cross the peer's question. */
 static void
 test_no_connection_for_one_that_ends(void **state)
@@ -239,17 +268,9 @@ test_rejection_ends_with_link(void **state)
 static void
 inject(struct pair *p, uint8_t op, uint32_t vqpn)
 {
-	struct peer_link *l = link_of(p, 1);
-	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
-				       .lines = 2,
-				       .position = l->rx_pos,
-				       .consumed = l->tx_posted,
-				       .wrs = l->wrs_used};
 	struct weir_slot line = {.op = op, .vqpn = vqpn};
 
-	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
-	memcpy(&l->ring[(l->rx_pos + 1) & l->rx_mask], &line, 64);
-	fake_receive(&p->w->node[1].qp[0], WEIR_IMM(WEIR_IMM_FRAME, 2));
+	link_inject(link_of(p, 1), &p->w->node[1].qp[0], &line, 1, NULL, 0);
 	world_turn(p->w, 1);
 }
 
@@ -295,7 +316,35 @@ test_bad_lines(void **state)
 	}
 }
 
+/*
+ * The peer asks while an end has left its ring and lacks the acknowledgement: that of LINK_LEFT
+ * says nothing about LINK_CLOSED.
+ */
+static void
+test_left_before(void **state)
+{
+	unsigned crossed = 0;
+
+	for (unsigned steps = 0; steps < 120; steps++) {
+		struct pair p = PAIR(1, .delay_ns = 4000, .ring_idle_ns = 30000);
+		struct peer_link *l = link_of(&p, 0);
+
+		world_run(p.w, steps);
+		pconn_close(p.a);
+		pconn_close(p.b);
+		STEP_MOST(p.w, 200, !list_empty(&l->conns) || !list_empty(&link_of(&p, 1)->conns));
+		assert_int_equal(ask(&p, 1), 0);
+		STEP_MOST(p.w, 200, l->end == LINK_GOES_ON);
+		crossed += l->way == WAY_LEFT;
+		world_run(p.w, 200);
+		assert_ended(&p, 0);
+		assert_ended(&p, 1);
+	}
+	assert_true(crossed > 5);
+}
+
 ENGINE_TESTS(TEST(test_ends), TEST(test_both_ask), TEST(test_connections_keep_it),
-	     TEST(test_connect_crosses), TEST(test_no_connection_for_one_that_ends),
-	     TEST(test_breaks_when_agreed), TEST(test_no_repair_when_agreed), TEST(test_bad_lines),
+	     TEST(test_connect_crosses), TEST(test_left_before), TEST(test_asks_behind_answer),
+	     TEST(test_no_connection_for_one_that_ends), TEST(test_breaks_when_agreed),
+	     TEST(test_no_repair_when_agreed), TEST(test_bad_lines),
 	     TEST(test_rejection_ends_with_link))

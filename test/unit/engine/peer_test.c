@@ -7,29 +7,6 @@
 #include "engine/link.h"
 #include "engine/state.h"
 
-static struct weir_frame_head
-right_head(const struct peer_link *l, uint32_t lines)
-{
-	return (struct weir_frame_head){.version = WEIR_WIRE_VERSION,
-					.lines = lines,
-					.position = l->rx_pos,
-					.consumed = l->tx_posted,
-					.wrs = l->wrs_used};
-}
-
-/* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
-static void
-inject_into(struct peer_link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
-	    const struct weir_frame_head *lie, uint32_t imm)
-{
-	struct weir_frame_head head = lie ? *lie : right_head(l, n + 1);
-
-	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
-	for (uint32_t i = 0; i < n; i++)
-		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
-	fake_receive(qp, imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
-}
-
 static struct peer_link *
 link_of(const struct pair *p)
 {
@@ -39,7 +16,7 @@ link_of(const struct pair *p)
 static void
 inject(struct pair *p, const struct weir_slot *lines, uint32_t n)
 {
-	inject_into(link_of(p), &p->w->node[1].qp[0], lines, n, NULL, 0);
+	link_inject(link_of(p), &p->w->node[1].qp[0], lines, n, NULL, 0);
 }
 
 static void
@@ -95,7 +72,7 @@ test_bad_heads(void **state)
 	world_run(p.w, 100);
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct weir_frame_head *more = &rows[i].more;
-		struct weir_frame_head h = right_head(link_of(&p), 1);
+		struct weir_frame_head h = link_next_head(link_of(&p), 1);
 
 		h.version += more->version;
 		h.lines += more->lines;
@@ -103,7 +80,7 @@ test_bad_heads(void **state)
 		h.wrs += more->wrs;
 		h.consumed =
 		    more->consumed == UINT64_MAX ? UINT64_MAX : h.consumed + more->consumed;
-		inject_into(link_of(&p), &p.w->node[1].qp[0], NULL, 0, &h, rows[i].imm);
+		link_inject(link_of(&p), &p.w->node[1].qp[0], NULL, 0, &h, rows[i].imm);
 		assert_link_error(&p);
 	}
 	/* the credit line lies */
@@ -209,7 +186,7 @@ test_bad_sends(void **state)
 		struct {
 			struct weir_frame_head head;
 			struct weir_slot line;
-		} f = {right_head(link_of(&p), 2),
+		} f = {link_next_head(link_of(&p), 2),
 		       {.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
 
 		for (uint32_t i = 0; rows[k].all && i < 256; i++)
@@ -350,7 +327,7 @@ test_others_connections(void **state)
 		l = add_stranger(p.w, s);
 		line.value = 1024; /* GRANT: more than it has */
 		p.b->no_read = true;
-		inject_into(l, &s->qp[0], &line, 1, NULL, 0);
+		link_inject(l, &s->qp[0], &line, 1, NULL, 0);
 		world_run(p.w, 3);
 		assert_int_equal(l->broken, 1);
 		assert_int_equal(p.w->node[1].link_error, EPROTO);

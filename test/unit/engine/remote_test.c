@@ -88,7 +88,7 @@ open_apart(struct program *by, const struct program *exporter)
 static void
 push(struct pconn *c, uint32_t channel, struct weir_cell_put put, uint32_t length, uint64_t number)
 {
-	uint32_t n = length <= WEIR_PUT_MAX ? weir_put_slots(length) : 1;
+	uint32_t n = length <= WEIR_PUT_MAX ? weir_cell_slots(WEIR_OP_PUT, length) : 1;
 	struct weir_ring *r = &c->p->tx[channel];
 	struct weir_slot s = {
 	    .op = WEIR_OP_PUT, .order = (uint16_t)c->sent, .vqpn = c->vqpn, .length = length};
@@ -301,6 +301,80 @@ test_revoke(void **state)
 	assert_false(p.pa->violated || third->violated);
 }
 
+/* Openers and counters that the exporting engine has of the export. */
+static struct engine_export_record
+counted(struct pair *p, uint32_t generation)
+{
+	struct engine_export_record r = {
+	    .session = p->pb->id, .number = 2, .generation = generation};
+	struct engine_snapshot s = {.exports = &r, .export_count = 1};
+	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
+
+	assert_int_equal(program_command(p->pb, &k), 0);
+	return r;
+}
+
+/* The record of a connection of node 1 whose export is that one. */
+static struct engine_conn_record
+record_of(struct pair *p, uint32_t session)
+{
+	struct engine_conn_record all[16], none = {0};
+	struct engine_snapshot s = {.conns = all, .conn_room = 16};
+	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
+
+	assert_int_equal(program_command(p->pb, &k), 0);
+	for (uint32_t i = 0; i < s.conn_count; i++)
+		if (all[i].session == session && all[i].export_number)
+			return all[i];
+	return none;
+}
+
+/* Openers and operations of an export are counted where it is, from all sides, with its life. */
+static void
+test_counters(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
+	struct program *third = program_open(p.w, 1, 1);
+	struct pconn *a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0), *b, *more;
+	struct engine_export_record r = counted(&p, GENERATION);
+
+	assert_int_equal(r.openers, 1);
+	assert_int_equal(r.counters.puts, 0);
+	b = open_apart(third, p.pb);
+	more = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	put(a, 0, 8, 1);
+	put(a, 8, 100, 2);
+	put(b, 200, 17, 3);
+	world_run(p.w, 100);
+	r = counted(&p, GENERATION);
+	assert_int_equal(r.openers, 3);
+	assert_int_equal(r.counters.puts, 3);
+	assert_int_equal(r.counters.bytes_put, 125);
+	assert_int_equal(r.counters.refused, 0);
+	assert_int_equal(counted(&p, GENERATION + 1).openers, 0);
+	assert_int_equal(record_of(&p, p.pb->id).export_number, 2);
+	assert_int_equal(record_of(&p, p.pb->id).export_session, p.pb->id);
+	assert_int_equal(record_of(&p, third->id).export_session, p.pb->id);
+	assert_int_equal(record_of(&p, third->id).bytes, 17);
+	/* one end after the other goes; a wrong operation counts */
+	pconn_close(more);
+	world_run(p.w, 200);
+	assert_int_equal(counted(&p, GENERATION).openers, 2);
+	put(b, LENGTH, 8, 4);
+	world_run(p.w, 100);
+	r = counted(&p, GENERATION);
+	assert_true(third->violated);
+	assert_int_equal(r.counters.refused, 1);
+	assert_int_equal(r.counters.puts, 3);
+	program_die(third);
+	world_run(p.w, 400);
+	assert_int_equal(counted(&p, GENERATION).openers, 1);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, 0), 0);
+	assert_int_equal(counted(&p, GENERATION).openers, 0);
+	assert_int_equal(counted(&p, 0).counters.puts, 0);
+	pconn_ends(a, 100);
+}
+
 /* Nobody closes the executing end: it goes with the other one, the programs, the link. */
 static void
 test_ends(void **state)
@@ -510,5 +584,6 @@ test_rate(void **state)
 }
 
 ENGINE_TESTS(TEST(test_lengths), TEST(test_order), TEST(test_flush), TEST(test_opening),
-	     TEST(test_revoke), TEST(test_ends), TEST(test_link_fails), TEST(test_bad_programs),
-	     TEST(test_mixed_up), TEST(test_bad_peers), TEST(test_stopped), TEST(test_rate))
+	     TEST(test_revoke), TEST(test_counters), TEST(test_ends), TEST(test_link_fails),
+	     TEST(test_bad_programs), TEST(test_mixed_up), TEST(test_bad_peers), TEST(test_stopped),
+	     TEST(test_rate))

@@ -259,33 +259,53 @@ test_liar(void **state)
 	}
 }
 
-/* The peer's NIC refuses a WRITE, or a READ: that connection ends, the others' are made again. */
+/* Reports the oldest WR of bulk messages of end i as failed; returns its connection's entry. */
+static struct conn *
+fail_oldest(struct pair *p, unsigned i, uint8_t status)
+{
+	struct peer_link *l = &p->w->node[i].engine->links[1];
+	struct nic_wc wc = {.status = status,
+			    .opcode = i ? NIC_READ : NIC_WRITE,
+			    .wr_id = l->sq_done[BULK] + 1,
+			    .qp_user = &l->user[1],
+			    .qpn = nic_qpn(qp_of(p, i, 1))};
+	struct conn *c = l->flights->wrs[wc.wr_id % FLIGHT_WRS].conn;
+
+	p->w->node[i].nic->cq[p->w->node[i].nic->cq_end++ % FAKE_CQ] = wc;
+	((struct fake_qp *)qp_of(p, 0, 1))->dead = true;
+	((struct fake_qp *)qp_of(p, 1, 1))->dead = true;
+	world_run(p->w, 3);
+	return c;
+}
+
+/* Two connections with a large message each in flight: WRITEs of node 0, or READs of node 1. */
+static struct pair
+two_in_flight(unsigned i)
+{
+	unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
+	struct pair p = REPAIRED(.delay_ns = 2000);
+	struct peer_link *l = &p.w->node[i].engine->links[1];
+
+	world_connect(p.pa, p.pb, &p.x, &p.y);
+	assert_true(pconn_send(p.a, 500000, way));
+	world_run(p.w, 1);
+	assert_true(pconn_send(p.x, 500000, way));
+	STEP_WHILE(p.w, l->flight_bytes + FLIGHT_SEGMENT <= FLIGHT_BYTES);
+	return p;
+}
+
+/* A NIC refuses a WRITE, or a READ: that connection ends, the others' are made again. */
 static void
 test_refused(void **state)
 {
-	for (unsigned i = 0; i < 2; i++) { /* whose WR is refused */
-		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
-		struct pair p = REPAIRED(.delay_ns = 2000);
-		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
-		struct peer_link *l;
+	static const uint8_t statuses[] = {NIC_WC_REM_ACCESS_ERR, NIC_WC_LOC_PROT_ERR};
 
-		world_connect(p.pa, p.pb, &p.x, &p.y);
-		assert_true(pconn_send(p.a, 500000, way));
-		world_run(p.w, 1);
-		assert_true(pconn_send(p.x, 500000, way));
-		l = &p.w->node[i].engine->links[1];
-		STEP_WHILE(p.w, l->flight_bytes + FLIGHT_SEGMENT <= FLIGHT_BYTES);
-		wc.wr_id = l->sq_done[BULK] + 1; /* the oldest one */
-		wc.opcode = i ? NIC_READ : NIC_WRITE;
-		p.x = l->flights->wrs[wc.wr_id % FLIGHT_WRS].conn->vqpn == (i ? p.b : p.a)->vqpn
-			  ? p.x
-			  : p.a;
-		wc.qp_user = &l->user[1];
-		wc.qpn = nic_qpn(qp_of(&p, i, 1));
-		p.w->node[i].nic->cq[p.w->node[i].nic->cq_end++ % FAKE_CQ] = wc;
-		((struct fake_qp *)qp_of(&p, 0, 1))->dead = true;
-		((struct fake_qp *)qp_of(&p, 1, 1))->dead = true;
-		world_run(p.w, 3);
+	for (unsigned k = 0; k < 4; k++) {
+		unsigned i = k % 2; /* whose WR is refused */
+		struct pair p = two_in_flight(i);
+		struct conn *c = fail_oldest(&p, i, statuses[k / 2]);
+
+		p.x = c->vqpn == (i ? p.b : p.a)->vqpn ? p.x : p.a;
 		assert_int_equal(p.w->node[i].link_errors, 1);
 		repair(&p, WEIR_RESUME_BULK);
 		world_run(p.w, 500);
@@ -293,6 +313,40 @@ test_refused(void **state)
 		assert_int_equal(pconn_completed(p.x), 1);
 		assert_int_equal(p.a->done + p.b->done, p.x == p.a ? 0 : 2);
 		assert_int_equal(p.b->received + p.y->received, 1);
+	}
+}
+
+/* The peer's NIC refuses one that it could not follow: it leaves again, once. */
+static void
+test_refused_by_mistake(void **state)
+{
+	static const uint8_t statuses[] = {NIC_WC_REM_INV_REQ_ERR, NIC_WC_REM_OP_ERR,
+					   NIC_WC_BAD_RESP_ERR};
+
+	for (unsigned k = 0; k < 12; k++) {
+		unsigned i = k % 2;
+		bool twice = k >= 6, done;
+		struct pair p = two_in_flight(i);
+		struct peer_link *l = &p.w->node[i].engine->links[1];
+		struct conn *c = fail_oldest(&p, i, statuses[k % 3]);
+
+		repair(&p, WEIR_RESUME_BULK);
+		if (twice) {
+			STEP_WHILE(p.w, l->sq_done[BULK] == l->sq_posted[BULK]);
+			while (l->flights->wrs[(l->sq_done[BULK] + 1) % FLIGHT_WRS].conn != c)
+				world_step(p.w);
+			assert_true(c->bulk_doubted);
+			assert_ptr_equal(fail_oldest(&p, i, statuses[k % 3]), c);
+			repair(&p, WEIR_RESUME_BULK);
+		}
+		world_run(p.w, 500);
+		done = p.a->done || p.b->done || p.x->done || p.y->done;
+		assert_int_equal(done, twice);
+		assert_int_equal(p.b->received + p.y->received, twice ? 1 : 2);
+		if (twice)
+			continue;
+		/* one succeeded: the next mistake is the first one again */
+		assert_false(c->bulk_doubted);
 	}
 }
 
@@ -369,4 +423,5 @@ test_ring_left(void **state)
 
 ENGINE_TESTS(TEST(test_streams), TEST(test_bulk_alone), TEST(test_held_back),
 	     TEST(test_credit_of_lost_frames), TEST(test_liar), TEST(test_refused),
-	     TEST(test_small), TEST(test_reset_waits), TEST(test_ring_left))
+	     TEST(test_refused_by_mistake), TEST(test_small), TEST(test_reset_waits),
+	     TEST(test_ring_left))

@@ -111,10 +111,13 @@ test_no_memory(void **state)
 	for (unsigned end = 0; end < 2; end++) {
 		struct pair p = idle_pair(1000);
 		uint32_t told = p.w->node[end].rings_told;
+		uint64_t since = p.w->now;
 
 		p.w->node[end].no_memory = true;
 		pconn_stream(p.a, p.b, 900, 0, 1600);
 		assert_true(p.w->node[end].rings_told > told);
+		/* main is asked once per look: it would do nothing else */
+		assert_true(p.w->node[end].rings_told - told <= (p.w->now - since) / IDLE + 2);
 		/* the sender without memory uses a part of the ring that it was given */
 		assert_int_equal(link_of(&p, 0)->mask + 1, ENGINE_RING_LEAST);
 		assert_int_equal(link_of(&p, 1)->ring_mask + 1, ENGINE_RING_LEAST);
@@ -148,25 +151,39 @@ test_waits_when_left(void **state)
 	assert_int_equal(pconn_completed(p.a), sent);
 }
 
+/* Nor does the engine turn for that, also if credit of receive WRs comes meanwhile. */
+static void
+test_sleeps_when_left(void **state)
+{
+	struct pair p = idle_pair(4000);
+	struct peer_link *l = link_of(&p, 0);
+
+	for (unsigned i = 0; i < 1000 && l->way != WAY_LEFT; i++) {
+		pconn_fill(p.a, 900);
+		world_step(p.w);
+	}
+	assert_int_equal(l->way, WAY_LEFT);
+	STEP_MOST(p.w, 5, list_empty(&l->active));
+	assert_false(list_empty(&l->active));
+	assert_true(link_credit(p.w->node[0].engine, l, l->credited, l->wrs_credited + 1));
+	assert_false(l->stalled);
+	assert_true(l->credited < l->left_at);
+	assert_false(link_is_pressing(l));
+	world_run(p.w, 500);
+	assert_int_equal(regained(&p, 1), 1);
+}
+
 static void
 inject(struct pair *p, uint8_t op, uint32_t length, uint32_t vqpn)
 {
-	struct peer_link *l = link_of(p, 1);
 	struct weir_wire_ring ring = {4096, 7, length};
-	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
-				       .lines = 2,
-				       .position = l->rx_pos,
-				       .consumed = l->credited,
-				       .wrs = l->wrs_credited};
 	struct weir_slot line = {.op = op, .vqpn = vqpn};
 
 	if (op == WEIR_WIRE_LINK_RING)
 		memcpy(line.data, &ring, sizeof(ring));
 	else
 		line.length = length;
-	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
-	memcpy(&l->ring[(l->rx_pos + 1) & l->rx_mask], &line, 64);
-	fake_receive(&p->w->node[1].qp[0], WEIR_IMM(WEIR_IMM_FRAME, 2));
+	link_inject(link_of(p, 1), &p->w->node[1].qp[0], &line, 1, NULL, 0);
 	world_turn(p->w, 1);
 }
 
@@ -210,6 +227,26 @@ test_bad_lines(void **state)
 	}
 }
 
+/* Memory that main has made for a link which ends meanwhile: no line follows the last one. */
+static void
+test_ends_meanwhile(void **state)
+{
+	struct pair p = idle_pair(1000);
+	struct engine_command k = {.type = ENGINE_LINK_STAGING, .link = p.w->node[1].link};
+	struct peer_link *l = link_of(&p, 1);
+
+	pair_close(&p, 200);
+	p.w->node[1].full = true;
+	inject(&p, WEIR_WIRE_LINK_RING, p.w->options.ring_lines, 0);
+	assert_int_equal(l->way, WAY_ASKED);
+	inject(&p, WEIR_WIRE_LINK_CLOSE, 0, 0);
+	assert_int_equal(l->end, LINK_AGREED);
+	assert_int_equal(node_command(&p.w->node[1], &k), -EBUSY);
+	assert_int_equal(l->lines_due & LINK_LINE_LEFT, 0);
+	world_links_fail(p.w, EHOSTDOWN);
+	world_run(p.w, 20);
+}
+
 /* Main has no memory for one that it was not asked for. */
 static void
 test_commands(void **state)
@@ -227,4 +264,5 @@ test_commands(void **state)
 }
 
 ENGINE_TESTS(TEST(test_comes_and_goes), TEST(test_under_traffic), TEST(test_no_memory),
-	     TEST(test_waits_when_left), TEST(test_bad_lines), TEST(test_commands))
+	     TEST(test_waits_when_left), TEST(test_sleeps_when_left), TEST(test_bad_lines),
+	     TEST(test_ends_meanwhile), TEST(test_commands))

@@ -103,7 +103,7 @@ TEST(test_hello)
 
 	// A later version may be longer or shorter: that is a version, not nonsense.
 	m = packet(WEIR_CTL_HELLO, 16);
-	m->hello.versions = (struct weir_versions){9, 9};
+	m->hello.versions = (struct weir_versions){WEIR_CTL_VERSION + 1, WEIR_CTL_VERSION + 1};
 	assert_int_equal(weir_ctl_check(m, 16), -EPROTO);
 	free(m);
 }
@@ -136,7 +136,7 @@ static const struct bad_field {
     ENDLESS(WEIR_CTL_SET, set.value),
     ENDLESS(WEIR_CTL_EVICT, evict.reason),
     NUMBER(WEIR_CTL_EVICT, evict.what, 0),
-    NUMBER(WEIR_CTL_EVICT, evict.what, WEIR_EVICT_SESSION + 1),
+    NUMBER(WEIR_CTL_EVICT, evict.what, WEIR_EVICT_EXPORT + 1),
 };
 
 TEST(test_bad_fields)

@@ -428,6 +428,7 @@ TEST(test_telemetry)
 		const char *info, *list;
 	} endpoint[] = {{WEIR_ROWS_SESSIONS, "/weir/session/info", "/weir/session/list"},
 			{WEIR_ROWS_CONNECTIONS, "/weir/conn/info", "/weir/conn/list"},
+			{WEIR_ROWS_EXPORTS, "/weir/export/info", "/weir/export/list"},
 			{WEIR_ROWS_PORTS, "/weir/port/stats", NULL}};
 	char id[16];
 

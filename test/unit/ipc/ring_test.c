@@ -287,7 +287,7 @@ static struct {
 	struct guarded g;
 	unsigned steps;	 /* to go before that */
 	unsigned inside; /* steps at which nobody else got in */
-	_Atomic bool held, go, over, busy, both;
+	_Atomic bool held, go, goes, over, busy, both;
 } slow;
 
 static void
@@ -303,6 +303,7 @@ after_step(int signal, siginfo_t *info, void *context)
 		for (int i = 0; i < 2000 && !slow.go; i++)
 			nanosleep(&nap, NULL);
 		slow.inside += !slow.go;
+		slow.goes = true;
 		*flags &= ~TRAP_FLAG;
 	}
 }
@@ -342,7 +343,7 @@ TEST(test_bias_held_up)
 	do {
 		assert_int_equal(weir_bias_init(&slow.g.lock), 0);
 		slow.steps = ++steps;
-		slow.held = slow.go = slow.over = false;
+		slow.held = slow.go = slow.goes = slow.over = false;
 		assert_int_equal(pthread_create(&t, NULL, walk, NULL), 0);
 		while (!slow.held)
 			sched_yield();
@@ -351,6 +352,8 @@ TEST(test_bias_held_up)
 		weir_bias_lock(&slow.g.lock);
 		slow.busy = true;
 		slow.go = true;
+		while (!slow.goes && !slow.over) /* it may wait for a CPU */
+			sched_yield();
 		usleep(1000);
 		slow.busy = false;
 		weir_bias_unlock(&slow.g.lock);

@@ -4,6 +4,7 @@
 #include "worlds/message_world.h"
 #include "worlds/test.h"
 
+#include "client/wait.h"
 #include "message/request.h"
 
 #include <sys/eventfd.h>
@@ -689,5 +690,52 @@ TEST(who_is_woken)
 	weir_unlock(t);
 	for (int i = 0; i < 4; i++)
 		close(sleeper[i].fd);
+	close_both(&p);
+}
+
+/*
+ * A thread that was woken, and looks at the rings next, passes the ringing on to those that wait
+ * for anything: it may say that there is room, which a look at the rings does not find.
+ */
+TEST(ringing_is_passed_on)
+{
+	struct weir_waiter looks, anything, request;
+	struct weir_bell ends[2];
+	struct weir_pipe pipe;
+	struct weir_request r[2];
+	struct weir_thread *t;
+	struct both p;
+	char in[8];
+	int rc = 0;
+
+	open_both(&p, NULL, NULL);
+	must(weir_message_request(p.a.m, B, TYPE_ECHO, "x", 1, in, 8, NULL, PATIENT));
+	t = sender_get(p.a.m, &rc)->worker;
+	looks = (struct weir_waiter){.fd = eventfd(0, EFD_NONBLOCK), .awaits = &r[0]};
+	anything = (struct weir_waiter){.fd = eventfd(0, EFD_NONBLOCK)};
+	request = (struct weir_waiter){.fd = eventfd(0, EFD_NONBLOCK), .awaits = &r[1]};
+	must(weir_bell_open(ends));
+	pipe = (struct weir_pipe){.bell = ends[0]};
+	weir_lock(t);
+	must(weir_thread_add_bell(t, &pipe));
+	weir_thread_arm(t, &looks);
+	weir_thread_arm(t, &anything);
+	weir_thread_arm(t, &request);
+	weir_bell_ring(&ends[1]);
+	looks.looks = true;
+	weir_thread_disarm(t, &looks);
+	assert_true(woken(anything.fd));
+	assert_false(woken(request.fd));
+	weir_bell_ring(&ends[1]);
+	weir_thread_disarm(t, &anything);
+	assert_true(woken(request.fd));
+	weir_thread_disarm(t, &request);
+	weir_thread_remove_bell(t, &pipe);
+	weir_unlock(t);
+	weir_bell_close(&ends[0]);
+	weir_bell_close(&ends[1]);
+	close(looks.fd);
+	close(anything.fd);
+	close(request.fd);
 	close_both(&p);
 }

@@ -3,6 +3,7 @@
 #include "histogram.h"
 #include "message.h"
 #include "options.h"
+#include "remote.h"
 #include "schedule.h"
 #include "worlds/words.h"
 
@@ -408,6 +409,77 @@ test_messages(void **state)
 		assert_int_not_equal(perf_message_length(size), size);
 }
 
+/* Parts of threads and slots do not overlap; the target finds each operation that is not there. */
+static void
+test_remote(void **state)
+{
+	static const uint32_t sizes[] = {0, 1, 7, 8, 9, 64, 1000, 65536, 16u << 20};
+
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		struct perf_message m = {.test = PERF_PUT,
+					 .size = sizes[s],
+					 .threads = 2,
+					 .seed = 5,
+					 .flags = PERF_VERIFY};
+		struct remote_layout l = remote_layout(m.size, m.threads);
+		uint8_t *memory = calloc(1, l.bytes);
+		uint64_t count, errors, n = 3 * l.slots + 1;
+
+		assert_int_equal(remote_slot_at(&l, 1, 0) % 8, 0); /* 8 bytes are put whole */
+		assert_true(remote_slot_at(&l, 0, l.slots - 1) + m.size <= remote_count_at(&l, 1));
+		assert_true(remote_slot_at(&l, 1, l.slots - 1) + m.size <= l.bytes);
+		assert_true(l.slots >= 1 && l.slots <= REMOTE_SLOTS_MAX);
+		for (uint32_t t = 0; t < m.threads; t++) {
+			struct perf_schedule schedule = remote_schedule(&m, t);
+
+			for (uint64_t i = n - l.slots; i < n; i++)
+				perf_schedule_fill(&schedule, i, memory + remote_slot_at(&l, t, i),
+						   m.size);
+			memcpy(memory + remote_count_at(&l, t), &n, sizeof(n));
+		}
+		remote_check(&m, memory, &count, &errors);
+		assert_int_equal(count, 2 * n);
+		assert_int_equal(errors, 0);
+		if (m.size) {
+			memory[remote_slot_at(&l, 1, n - 1) + m.size - 1] ^= 1;
+			remote_check(&m, memory, &count, &errors);
+			assert_int_equal(errors, 1);
+			memory[remote_slot_at(&l, 1, n - 1) + m.size - 1] ^= 1;
+			/* the last one of a thread is missing, though it was counted */
+			n++;
+			memcpy(memory + remote_count_at(&l, 0), &n, sizeof(n));
+			remote_check(&m, memory, &count, &errors);
+			assert_int_equal(errors, 1);
+		}
+		free(memory);
+	}
+	/* gets find what the target has written; updates are counted per element */
+	for (uint32_t test = PERF_GET; test <= PERF_CAS; test++) {
+		struct perf_message m = {
+		    .test = test, .size = test == PERF_ACC ? 32 : 8, .threads = 3};
+		struct remote_layout l = remote_layout(m.size, m.threads);
+		uint8_t *memory = calloc(1, l.bytes);
+		uint64_t count, errors, n = 2 * l.slots + 5;
+
+		if (test == PERF_GET)
+			remote_fill(&m, memory);
+		for (uint32_t t = 0; t < m.threads; t++) {
+			memcpy(memory + remote_count_at(&l, t), &n, sizeof(n));
+			for (uint64_t i = 0; perf_is_update(test) && i < n; i++)
+				for (uint32_t at = 0; at < m.size; at += 8)
+					memory[remote_slot_at(&l, t, i) + at]++;
+		}
+		remote_check(&m, memory, &count, &errors);
+		assert_int_equal(count, 3 * n);
+		assert_int_equal(errors, 0);
+		memory[remote_slot_at(&l, 2, 4) + m.size - 8]++;
+		memory[remote_slot_at(&l, 1, l.slots - 1)]--;
+		remote_check(&m, memory, &count, &errors);
+		assert_int_equal(errors, 2);
+		free(memory);
+	}
+}
+
 int
 main(void)
 {
@@ -417,7 +489,7 @@ main(void)
 	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
 	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
 	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
-	    cmocka_unit_test(test_messages),
+	    cmocka_unit_test(test_messages),	      cmocka_unit_test(test_remote),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -347,6 +347,40 @@ driver_tx(struct driver *d, struct perf_result *r)
 	return -ENOTSUP;
 }
 
+int
+driver_remote(struct driver *d, struct perf_result *r)
+{
+	return -ENOTSUP;
+}
+
+int
+target_start(struct perf_target *t, const char *instance, const struct perf_message *request)
+{
+	return -ENOTSUP;
+}
+
+int
+target_ready(struct perf_target *t, uint8_t key[PERF_KEY_BYTES])
+{
+	return -ENOTSUP;
+}
+
+void
+target_ask(struct perf_target *t)
+{
+}
+
+int
+target_result(struct perf_target *t, struct perf_message *result)
+{
+	return -ENOTSUP;
+}
+
+void
+target_end(struct perf_target *t)
+{
+}
+
 /* A port through which nothing goes. */
 int
 perf_ports_read(const char *instance, struct perf_ports *ports, pid_t *pid)

@@ -62,7 +62,7 @@ open_key(struct memory *m)
 {
 	struct weir_remote *r = NULL;
 
-	assert_int_equal(weir_remote_open(m->a, &m->key, WEIR_MAY_WRITE, PATIENT, &r), 0);
+	assert_int_equal(weir_remote_open(m->a, &m->key, WEIR_MAY_WRITE, 0, PATIENT, &r), 0);
 	return r;
 }
 
@@ -171,8 +171,8 @@ test_refused(void **state)
 		expect(weir_remote_put(r, UINT64_MAX, &byte, 1, 0), -ERANGE);
 		expect(weir_remote_put(r, 1, &byte, SIZE_MAX, 0), -ERANGE);
 		expect(weir_remote_put(r, 0, &byte, 1, 0x8000), -EINVAL);
-		expect(weir_remote_open(m.a, &m.key, 0, PATIENT, &other), -EINVAL);
-		expect(weir_remote_open(m.a, &m.key, 0x40, PATIENT, &other), -EINVAL);
+		expect(weir_remote_open(m.a, &m.key, 0, 0, PATIENT, &other), -EINVAL);
+		expect(weir_remote_open(m.a, &m.key, 0x40, 0, PATIENT, &other), -EINVAL);
 		expect(weir_export(m.region, 0, BYTES + 1, WEIR_MAY_WRITE, &x, &key), -EINVAL);
 		expect(weir_export(m.region, BYTES, 1, WEIR_MAY_WRITE, &x, &key), -EINVAL);
 		expect(weir_export(m.region, 1, UINT64_MAX, WEIR_MAY_WRITE, &x, &key), -EINVAL);
@@ -203,7 +203,7 @@ test_keys(void **state)
 			struct weir_key key = m.key;
 
 			key.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-			expect(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, PATIENT, &r),
+			expect(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, 0, PATIENT, &r),
 			       -EKEYREJECTED);
 		}
 		/* a forged one has a sum that fits */
@@ -217,7 +217,7 @@ test_keys(void **state)
 			forged.index += k == 2 ? 1u << 20 : 0;
 			forged.sum = weir_key_sum(&forged);
 			memcpy(&key, &forged, sizeof(key));
-			expect(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, PATIENT, &r),
+			expect(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, 0, PATIENT, &r),
 			       -EKEYREJECTED);
 		}
 		r = open_key(&m);
@@ -272,7 +272,7 @@ test_revoke(void **state)
 		expect_ended(r, -ESTALE);
 		memcpy(&is, m.base + START, sizeof(is));
 		assert_int_equal(is, 0);
-		expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, PATIENT, &other),
+		expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &other),
 		       -EKEYREJECTED);
 		weir_remote_close(r);
 		/* the other export of the same range lives, until its region is freed */
@@ -291,6 +291,44 @@ test_revoke(void **state)
 		put(r, 16, 3, 8);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
 		weir_remote_close(r);
+		memory_close(&m);
+	}
+}
+
+/* An operator ends an export: those that opened it, and its owner, are told; nobody else is. */
+static void
+test_evict(void **state)
+{
+	EACH_PLACE(i)
+	{
+		struct memory m = memory_open(places[i], NULL);
+		struct weir_remote *r = open_key(&m), *kept;
+		struct weir_export *other;
+		struct weir_key key;
+
+		assert_int_equal(weir_export(m.region, START, LENGTH, WEIR_MAY_WRITE, &other, &key),
+				 0);
+		assert_int_equal(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, 0, PATIENT, &kept), 0);
+		assert_int_equal(plane_evict_export(m.f, m.b, 1), 1);
+		expect_ended(r, -ESTALE);
+		weir_remote_close(r);
+		expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r),
+		       -EKEYREJECTED);
+		put(kept, 8, 2, 8);
+		assert_int_equal(weir_remote_flush(kept, PATIENT), 0);
+		check_message(m.base + START + 8, 2, 8);
+		expect(weir_revoke(m.x), -ECONNABORTED);
+		assert_non_null(strstr(weir_reason(), "evicted by an operator: in the way; "));
+		/* the handle is gone, its number is free */
+		assert_int_equal(plane_evict_export(m.f, m.b, 1), -ESRCH);
+		assert_int_equal(weir_export(m.region, START, LENGTH, WEIR_MAY_WRITE, &m.x, &m.key),
+				 0);
+		r = open_key(&m);
+		put(r, 16, 3, 8);
+		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+		weir_remote_close(r);
+		weir_remote_close(kept);
+		assert_int_equal(weir_revoke(other), 0);
 		memory_close(&m);
 	}
 }
@@ -370,18 +408,19 @@ test_open_later(void **state)
 		uint64_t word = 7;
 		int rc;
 
-		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r), 0);
+		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, 0, &r), 0);
 		while ((rc = weir_remote_put(r, 0, &word, sizeof(word), WEIR_NOWAIT)) == -EAGAIN)
 			;
 		assert_int_equal(rc, 0);
 		weir_remote_info(r, &info);
 		assert_int_equal(info.length, LENGTH);
+		assert_int_equal(info.node, weir_node(m.b));
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
 		weir_remote_close(r);
-		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r), 0);
+		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, 0, &r), 0);
 		weir_remote_close(r); /* before it is open */
 		assert_int_equal(weir_revoke(m.x), 0);
-		rc = weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, &r);
+		rc = weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, 0, &r);
 		if (!rc) {
 			rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
 			expect(weir_remote_put(r, LENGTH, &word, 8, WEIR_NOWAIT), -EKEYREJECTED);
@@ -475,12 +514,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_lengths),    cmocka_unit_test(test_order),
-	    cmocka_unit_test(test_refused),    cmocka_unit_test(test_keys),
-	    cmocka_unit_test(test_revoke),     cmocka_unit_test(test_death),
-	    cmocka_unit_test(test_left),       cmocka_unit_test(test_nowait),
-	    cmocka_unit_test(test_open_later), cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_lengths), cmocka_unit_test(test_order),
+	    cmocka_unit_test(test_refused), cmocka_unit_test(test_keys),
+	    cmocka_unit_test(test_revoke),  cmocka_unit_test(test_evict),
+	    cmocka_unit_test(test_death),   cmocka_unit_test(test_left),
+	    cmocka_unit_test(test_nowait),  cmocka_unit_test(test_open_later),
+	    cmocka_unit_test(test_threads), cmocka_unit_test(test_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

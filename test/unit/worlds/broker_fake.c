@@ -255,6 +255,10 @@ snapshot(struct fake *f, uint32_t engine, struct engine_snapshot *s)
 		i++;
 	}
 	s->conn_next = i < f->snapshot_conns ? i : UINT32_MAX;
+	for (i = 0; i < s->export_count; i++) {
+		s->exports[i].openers += FAKE_OPENERS;
+		s->exports[i].counters.puts += FAKE_PUTS;
+	}
 }
 
 /* Does as a real engine does, as far as the broker can tell. */
@@ -473,6 +477,7 @@ fake_open(const struct fake_config *config)
 	    .region_bytes = 1 << 20,
 	    .adopt_bytes = 1 << 20,
 	    .peer_ring_lines = 256,
+	    .answers = 128 << 10,
 	    .recv_wrs = 64,
 	    .links = 8,
 	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
@@ -577,7 +582,8 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 	s->replies++;
 	s->fd_count = fd_count;
 	for (unsigned i = 0; i < fd_count; i++)
-		s->fds[i] = fds[i];
+		/* that of MAPPED is closed once it is sent */
+		s->fds[i] = reply->type == WEIR_MSG_MAPPED ? dup(fds[i]) : fds[i];
 }
 
 void

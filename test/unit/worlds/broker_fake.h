@@ -16,6 +16,9 @@
 #define FAKE_EVENTS 1024u
 #define FAKE_OUTPUT 1024u
 #define FAKE_MRS 64u
+/* what each engine has of each export */
+#define FAKE_OPENERS 3u
+#define FAKE_PUTS 1000u
 
 struct fake_qp;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine_world.h"
 
+#include "engine/link.h"
 #include "weir/memory.h"
 
 static struct world *current;
@@ -12,6 +13,7 @@ defaults(const struct world_options *o)
 
 	d.ring_lines = d.ring_lines ? d.ring_lines : 1024;
 	d.recv_wrs = d.recv_wrs ? d.recv_wrs : 64;
+	d.answers = d.answers ? d.answers : 128 << 10;
 	d.ring_slots = d.ring_slots ? d.ring_slots : 256;
 	d.recv_blocks = d.recv_blocks ? d.recv_blocks : 1024;
 	d.window = d.window ? d.window : 256 << 10;
@@ -225,6 +227,9 @@ make_link(struct world *w, unsigned i)
 	    .peer_recv_wrs = w->options.recv_wrs,
 	    .recv_wrs = w->options.recv_wrs,
 	    .work = n->work,
+	    .answers = n->answers,
+	    .answer_lines = w->options.answers / WEIR_SLOT_SIZE,
+	    .peer_answers = w->options.answers,
 	};
 }
 
@@ -338,6 +343,7 @@ world_create(const struct world_options *o)
 		n->least = aligned_alloc(64, 2 * ENGINE_RING_LEAST * 64 +
 						 engine_link_bytes(ENGINE_RING_LEAST));
 		n->credit = aligned_alloc(64, 128);
+		n->answers = aligned_alloc(64, w->options.answers);
 		n->work = aligned_alloc(64, engine_link_bytes(w->options.ring_lines));
 		memset(n->ring, 0xee, w->options.ring_lines * 64);
 		memset(n->staging, 0xdd, w->options.ring_lines * 64);
@@ -368,6 +374,7 @@ world_destroy(struct world *w)
 		free(n->staging);
 		free(n->least);
 		free(n->credit);
+		free(n->answers);
 		free(n->work);
 		free(n->datagrams.memory);
 	}
@@ -520,6 +527,28 @@ honest_traffic(struct pair *p)
 	pconn_stream(p->x, p->y, 400, 0, 20);
 	assert_int_equal(p->y->received, p->x->sent);
 	assert_false(p->honest->violated || p->pb->violated);
+}
+
+struct weir_frame_head
+link_next_head(const struct peer_link *l, uint32_t lines)
+{
+	return (struct weir_frame_head){.version = WEIR_WIRE_VERSION,
+					.lines = lines,
+					.position = l->rx_pos,
+					.consumed = l->tx_posted,
+					.wrs = l->wrs_used};
+}
+
+void
+link_inject(struct peer_link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
+	    const struct weir_frame_head *lie, uint32_t imm)
+{
+	struct weir_frame_head head = lie ? *lie : link_next_head(l, n + 1);
+
+	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
+	fake_receive(qp, imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
 }
 
 uint32_t

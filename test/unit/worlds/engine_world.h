@@ -89,6 +89,7 @@ struct node {
 	uint32_t rings_told;	    /* events LINK_RINGS */
 	bool ring_out, staging_out; /* withdrawn: in use they would be reported */
 	struct weir_credit_line *credit;
+	struct weir_slot *answers;
 	struct engine_link_command link;
 	struct fake_qp ud;
 	struct fake_srq ud_srq;
@@ -106,6 +107,7 @@ struct node {
 
 struct world_options {
 	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
+	uint32_t answers; /* bytes, of each end of the link */
 	uint64_t delay_ns, silence_ns, ring_idle_ns;
 	double threshold;
 	bool no_link;
@@ -284,6 +286,15 @@ struct pair pair_with_honest(void);
 /* Messages from x to y arrive whatever else happens. */
 void honest_traffic(struct pair *p);
 uint32_t next_random(uint32_t *r);
+
+struct peer_link;
+
+/* The head of the next frame, of this number of lines, that the link's peer may write. */
+struct weir_frame_head link_next_head(const struct peer_link *l, uint32_t lines);
+/* Writes a frame of n lines and a head into the link's ring as its peer would. `lie`: another head;
+ * imm 0: the right one. */
+void link_inject(struct peer_link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
+		 const struct weir_frame_head *lie, uint32_t imm);
 
 /* Ends the test's last world. */
 int world_end(void **state);

@@ -5,6 +5,7 @@
 #include "roce_net.h"
 
 #include "broker/broker.h"
+#include "broker/export.h"
 #include "broker/region.h"
 #include "broker/session.h"
 #include "broker/set.h"
@@ -656,6 +657,20 @@ plane_set(struct plane *p, const char *key, const char *value)
 	pthread_mutex_unlock(&p->lock);
 }
 
+int
+plane_evict_export(struct plane *p, struct weir *w, uint32_t number)
+{
+	char why[160];
+	int rc;
+
+	pthread_mutex_lock(&p->lock);
+	rc = evict(client_of(p, w)->session->b, WEIR_EVICT_EXPORT,
+		   export_id(client_of(p, w)->session->b, client_of(p, w)->session->id, number),
+		   "in the way", why, sizeof(why));
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
 void
 plane_die(struct plane *p, struct weir *w)
 {
@@ -818,6 +833,7 @@ create_node(struct plane *p, uint32_t index)
 	    .region_bytes = 192 << 20,
 	    .adopt_bytes = 64 << 20,
 	    .peer_ring_lines = 4096,
+	    .answers = p->o.answers,
 	    .recv_wrs = 64,
 	    .links = 16,
 	    .repair_timeout_ns = 10000000000ull,
@@ -916,6 +932,7 @@ plane_create(const struct plane_options *o)
 	p->o.window = or (p->o.window, 65536);
 	p->o.first = or (p->o.first, 512);
 	p->o.engines = or (p->o.engines, 1);
+	p->o.answers = or (p->o.answers, 128 << 10);
 	pthread_mutex_init(&p->lock, NULL);
 	p->nodes = p->o.nodes ? NET_NODES : 2;
 	start(p);

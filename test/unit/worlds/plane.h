@@ -28,6 +28,7 @@ struct plane_options {
 	uint32_t window;					 /* bytes; 0: 64 KiB */
 	uint32_t first;	    /* bytes granted to a new connection; 0: 512 */
 	uint32_t engines;   /* 0: 1 */
+	uint32_t answers;   /* bytes per link; 0: 128 KiB */
 	bool nodes;	    /* each session is on a node of its own: PLANE_NODE() */
 	uint32_t listen_ms; /* delay of LISTEN */
 	bool watched;	    /* sessions have a socket, so that the library watches it */
@@ -58,6 +59,8 @@ void plane_run(struct plane *p);
 void plane_stop(struct plane *p);
 /* The engines take nothing out of channels while held. */
 void plane_hold(struct plane *p, bool held);
+/* An operator ends an export of that program, number as the session has it. 1, or -errno. */
+int plane_evict_export(struct plane *p, struct weir *w, uint32_t number);
 /* The program of w has died: its peers are told. Its handle stays valid. */
 void plane_die(struct plane *p, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */

@@ -4,28 +4,6 @@
 #include "icrc.h"
 #include "transmit.h"
 
-/* Copies [offset, offset + n) of the WR's memory. */
-static void
-gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
-{
-	const struct nic_sge *sge = wr->sge;
-
-	while (n > 0) {
-		uint32_t part;
-
-		if (offset >= sge->length) {
-			offset -= sge->length;
-			sge++;
-			continue;
-		}
-		part = sge->length - offset < n ? sge->length - offset : n;
-		memcpy(to, (const void *)(uintptr_t)(sge->address + offset), part);
-		to += part;
-		n -= part;
-		offset += part;
-	}
-}
-
 uint32_t
 roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
 		   uint8_t priority, uint8_t *template)
@@ -130,11 +108,26 @@ roce_build_copy(const struct roce_qp *qp, uint8_t *frame, uint32_t at, const voi
 const void *
 roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, uint32_t n)
 {
+	const struct nic_sge *sge = wr->sge;
+	uint32_t part;
+	uint8_t *to;
+
 	if (wr->flags & NIC_INLINE)
 		return wr->data + offset;
 	if (wr->sge_count == 1)
 		return (const void *)(uintptr_t)(wr->sge[0].address + offset);
-	gather(wr, offset, qp->ctx->gathered, n);
+	for (to = qp->ctx->gathered; n > 0;) {
+		if (offset >= sge->length) {
+			offset -= sge->length;
+			sge++;
+			continue;
+		}
+		part = sge->length - offset < n ? sge->length - offset : n;
+		memcpy(to, (const void *)(uintptr_t)(sge->address + offset), part);
+		to += part;
+		n -= part;
+		offset += part;
+	}
 	return qp->ctx->gathered;
 }
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "remote.h"
+
+#include <string.h>
+
+void
+remote_fill(const struct perf_message *request, uint8_t *memory)
+{
+	struct remote_layout l = remote_layout(request->size, request->threads);
+
+	for (uint32_t t = 0; t < request->threads; t++) {
+		struct perf_schedule schedule = remote_schedule(request, t);
+
+		for (uint64_t i = 0; i < l.slots; i++) {
+			uint8_t *slot = memory + remote_slot_at(&l, t, i);
+
+			perf_schedule_fill(&schedule, i, slot, request->size);
+			if (!(request->flags & PERF_VERIFY))
+				perf_schedule_stamp(i, slot, request->size);
+		}
+	}
+}
+
+/* Whether each element of slot i has been updated once by each of n operations that were on it. */
+static bool
+updated(const struct remote_layout *l, const uint8_t *slot, uint32_t size, uint64_t i, uint64_t n)
+{
+	uint64_t times = n > i ? (n - i + l->slots - 1) / l->slots : 0, is;
+
+	for (uint32_t at = 0; at < size; at += sizeof(is)) {
+		memcpy(&is, slot + at, sizeof(is));
+		if (is != times)
+			return false;
+	}
+	return true;
+}
+
+/* Whether the contents of the slot are those of operation i. */
+static bool
+has_contents(const struct perf_message *request, uint32_t thread, const uint8_t *slot, uint64_t i)
+{
+	struct perf_schedule schedule = remote_schedule(request, thread);
+
+	return request->flags & PERF_VERIFY ? perf_schedule_check(&schedule, i, slot, request->size)
+					    : perf_schedule_stamped(i, slot, request->size);
+}
+
+void
+remote_check(const struct perf_message *request, const uint8_t *memory, uint64_t *count,
+	     uint64_t *errors)
+{
+	struct remote_layout l = remote_layout(request->size, request->threads);
+
+	*count = *errors = 0;
+	for (uint32_t t = 0; t < request->threads; t++) {
+		uint64_t n;
+
+		memcpy(&n, memory + remote_count_at(&l, t), sizeof(n));
+		*count += n;
+		for (uint64_t k = 0; k < l.slots; k++) {
+			const uint8_t *slot = memory + remote_slot_at(&l, t, k);
+			bool right = true;
+
+			if (perf_is_update(request->test))
+				right = updated(&l, slot, request->size, k, n);
+			else if (request->test == PERF_GET)
+				right = has_contents(request, t, slot, k);
+			else if (n > k) /* the last put there */
+				right = has_contents(request, t, slot,
+						     k + (n - k - 1) / l.slots * l.slots);
+			*errors += !right;
+		}
+	}
+}

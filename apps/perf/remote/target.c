@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The target of tests of remote memory: a program of its own, so that nothing but the data plane
+ * works for the driver while it sleeps or is stopped.
+ */
+#include "remote.h"
+
+#include "weir/remote.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ANSWER_MS 20 /* without a notice, until it looks whether the server asks */
+
+/* From the target: the key, then the counts. */
+struct answer {
+	int rc;
+	uint8_t key[PERF_KEY_BYTES];
+	uint64_t count, errors;
+};
+
+/* Exports memory; fills base and the key. 0 or -errno. */
+static int
+export_memory(struct weir *w, const struct perf_message *request, uint8_t **base,
+	      struct weir_key *key)
+{
+	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct weir_region_info info;
+	struct weir_region *region;
+	struct weir_export *x;
+	int rc = weir_region_alloc(w, l.bytes + PERF_KEY_BYTES, NULL, &region);
+
+	if (rc)
+		return rc;
+	weir_region_info(region, &info);
+	*base = info.base;
+	if (request->test == PERF_GET)
+		remote_fill(request, info.base);
+	return weir_export(region, 0, info.bytes,
+			   WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY |
+			       WEIR_MAY_MAP,
+			   &x, key);
+}
+
+/* Answers notices until the server asks for the counts, or none can be answered. */
+static void
+answer_notices(struct weir *w, int fd, const struct perf_message *request, const uint8_t *base)
+{
+	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct pollfd asked = {.fd = fd, .events = POLLIN};
+	struct weir_remote *r = NULL;
+	struct weir_notice n;
+	struct weir_key key;
+	int rc;
+
+	do {
+		rc = weir_notice_next(w, &n, ANSWER_MS);
+		if (rc == -EAGAIN || rc == -EINTR) { /* the driver has ended, or has not begun */
+			rc = poll(&asked, 1, 0) > 0 ? rc : 0;
+		} else if (!rc && n.tag == REMOTE_HELLO && !r) {
+			memcpy(key.bytes, base + remote_key_at(&l), sizeof(key.bytes));
+			rc = weir_remote_open(w, &key, WEIR_MAY_NOTIFY, 0, -1, &r);
+		} else if (!rc && r) {
+			rc = weir_remote_notify(r, n.tag, 0, 0);
+		}
+	} while (!rc);
+	weir_remote_close(r);
+}
+
+/* The program. Each byte that it reads asks for the counts. */
+static int
+target(int fd, const char *instance, const struct perf_message *request)
+{
+	struct weir_options options = {
+	    .size = sizeof(options), .instance = instance, .name = "weir-perf-target"};
+	struct answer a = {0};
+	uint8_t *base = NULL;
+	struct weir_key key;
+	struct weir *w;
+	char ask;
+
+	static_assert(sizeof(a.key) == sizeof(key.bytes), "the same bytes");
+	a.rc = weir_attach(&options, &w);
+	if (!a.rc)
+		a.rc = export_memory(w, request, &base, &key);
+	if (a.rc)
+		fprintf(stderr, "weir-perf: the program that exports: %s\n", weir_reason());
+	else
+		memcpy(a.key, key.bytes, sizeof(a.key));
+	if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0 || a.rc)
+		return 1;
+	if (perf_is_answered(request->test))
+		answer_notices(w, fd, request, base);
+	while (read(fd, &ask, 1) == 1) {
+		remote_check(request, base, &a.count, &a.errors);
+		if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0)
+			return 1;
+	}
+	weir_detach(w);
+	return 0;
+}
+
+int
+target_start(struct perf_target *t, const char *instance, const struct perf_message *request)
+{
+	pid_t parent = getpid();
+	int fd[2];
+
+	target_end(t);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd))
+		return -errno;
+	*t = (struct perf_target){.pid = fork(), .fd = fd[0], .request = *request};
+	if (t->pid == 0) {
+		/* it ends with the server */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGINT, SIG_IGN); /* of the terminal: the server ends it */
+		signal(SIGTERM, SIG_DFL);
+		close(fd[0]);
+		_exit(getppid() == parent ? target(fd[1], instance, request) : 1);
+	}
+	close(fd[1]);
+	if (t->pid < 0) {
+		close(fd[0]);
+		*t = (struct perf_target){0};
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+/* The next answer, or -EAGAIN: not yet, or -ECHILD: the program has ended. */
+static int
+hear(const struct perf_target *t, struct answer *a)
+{
+	ssize_t n = recv(t->fd, a, sizeof(*a), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	return n == sizeof(*a) ? a->rc : -ECHILD;
+}
+
+int
+target_ready(struct perf_target *t, uint8_t key[PERF_KEY_BYTES])
+{
+	struct answer a;
+	int rc = hear(t, &a), status;
+
+	if (rc)
+		return rc;
+	memcpy(key, a.key, sizeof(a.key));
+	if (t->request.flags & PERF_STOP) {
+		t->stopped = !kill(t->pid, SIGSTOP) &&
+			     waitpid(t->pid, &status, WUNTRACED) == t->pid && WIFSTOPPED(status);
+		return t->stopped ? 0 : -ECHILD;
+	}
+	return 0;
+}
+
+void
+target_ask(struct perf_target *t)
+{
+	if (t->stopped)
+		kill(t->pid, SIGCONT);
+	t->stopped = false;
+	/* one that has ended says so to target_result() */
+	(void)!send(t->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int
+target_result(struct perf_target *t, struct perf_message *result)
+{
+	struct answer a;
+	int rc = hear(t, &a);
+
+	if (rc)
+		return rc;
+	result->received = a.count;
+	result->bytes = a.count * t->request.size;
+	result->errors = a.errors;
+	return 0;
+}
+
+void
+target_end(struct perf_target *t)
+{
+	if (!t->pid)
+		return;
+	kill(t->pid, SIGKILL);
+	waitpid(t->pid, NULL, 0);
+	close(t->fd);
+	*t = (struct perf_target){0};
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Answers to operations that read remote memory, and the credit of links for them. */
+#include "answer.h"
+#include "batch.h"
+#include "ctrl_line.h"
+#include "deliver.h"
+#include "link.h"
+#include "region.h"
+#include "send_queue.h"
+#include "slot_head.h"
+#include "state.h"
+
+/* ---- the asking end: credit ---- */
+
+static uint32_t
+answer_cost(uint32_t answer)
+{
+	return weir_answer_lines(answer) * WEIR_SLOT_SIZE;
+}
+
+static bool
+may_pay(const struct conn *c, uint32_t answer)
+{
+	return c->cold->memory.awaited_count < WEIR_AWAITED_MAX &&
+	       c->link->answer_room >= answer_cost(answer);
+}
+
+bool
+answer_pay(struct conn *c, uint32_t answer)
+{
+	if (!answer)
+		return true;
+	/* those that wait come first */
+	if (!list_empty(&c->link->lack_answers) || !may_pay(c, answer))
+		return false;
+	c->link->answer_room -= answer_cost(answer);
+	return true;
+}
+
+void
+answer_pay_first(struct engine *e, struct conn *c)
+{
+	struct pend *p = c->pend_first;
+
+	if (!p->answer || p->paid || list_linked(&c->cold->memory.lacks_answers) ||
+	    c->cold->memory.awaited_count ==
+		WEIR_AWAITED_MAX) /* an answer of its own comes first */
+		return;
+	p->paid = answer_pay(c, p->answer);
+	if (p->paid)
+		return;
+	count(&e->counters.answer_stalls, 1);
+	c->cold->memory.lacked = answer_cost(p->answer);
+	list_append(&c->link->lack_answers, &c->cold->memory.lacks_answers);
+}
+
+static struct conn *
+first_that_lacks(const struct engine *e, const struct peer_link *l)
+{
+	return conn_of_cold(
+	    e, LIST_OWNER(l->lack_answers.next, struct conn_cold, memory.lacks_answers));
+}
+
+bool
+answers_payable(const struct peer_link *l)
+{
+	const struct conn_cold *cold =
+	    LIST_OWNER(l->lack_answers.next, const struct conn_cold, memory.lacks_answers);
+
+	return !list_empty(&l->lack_answers) && l->answer_room >= cold->memory.lacked;
+}
+
+void
+answers_pay(struct engine *e, struct peer_link *l)
+{
+	while (answers_payable(l)) {
+		struct conn *c = first_that_lacks(e, l);
+
+		list_remove(&c->cold->memory.lacks_answers);
+		weir_assert(c->pend_first && !c->pend_first->paid &&
+			    may_pay(c, c->pend_first->answer));
+		l->answer_room -= answer_cost(c->pend_first->answer);
+		c->pend_first->paid = true;
+		conn_advance(e, c);
+	}
+}
+
+void
+answer_await(struct conn *c, struct weir_slot *to, uint32_t answer)
+{
+	struct weir_cell_access cell;
+	struct awaited *a;
+	uint32_t i;
+
+	weir_assert(c->cold->memory.awaited_count < WEIR_AWAITED_MAX);
+	i = (c->cold->memory.oldest + c->cold->memory.awaited_count++) % WEIR_AWAITED_MAX;
+	a = &c->cold->memory.awaited[i];
+	memcpy(&cell, to->data, sizeof(cell));
+	*a = (struct awaited){.number = (uint32_t)c->sent, .result = cell.result, .length = answer};
+	cell.result = 0; /* the peer need not know */
+	memcpy(to->data, &cell, sizeof(cell));
+}
+
+void
+answer_drop_first(struct conn *c)
+{
+	if (c->kind != CONN_MEMORY)
+		return;
+	list_remove(&c->cold->memory.lacks_answers);
+	if (c->pend_first && c->pend_first->paid && c->link)
+		c->link->answer_room += answer_cost(c->pend_first->answer);
+}
+
+void
+answers_forget(struct engine *e, struct conn *c)
+{
+	if (c->kind != CONN_MEMORY || !c->cold->memory.awaited_count)
+		return;
+	for (; c->cold->memory.awaited_count; c->cold->memory.awaited_count--) {
+		const struct awaited *a = &c->cold->memory.awaited[c->cold->memory.oldest];
+
+		if (c->link)
+			c->link->answer_room += answer_cost(a->length);
+		c->cold->memory.oldest = (c->cold->memory.oldest + 1) % WEIR_AWAITED_MAX;
+	}
+	if (c->link)
+		link_busy(e, c->link);
+}
+
+uint64_t
+answers_before(const struct conn *c)
+{
+	uint32_t first;
+
+	if (c->kind != CONN_MEMORY || !c->cold->memory.awaited_count)
+		return UINT64_MAX;
+	first = c->cold->memory.awaited[c->cold->memory.oldest].number;
+	return c->completed + (uint32_t)(first - (uint32_t)c->completed);
+}
+
+uint64_t
+answers_complete(const struct conn *c)
+{
+	uint64_t executed = c->landed, before = answers_before(c);
+
+	if (c->cold->memory.answered > executed) /* its credit is on the way */
+		executed = c->cold->memory.answered;
+	return before < executed ? before : executed;
+}
+
+uint64_t
+answer_credit_of(const struct conn *c)
+{
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	if (c->kind != CONN_MEMORY || c->state == CONN_OPENING)
+		return 0;
+	for (i = 0; i < c->cold->memory.awaited_count; i++)
+		bytes += answer_cost(
+		    c->cold->memory.awaited[(c->cold->memory.oldest + i) % WEIR_AWAITED_MAX]
+			.length);
+	if (c->pend_first && c->pend_first->paid)
+		bytes += answer_cost(c->pend_first->answer);
+	return bytes;
+}
+
+/* ---- the asking end: answers ---- */
+
+/* Copies an answer out of a frame. */
+static void
+copy_answer(uint8_t *to, const struct peer_link *l, uint64_t pos, uint32_t length)
+{
+	uint32_t part = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
+
+	memcpy(to, l->rx[pos & l->rx_mask].data, part);
+	for (to += part, length -= part; length; to += part, length -= part) {
+		part = length < WEIR_SLOT_SIZE ? length : WEIR_SLOT_SIZE;
+		memcpy(to, &l->rx[++pos & l->rx_mask], part);
+	}
+}
+
+int
+answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+{
+	struct head h = head_load(&l->rx[pos & l->rx_mask]);
+	uint32_t lines = weir_answer_lines(h.length);
+	const struct awaited *a;
+	struct conn *c;
+
+	if (h.length > WEIR_ANSWER_MAX || lines > end - pos)
+		return -1;
+	c = conn_find(e, h.vqpn);
+	if (!c || c->link != l || c->state == CONN_OPENING)
+		return -1;
+	a = c->kind == CONN_MEMORY ? &c->cold->memory.awaited[c->cold->memory.oldest] : NULL;
+	if (!a || !c->cold->memory.awaited_count || a->length != h.length ||
+	    h.order != (uint16_t)c->rx_messages) {
+		peer_misbehaved(e, c);
+		return (int)lines;
+	}
+	/* of a program that has closed it, the memory may be in use for something else */
+	if (!c->user_closed)
+		copy_answer(place_memory(c->session, WEIR_PLACE(0, (uint64_t)a->result * 64)), l,
+			    pos, h.length);
+	c->rx_messages++;
+	c->bytes += h.length;
+	c->cold->memory.answered = answers_before(c) + 1;
+	c->cold->memory.oldest = (c->cold->memory.oldest + 1) % WEIR_AWAITED_MAX;
+	c->cold->memory.awaited_count--;
+	l->answer_room += answer_cost(h.length);
+	count(&e->counters.answers, 1);
+	conn_completed(e, c, 0, false);
+	if (!list_empty(&l->lack_answers))
+		link_busy(e, l);
+	if (c->pend_first) /* it may have waited for one of its own */
+		conn_advance(e, c);
+	return (int)lines;
+}
+
+/* ---- the answering end ---- */
+
+static struct weir_slot *
+answer_line(const struct peer_link *l, uint32_t at)
+{
+	return &l->is.answers[at & (l->is.answer_lines - 1)];
+}
+
+bool
+answer_put(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
+{
+	uint32_t n = weir_answer_lines(length), part, left = length;
+	struct peer_link *l = c->link;
+	struct weir_slot *s;
+
+	if (l->answers_end - l->answers_first + n > l->is.answer_lines)
+		return false;
+	s = answer_line(l, l->answers_end++);
+	memset(s, 0, sizeof(*s));
+	/* until it leaves, its connection here lies in the place of a sequence number */
+	head_store(s, c->vqpn,
+		   (struct head){.op = WEIR_WIRE_ANSWER,
+				 .order = c->cold->memory.answers++,
+				 .vqpn = c->peer_vqpn,
+				 .length = length});
+	part = left < WEIR_SLOT_HEAD_BYTES ? left : WEIR_SLOT_HEAD_BYTES;
+	memcpy(s->data, from, part);
+	for (from += part, left -= part; left; from += part, left -= part) {
+		s = answer_line(l, l->answers_end++);
+		part = left < WEIR_SLOT_SIZE ? left : WEIR_SLOT_SIZE;
+		if (part < WEIR_SLOT_SIZE)
+			memset(s, 0, sizeof(*s));
+		memcpy(s, from, part);
+	}
+	c->cold->memory.answers_waiting++;
+	link_busy(e, l);
+	answers_send(e, l);
+	return true;
+}
+
+void
+answers_send(struct engine *e, struct peer_link *l)
+{
+	while (answers_waiting(l)) {
+		struct head h = head_load(answer_line(l, l->answers_first));
+		uint32_t n = weir_answer_lines(h.length);
+		struct weir_slot *to;
+		struct conn *c;
+
+		if (link_room(e, l, n) != ROOM)
+			return;
+		to = link_put_line(l);
+		memcpy(to, answer_line(l, l->answers_first++), WEIR_SLOT_SIZE);
+		c = conn_find(e, atomic_load_explicit(&to->seq, memory_order_relaxed));
+		atomic_store_explicit(&to->seq, 0, memory_order_relaxed);
+		for (uint32_t i = 1; i < n; i++)
+			memcpy(link_put_line(l), answer_line(l, l->answers_first++),
+			       WEIR_SLOT_SIZE);
+		weir_assert(c && c->link == l && c->cold->memory.answers_waiting);
+		if (!--c->cold->memory.answers_waiting && c->ctrl_lines)
+			ctrl_line_due(e, c, c->ctrl_lines);
+	}
+	l->answers_first = l->answers_end = 0; /* few lines stay in use, and in the caches */
+}
+
+bool
+answers_wait(const struct conn *c)
+{
+	return c->kind == CONN_MEMORY && c->cold->memory.answers_waiting;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Notices. At the origin they are cells like other operations (operation.c), within a window that
+ * the connection's descriptor shows. At the target the engine puts them into the ring of the
+ * exporting thread, from where they come into a queue of its own; taking one returns its window.
+ */
+#include "handle.h"
+#include "notice.h"
+
+#include "client/channel.h"
+#include "client/wait.h"
+#include "stream/progress.h"
+
+#include <stdlib.h>
+
+/* ---- the origin ---- */
+
+int
+weir_notice_pay(struct weir_conn *c, const struct weir_cell_notice *n)
+{
+	weir_assert(weir_worker_locked(c->worker));
+	if (!(n->options & WEIR_NOTICE_DELIVER))
+		return 0;
+	/* the engine wrote it, and it only grows: relaxed */
+	if (c->spent + WEIR_NOTICE_COST > c->granted)
+		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
+	if (c->spent + WEIR_NOTICE_COST > c->granted)
+		return -EAGAIN;
+	c->spent += WEIR_NOTICE_COST;
+	return 0;
+}
+
+bool
+weir_notice_awaits_window(struct weir_conn *c)
+{
+	if (c->spent + WEIR_NOTICE_COST <= c->granted)
+		return false;
+	if (!c->wanting) {
+		c->wanting = true;
+		c->wanted = WEIR_NOTICE_COST;
+		weir_ctrl_add(c, CTRL_WANT);
+	}
+	return true;
+}
+
+int
+weir_remote_notify(struct weir_remote *r, uint32_t tag, uint32_t source, unsigned flags)
+{
+	struct weir_cell_notice n = {.handle = WEIR_HANDLE_FIRST,
+				     .options = WEIR_NOTICE_DELIVER,
+				     .tag = tag,
+				     .source = source};
+
+	return weir_notice_begin(r, &n, flags);
+}
+
+/* ---- the target ---- */
+
+struct queued {
+	struct weir_channel *channel;
+	uint32_t vqpn; /* that brought it */
+	struct weir_slot_notice is;
+};
+
+/* A FIFO; room is 0 or a power of two. Its engines' windows bound it. */
+struct weir_notices {
+	struct queued *at;
+	uint32_t first, count, room;
+};
+
+#define NOTICES_LEAST 64u
+
+static bool
+make_room(struct weir_notices *q)
+{
+	uint32_t room = q->room ? 2 * q->room : NOTICES_LEAST;
+	struct queued *at;
+
+	if (q->count < q->room)
+		return true;
+	at = malloc(room * sizeof(*at));
+	if (!at)
+		return false;
+	for (uint32_t i = 0; i < q->count; i++)
+		at[i] = q->at[(q->first + i) & (q->room - 1)];
+	free(q->at);
+	*q = (struct weir_notices){.at = at, .count = q->count, .room = room};
+	return true;
+}
+
+bool
+weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data)
+{
+	struct weir_thread *t = ch->pipe.worker;
+	struct weir_notices *q = t->notices;
+	struct queued *n;
+
+	weir_assert(weir_worker_locked(t));
+	if (!q)
+		t->notices = q = calloc(1, sizeof(*q));
+	if (!q || !make_room(q))
+		return false;
+	n = &q->at[(q->first + q->count++) & (q->room - 1)];
+	n->channel = ch;
+	n->vqpn = vqpn;
+	memcpy(&n->is, data, sizeof(n->is));
+	t->notice_news |= q->count == 1;
+	return true;
+}
+
+void
+weir_notices_free(struct weir_thread *t)
+{
+	if (t->notices)
+		free(t->notices->at);
+	free(t->notices);
+	t->notices = NULL;
+}
+
+/* The export that a notice is for; NULL: it was revoked. */
+static struct weir_export *
+export_of(struct weir *w, const struct weir_slot_notice *n)
+{
+	struct weir_export *x;
+
+	pthread_mutex_lock(&w->remote_lock);
+	LIST_FOREACH(x, &w->exports[n->number % WEIR_EXPORT_LISTS], in_session)
+	if (x->number == n->number && x->generation == n->generation)
+		break;
+	pthread_mutex_unlock(&w->remote_lock);
+	return x;
+}
+
+/* Takes the oldest notice of t, which is locked. False: there is none. */
+static bool
+take(struct weir_thread *t, struct weir_notice *notice)
+{
+	struct weir_notices *q = t->notices;
+
+	notice->x = NULL;
+	while (q && q->count && !notice->x) {
+		const struct queued n = q->at[q->first];
+
+		/* a data plane that is gone needs no window back */
+		if (weir_state(t->w) == WEIR_UP &&
+		    !weir_ctrl_noticed(n.channel, n.vqpn, q->count == 1))
+			return false;
+		q->first = (q->first + 1) & (q->room - 1);
+		q->count--;
+		*notice = (struct weir_notice){.x = export_of(t->w, &n.is),
+					       .tag = n.is.tag,
+					       .source = n.is.source,
+					       .bytes = n.is.bytes};
+	}
+	return notice->x;
+}
+
+static bool
+look(struct weir_thread *t, struct weir_notice *notice)
+{
+	bool found;
+
+	weir_lock(t);
+	if (!t->notices || !t->notices->count)
+		weir_progress(t, NULL);
+	found = take(t, notice);
+	if (!found)
+		t->notice_news = false;
+	weir_progress_leave(t);
+	weir_unlock(t);
+	return found;
+}
+
+int
+weir_notice_next(struct weir *w, struct weir_notice *notice, int timeout_ms)
+{
+	struct weir_wait wait;
+	struct weir_thread *t;
+	int rc;
+
+	if (!w || !notice)
+		return weir_fail(-EINVAL, "no session, or no place for the notice; see "
+					  "weir/remote.h");
+	w = weir_now(w);
+	if (weir_state(w) == WEIR_FORKED)
+		return weir_gone(w);
+	t = weir_thread_own(w, &rc);
+	if (!t)
+		return rc;
+	weir_wait_init(&wait, t, timeout_ms);
+	while (!look(t, notice)) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	return rc;
+}

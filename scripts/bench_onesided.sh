@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154
+# Sourced by bench.sh: the set onesided, operations on memory of other programs beside messages of the same build.
+
+# beside NAME UNIT OP TARGET JQ ARGUMENT... -- ARGUMENT...: the value of one run of weir-perf divided by that of
+# another, in turn. 10 pairs of steady runs. JQ: the value from a result.
+beside()
+{
+	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try first second
+	local -a one=() ratios=()
+	shift 5
+
+	wanted "$name" || return 0
+	while [ "$1" != -- ]; do
+		one+=("$1")
+		shift
+	done
+	shift
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		first=$(steady_value "$expression" "${one[@]}") || break
+		second=$(steady_value "$expression" "$@") || break
+		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
+		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf ${one[*]}, in turn with weir-perf $*"
+}
+
+# steady_value JQ ARGUMENT...: the value of a run, or nothing if it was unsteady.
+steady_value()
+{
+	local expression=$1
+	shift
+
+	if ! weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+		echo "weir-perf $*: $(tail -n 1 "$weir_tmp/perf.log")" >&2
+		return 1
+	fi
+	jq -r ".results[0] | select(.calibration.label == \"steady\") | $expression" "$weir_tmp/result.json"
+}
+
+# Compiles rma-LAYER into $weir_tmp for each MPI that is there; sets layers.
+build_rma()
+{
+	local layer flags
+
+	layers=()
+	for layer in openmpi mpich; do
+		flags=$(peer_flags "$layer")
+		# shellcheck disable=SC2086
+		if [ -n "$flags" ] && cc -std=gnu11 -O2 -o "$weir_tmp/rma-$layer" test/bench/rma_mpi.c $flags 2>"$weir_tmp/cc.log"; then
+			layers+=("$layer")
+		else
+			echo "onesided: $layer is missing; --install installs ${PEER_PACKAGES[*]}" >&2
+		fi
+	done
+}
+
+# rma LAYER OPERATION: microseconds of an operation on 8 bytes and its flush.
+rma()
+{
+	local -a launch=(mpirun.mpich -np 2) env=()
+
+	if [ "$1" = openmpi ]; then
+		env=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+		launch=(mpirun.openmpi --oversubscribe -np 2)
+	fi
+	env "${env[@]}" timeout 60 "${launch[@]}" "$weir_tmp/rma-$1" "$2" 8 0.5 2>"$weir_tmp/rma.log" | jq -e .us ||
+		{ echo "onesided: $1 failed: $(tail -n 1 "$weir_tmp/rma.log")" >&2; return 1; }
+}
+
+# ucx_puts: puts of 8 bytes per second, one flush at the end.
+ucx_puts()
+{
+	local pid
+
+	UCX_TLS=posix,sysv,cma,self ucx_perftest -c 1 >"$weir_tmp/ucx.log" 2>&1 &
+	pid=$!
+	sleep 0.5
+	UCX_TLS=posix,sysv,cma,self timeout 60 ucx_perftest localhost -c 0 -t ucp_put_bw -s 8 -n 50000000 -f -v 2>>"$weir_tmp/ucx.log" |
+		awk -F , 'NF > 5 { rate = $NF } END { if (!rate) exit 1; print rate }' ||
+		{ echo "onesided: ucx_perftest failed: $(tail -n 1 "$weir_tmp/ucx.log")" >&2; kill "$pid" 2>/dev/null; wait "$pid"; return 1; }
+	wait "$pid"
+}
+
+# beside_peers NAME UNIT OP TARGET JQ PEER -- ARGUMENT...: the value of weir-perf divided by that of a peer, in turn.
+# PEER: a command that prints one value per peer, of which the best is the least for '<=', else the largest.
+beside_peers()
+{
+	local name=$1 unit=$2 op=$3 target=$4 expression=$5 peer=$6 try own best
+	local -a ratios=()
+
+	shift 7
+	wanted "$name" || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		own=$(steady_value "$expression" "$@") || break
+		best=$($peer | sort -g | if [ "$op" = '<=' ]; then head -n 1; else tail -n 1; fi)
+		[ -n "$best" ] || break
+		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf $*, in turn with $peer"
+}
+
+# all_rma OPERATION: rma of each layer.
+all_rma()
+{
+	local layer
+
+	for layer in "${layers[@]}"; do rma "$layer" "$1"; done
+}
+
+# Operations on memory of the same host that is mapped.
+mapped_onesided()
+{
+	local kind
+	local -a size layers=()
+
+	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m || return 0
+	build_rma
+	one_node --idle adaptive
+	run server-A weir-perf --instance A --cpu 1
+	await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+	for kind in put get acc fop cas; do
+		size=(-s 8)
+		case "$kind" in fop | cas) size=() ;; esac
+		beside_peers "os_${kind}_8" "x the best MPI: $kind of 8 B and flush, mapped" '<=' 0.5 .lat_us.mean "all_rma $kind" -- \
+			--instance A node:1 -t "$kind" "${size[@]}" -D 0.5 --cpu 0
+	done
+	beside_peers os_put_rate_8 "x UCX: puts of 8 B, mapped" '>=' 1.0 .msgs_per_s ucx_puts -- \
+		--instance A node:1 -t put -s 8 -D 0.5 --cpu 0
+	perf os_put_64k "x memcpy" '>=' 0.95 '.ratio.copy' --instance A node:1 -t put -s 64k -D 0.5 --cpu 0
+	perf os_put_1m "x memcpy" '>=' 0.9 '.ratio.copy' --instance A node:1 -t put -s 1m -D 0.5 --cpu 0
+	stop_all
+}
+
+set_onesided()
+{
+	wanted os_put_instr && test/bench/instructions.sh "$WEIR_BUILD/test/bench/engine_bench" 0 8 |
+		record os_put_instr "instructions of both engines per put of 8 B, 32 per turn" '<=' 220 any \
+			"callgrind of engine_bench 8 32 0 1 20000 put"
+	mapped_onesided
+	if any_wanted os_apart_8 os_notify_8; then
+		one_node --idle adaptive
+		run server-A weir-perf --instance A --cpu 1
+		await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+		beside os_apart_8 "x round trip of 8 B on the host, mean: put and flush" '<=' 1.5 .lat_us.mean \
+			--instance A node:1 -t put -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+		beside os_notify_8 "x round trip of 8 B on the host, mean: notified ping-pong through the engine" '<=' 1.25 .lat_us.mean \
+			--instance A node:1 -t notify -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+		stop_all
+	fi
+	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_stopped || return 0
+	two_nodes_memif "" --idle adaptive
+	run server-B weir-perf --instance B --cpu 1
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	beside os_rput_p50 "x round trip of 64 B, p50: put of 8 B and flush" '<=' 0.75 .lat_us.p50 \
+		--instance A node:2 -t put -s 8 -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	beside os_rget_p50 "x round trip of 64 B, p50: get of 8 B" '<=' 0.75 .lat_us.p50 \
+		--instance A node:2 -t get -s 8 -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	beside os_rfop_p50 "x round trip of 64 B, p50: fetch and add" '<=' 0.8 .lat_us.p50 \
+		--instance A node:2 -t fop -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	beside os_rnotify_p50 "x round trip of 64 B, p50: notified ping-pong of 8 B" '<=' 1.1 .lat_us.p50 \
+		--instance A node:2 -t notify -s 8 -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	beside os_racc_rate_8 "x puts of 8 B: sums of one int64" '>=' 0.9 .msgs_per_s \
+		--instance A node:2 -t acc -s 8 -D 1 --cpu 0 -- --instance A node:2 -t put -s 8 -D 1 --cpu 0
+	beside os_rput_rate_8 "x messages of 8 B: puts of 8 B" '>=' 1.0 .msgs_per_s \
+		--instance A node:2 -t put -s 8 -D 1 --cpu 0 -- --instance A node:2 -t rate -s 8 -D 0.5 --cpu 0
+	beside os_stopped "x the rate while it sleeps: puts of 8 B, their target's program stopped" '>=' 0.95 .msgs_per_s \
+		--instance A node:2 -t put -s 8 -D 1 --cpu 0 --target stop -- --instance A node:2 -t put -s 8 -D 1 --cpu 0
+	stop_all
+}

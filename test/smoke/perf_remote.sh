@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weir-perf with remote memory: puts of one and many threads, of several programs, between nodes and on one;
+# the program whose memory it is sleeps or is stopped; every byte that lies there in the end looked at.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+# perf JQ ARGUMENT...: a run without errors of which JQ holds.
+perf() {
+	measured "$@" --no-calibrate
+}
+stopped() {
+	local pid
+	for pid in $(weirctl --instance B --json show sessions | jq '.[] | select(.name == "weir-perf-target") | .pid'); do
+		grep -q '^State:[[:space:]]T' "/proc/$pid/status" && return 0
+	done
+	return 1
+}
+
+two_nodes
+server B
+run server-A weir-perf --instance A --service near
+await grep -q . "$weir_tmp/server-A.log" || die "weir-perf on A doesn't serve"
+perf '.count == 20000 and .verified and .msgs_per_s > 0 and .lat_us.p50 > 0 and .payload_bytes == 160000 and .ports.tx_bytes > 160000' \
+	--instance A node:2 -t put -s 8 -n 20000 --verify
+for apart in "" --apart; do # shellcheck disable=SC2086
+	perf '.count == 20000 and .verified and .ports.tx_bytes == 0' --instance A node:1:near -t put -s 8 -n 20000 --verify $apart
+done
+perf '.count == 500 and .verified' --instance A node:2 -t put -s 0,1,7,33,932,933,9000,1m -n 500 --verify
+for apart in "" --apart; do
+	for to in node:2 node:1:near; do # shellcheck disable=SC2086
+		perf '.count == 5000 and .verified and .lat_us.p50 > 0' --instance A $to -t get,acc,fop,cas -n 5000 --verify $apart
+	done
+done
+# the target answers each notified put; its memory is looked at, too
+for apart in "" --apart; do
+	for to in node:2 node:1:near; do # shellcheck disable=SC2086
+		perf '.count == 5000 and .verified and .lat_us.p50 > 0' --instance A $to -t notify -s 0,8,2000 -n 5000 --verify $apart
+	done
+done
+perf '.count > 0 and .lat_us.p50 > 0' --instance A node:2 -t notify -D 0.4 --programs 2 --wait sleep
+perf '.count == 300 and .verified' --instance A node:2 -t get -s 0,1,7,933,9000,1m -n 300 --verify
+perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -n 300 --verify
+perf '.count == 4000 and .verified and .shares.count == 4' --instance A node:2 -t get,fop -n 4000 --threads 4 --verify
+perf '.count == 10001 and .verified and .shares.count == 8' --instance A node:2 -t put -s 100 -n 10001 --threads 8 --verify
+perf '.count == 10000 and .shares.count == 2' --instance A node:2 -t put -n 10000 --programs 2 --threads 3 --wait sleep
+perf '.count == 1000 and .verified' --instance A node:2 -t put -n 1000 -w 7 --verify
+perf '.count > 0 and .duration_s > 0.1' --instance A node:2 -t put -s 8 -D 0.4
+
+# a program that is stopped takes no part, and goes on when its memory is looked at
+run puts weir-perf --instance A node:2 -t put -s 8 -D 600 --target stop --no-calibrate
+await stopped || fail "no program is stopped: $(weirctl --instance B show sessions)"
+await shows B exports 'any(.[]; .puts > 1000 and .program == "weir-perf-target" and .openers > 0)' || fail "exports: $(weirctl --instance B show exports)"
+shows B connections 'any(.[]; .kind == "memory" and .export != null and .transport == "rc")' || fail "connections: $(weirctl --instance B show connections)"
+stop puts INT
+await shows B exports 'length == 0' || fail "an export stays: $(weirctl --instance B show exports)"
+perf '.count == 20000 and .verified' --instance A node:2 -t put -s 64 -n 20000 --target stop --verify
+perf '.count == 20000 and .verified' --instance A node:1:near -t put -s 64 -n 20000 --target stop --apart --verify
+weir-perf --instance A node:2 -t put -n 200 -s 16m --threads 200 >"$weir_tmp/large.log" 2>&1 && fail "more memory than a session may have"
+grep -q 'exports no memory: .*; see what the server' "$weir_tmp/large.log" || fail "too much memory: $(last_line large)"
+perf '.count == 100 and .verified' --instance A node:2 -t put -n 100 --verify
+
+# an operator ends the export: the run fails, the server serves
+run puts weir-perf --instance A node:2 -t put -s 8 -D 600 --no-calibrate
+await shows B exports 'any(.[]; .puts > 1000)' || fail "exports: $(weirctl --instance B show exports)"
+weirctl --instance B evict "export.$(weirctl --instance B --json show exports | jq '.[0].export')" || fail "evict"
+await has_ended "${weir_pid[puts]}" || fail "puts go on without their export"
+log_of puts | has 'export was revoked' || fail "it says $(last_line puts)"
+perf '.count == 100 and .verified' --instance A node:2 -t put -n 100 --verify
+for wrong in "--connections 2" "--loop" "-b" "--rate 5" "--flags RC" "--transport tcp" "--threads 257" "--target hang"; do
+	# shellcheck disable=SC2086
+	weir-perf --instance A node:2 -t put $wrong >/dev/null 2>&1
+	[ $? = 2 ] || fail "$wrong was not refused"
+done
+weir-perf --instance A node:2 -t lat --target stop >/dev/null 2>&1 && fail "--target goes with -t lat"
+weirctl --instance A wait connections:0 --timeout "$patience" >/dev/null || fail "connections remain"

@@ -1,0 +1,711 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations on remote memory that are answered: gets, fetches, compare and swap, between two nodes
+ * and apart on one. Credit for answers, ends of all kinds, programs and peers that break the rules.
+ */
+#include "worlds/engine_world.h"
+
+#include "engine/answer.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/session.h"
+#include "weir/memory.h"
+#include "weir/type.h"
+
+#define BYTES 32768u  /* of region 1 of the exporting program */
+#define START 1024u   /* of the export in it */
+#define LENGTH 16384u /* of the export */
+#define GENERATION 77
+#define ALL (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE)
+
+static void
+export_memory(struct program *p, uint32_t rights)
+{
+	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
+				   .export = {.session = p->id,
+					      .number = 1,
+					      .generation = GENERATION,
+					      .region = 1,
+					      .offset = START,
+					      .length = LENGTH,
+					      .rights = rights}};
+
+	program_adopt(p, 1, BYTES, WEIR_ADOPT_SEND);
+	assert_int_equal(program_command(p, &k), 0);
+	for (uint32_t i = 0; i < BYTES; i++)
+		p->region[0].base[i] = (uint8_t)(i * 7 + i / 256);
+}
+
+/* A program on node 1 exports memory, others on both nodes open it. */
+static struct pair
+memory_programs(const struct world_options *o)
+{
+	struct pair p = pair_programs(o, 2);
+
+	export_memory(p.pb, ALL);
+	return p;
+}
+
+static struct pconn *
+open_remote(struct program *by, uint32_t rights)
+{
+	struct weir_wire_export x = {.index = 1, .generation = GENERATION, .rights = rights};
+	struct pconn *c = pconn_connect_memory(by, &x);
+
+	STEP_MOST(by->w, 200, !c->opened);
+	assert_true(c->opened);
+	assert_int_equal(c->open_status, 0);
+	return c;
+}
+
+static struct pconn *
+open_apart(struct program *by, const struct program *exporter, uint32_t rights)
+{
+	struct pconn *c = program_free_conn(by);
+	struct engine_command k = {.type = ENGINE_CONN_APART,
+				   .conn = {.session = by->id,
+					    .desc = c->desc,
+					    .kind = CONN_MEMORY,
+					    .listener = ENGINE_LISTENER_NONE,
+					    .export_session = exporter->id,
+					    .export_number = 1,
+					    .export_generation = GENERATION,
+					    .rights = rights}};
+
+	assert_int_equal(program_command(by, &k), 0);
+	c->vqpn = k.conn.vqpn;
+	world_run(by->w, 5);
+	assert_true(c->opened && !c->open_status);
+	return c;
+}
+
+/* Where answer n of a program goes. */
+static uint8_t *
+result(const struct program *p, uint32_t n)
+{
+	return p->arena + weir_arena_send(&p->view.geometry) + n * WEIR_BLOCK_SIZE;
+}
+
+static uint32_t
+place(const struct program *p, uint32_t n)
+{
+	return (uint32_t)((weir_arena_send(&p->view.geometry) + n * WEIR_BLOCK_SIZE) / 64);
+}
+
+static void
+push(struct pconn *c, uint8_t op, const struct weir_cell_access *a, const void *payload,
+     uint32_t length)
+{
+	bool fits = weir_cell_length_ok(op, length);
+	uint32_t n = fits ? weir_cell_slots(op, length) : 1;
+	struct weir_ring *r = &c->p->tx[0];
+	struct weir_slot s = {
+	    .op = op, .order = (uint16_t)c->sent, .vqpn = c->vqpn, .length = length};
+	uint8_t bytes[WEIR_INLINE_MAX] = {0};
+
+	memcpy(bytes, a, WEIR_ACCESS_FIELDS);
+	if (payload && fits)
+		memcpy(bytes + WEIR_ACCESS_FIELDS, payload, length);
+	STEP_WHILE(c->p->w, (weir_ring_refresh(r), weir_ring_room(r) < n));
+	memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, 12);
+	weir_ring_put_inline(r, bytes, fits ? WEIR_ACCESS_FIELDS + length : 48);
+	weir_ring_publish(r, n);
+	c->sent++;
+}
+
+static void
+get(struct pconn *c, uint64_t offset, uint32_t length, uint32_t n)
+{
+	struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+				     .offset = offset,
+				     .result = place(c->p, n),
+				     .count = length};
+
+	push(c, WEIR_OP_GET, &a, NULL, 0);
+}
+
+/* Adds to a word, and fetches it to result n. */
+static void
+add(struct pconn *c, uint64_t offset, int64_t by, uint32_t n)
+{
+	struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+				     .type = WEIR_T_INT64,
+				     .acc = WEIR_ACC_SUM,
+				     .options = WEIR_ACCESS_RESULT,
+				     .offset = offset,
+				     .result = place(c->p, n),
+				     .count = 1};
+
+	push(c, WEIR_OP_UPDATE, &a, &by, sizeof(by));
+}
+
+static void
+put(struct pconn *c, uint64_t offset, uint64_t word)
+{
+	struct weir_cell_put head = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
+	struct weir_cell_access a;
+
+	memcpy(head.payload, &word, sizeof(word));
+	memcpy(&a, &head, sizeof(a));
+	push(c, WEIR_OP_PUT, &a, head.payload + 8, sizeof(word));
+}
+
+static void
+flush(struct pconn *c, unsigned steps)
+{
+	pconn_op(c, WEIR_OP_FLUSH, 0);
+	STEP_MOST(c->p->w, steps, pconn_completed(c) != c->sent);
+	assert_int_equal(pconn_completed(c), c->sent);
+}
+
+static int64_t
+word_at(const struct program *p, uint64_t offset)
+{
+	int64_t v;
+
+	memcpy(&v, p->region[0].base + START + offset, sizeof(v));
+	return v;
+}
+
+static void
+set_word(const struct program *p, uint64_t offset, int64_t v)
+{
+	memcpy(p->region[0].base + START + offset, &v, sizeof(v));
+}
+
+static int64_t
+result_word(const struct program *p, uint32_t n)
+{
+	int64_t v;
+
+	memcpy(&v, result(p, n), sizeof(v));
+	return v;
+}
+
+static struct peer_link *
+link_of(struct world *w, unsigned node)
+{
+	return &w->node[node].engine->links[1];
+}
+
+/* ---- what they do ---- */
+
+static void
+each_kind(struct pconn *c, struct program *exporter)
+{
+	static const uint32_t lengths[] = {1,	2,   4,	  7,	8,    47,   48,	  49,  112,
+					   113, 500, 948, 1000, 4096, 8129, 8191, 8192};
+	struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+				     .type = WEIR_T_UINT32,
+				     .offset = 4,
+				     .result = place(c->p, 0),
+				     .count = 1};
+	uint32_t both[2] = {5, 6}, was;
+	double many[100];
+
+	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		uint64_t offset = i % 2 ? 8 * i : LENGTH - lengths[i];
+
+		memset(result(c->p, 0), 0xee, WEIR_BLOCK_SIZE + 64);
+		get(c, offset, lengths[i], 0);
+		flush(c, 300);
+		assert_memory_equal(result(c->p, 0), exporter->region[0].base + START + offset,
+				    lengths[i]);
+		for (uint32_t k = lengths[i]; k < WEIR_BLOCK_SIZE + 64; k++)
+			assert_int_equal(result(c->p, 0)[k], 0xee);
+	}
+	set_word(exporter, 8, 40);
+	add(c, 8, 2, 0);
+	add(c, 8, -50, 1);
+	flush(c, 300);
+	assert_int_equal(result_word(c->p, 0), 40);
+	assert_int_equal(result_word(c->p, 1), 42);
+	assert_int_equal(word_at(exporter, 8), -8);
+	/* compare and swap: once it fits, once not */
+	memcpy(exporter->region[0].base + START + 4, &both[0], 4);
+	push(c, WEIR_OP_CAS, &a, both, sizeof(both));
+	flush(c, 300);
+	memcpy(&was, result(c->p, 0), 4);
+	assert_int_equal(was, 5);
+	both[1] = 7;
+	push(c, WEIR_OP_CAS, &a, both, sizeof(both));
+	flush(c, 300);
+	memcpy(&was, result(c->p, 0), 4);
+	assert_int_equal(was, 6);
+	memcpy(&was, exporter->region[0].base + START + 4, 4);
+	assert_int_equal(was, 6);
+	/* many elements, with and without their former values */
+	for (unsigned i = 0; i < 100; i++)
+		many[i] = i;
+	memcpy(exporter->region[0].base + START + 64, many, sizeof(many));
+	a = (struct weir_cell_access){.handle = WEIR_HANDLE_FIRST,
+				      .type = WEIR_T_DOUBLE,
+				      .acc = WEIR_ACC_PROD,
+				      .options = WEIR_ACCESS_RESULT,
+				      .offset = 64,
+				      .result = place(c->p, 0),
+				      .count = 100};
+	push(c, WEIR_OP_UPDATE, &a, many, sizeof(many));
+	a.options = 0;
+	a.result = 0;
+	push(c, WEIR_OP_UPDATE, &a, many, sizeof(many));
+	flush(c, 300);
+	assert_memory_equal(result(c->p, 0), many, sizeof(many));
+	for (unsigned i = 0; i < 100; i++) {
+		double is;
+
+		memcpy(&is, exporter->region[0].base + START + 64 + 8 * i, 8);
+		assert_true(is == (double)i * i * i);
+	}
+	a.acc = WEIR_ACC_NO_OP; /* an atomic read */
+	a.options = WEIR_ACCESS_RESULT;
+	a.result = place(c->p, 0);
+	push(c, WEIR_OP_UPDATE, &a, NULL, 0);
+	flush(c, 300);
+	assert_memory_equal(result(c->p, 0), exporter->region[0].base + START + 64, sizeof(many));
+}
+
+static void
+test_kinds(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
+
+	each_kind(open_remote(p.pa, ALL), p.pb);
+	each_kind(open_apart(program_open(p.w, 1, 1), p.pb, ALL), p.pb);
+	assert_int_equal(node_counters(p.w, 0)->answers, 23);
+}
+
+/* Nothing behind an operation that is not answered is complete, though it is executed. */
+static void
+test_order(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint64_t last = 0;
+
+	set_word(p.pb, 0, 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		if (i % 3)
+			put(c, 0, i);
+		else
+			add(c, 0, 1, i % 64);
+		if (i % 7 == 0)
+			world_run(p.w, 1);
+		assert_in_range(pconn_completed(c), last, c->sent);
+		last = pconn_completed(c);
+		if (last && last < 64 && (last - 1) % 3 == 0)
+			assert_int_equal(result_word(p.pa, (uint32_t)last - 1),
+					 last > 1 ? last - 2 : 0);
+	}
+	flush(c, 2000);
+	assert_int_equal(word_at(p.pb, 0), 1999);
+	/* more than may be unanswered, at once */
+	for (unsigned i = 0; i < 60; i++)
+		add(c, 0, 1, i);
+	STEP_MOST(p.w, 2000, pconn_completed(c) != c->sent);
+	assert_int_equal(word_at(p.pb, 0), 1999 + 60);
+}
+
+/* ---- credit ---- */
+
+/* Answers lack credit: other connections go on, all come in the end, none overtakes. */
+static void
+test_credit(void **state)
+{
+	struct pair p = memory_programs(
+	    &(struct world_options){.delay_ns = 5000, .answers = WEIR_ANSWERS_LEAST});
+	struct pconn *a = open_remote(p.pa, ALL), *b = open_remote(p.pa, ALL);
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint64_t before;
+
+	set_word(p.pb, 8, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		get(a, 0, 8192, i);
+		get(b, 8192, 8192, 20 + i);
+	}
+	put(c, 0, 77);
+	pconn_op(c, WEIR_OP_FLUSH, 0);
+	STEP_MOST(p.w, 1000, pconn_completed(c) != 1);
+	assert_int_equal(word_at(p.pb, 0), 77);
+	assert_true(pconn_completed(a) < 5 && pconn_completed(b) < 5);
+	before = pconn_completed(a) + pconn_completed(b);
+	add(c, 8, 1, 50); /* it waits behind both of them, and its turn comes */
+	STEP_MOST(p.w, 3000, pconn_completed(c) != 2);
+	assert_int_equal(word_at(p.pb, 8), 1);
+	assert_true(pconn_completed(a) + pconn_completed(b) >= before + 2);
+	assert_true(pconn_completed(a) < 15 && pconn_completed(b) < 15);
+	flush(a, 10000);
+	flush(b, 10000);
+	for (unsigned i = 0; i < 40; i++)
+		assert_memory_equal(result(p.pa, i) + 64,
+				    p.pb->region[0].base + START + (i < 20 ? 64 : 8192 + 64),
+				    8192 - 64);
+	assert_true(node_counters(p.w, 0)->answer_stalls > 0);
+	assert_int_equal(link_of(p.w, 0)->answer_room, WEIR_ANSWERS_LEAST);
+}
+
+/* Two engines that ask each other for more than their rings hold go on. */
+static void
+test_both_ways(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){
+	    .delay_ns = 3000, .ring_lines = 256, .answers = WEIR_ANSWERS_LEAST});
+	struct pconn *a, *b;
+
+	export_memory(p.pa, ALL);
+	a = open_remote(p.pa, ALL);
+	b = open_remote(p.pb, ALL);
+	set_word(p.pa, 0, 0);
+	set_word(p.pb, 0, 0);
+	for (unsigned i = 0; i < 300; i++) {
+		add(a, 0, 1, i % 32);
+		get(a, i % 100 * 64, 1 + i * 27 % 8192, 40 + i % 32);
+		add(b, 0, 1, i % 32);
+		get(b, i % 100 * 64, 1 + i * 27 % 8192, 40 + i % 32);
+		world_run(p.w, i % 3);
+	}
+	flush(a, 50000);
+	flush(b, 50000);
+	assert_int_equal(word_at(p.pa, 0), 300);
+	assert_int_equal(word_at(p.pb, 0), 300);
+	assert_int_equal(result_word(p.pa, 299 % 32), 299);
+}
+
+/* ---- ends ---- */
+
+/* Some of its operations are answered, some under way, some wait. */
+static void
+ask_much(struct pconn *c)
+{
+	for (unsigned i = 0; i < 12; i++) {
+		get(c, 0, 8192, i);
+		add(c, 8, 1, 20 + i);
+	}
+}
+
+static void
+test_ends(void **state)
+{
+	for (unsigned i = 0; i < 40; i++) {
+		/* answers wait for credit, or in the engine for room in the ring */
+		uint32_t credit = i / 4 % 2 ? 128 << 10 : WEIR_ANSWERS_LEAST;
+		struct pair p = memory_programs(&(struct world_options){
+		    .delay_ns = 2000, .ring_lines = 256, .answers = credit});
+		struct program *third = program_open(p.w, 0, 1);
+		struct pconn *c = open_remote(p.pa, ALL), *good = open_remote(third, ALL);
+		struct engine_command k = {
+		    .type = ENGINE_EXPORT_REMOVE,
+		    .export = {.session = p.pb->id, .number = 1, .generation = GENERATION}};
+
+		set_word(p.pb, 8, 0);
+		ask_much(c);
+		world_run(p.w, i);
+		if (i % 4 == 0) {
+			pconn_close(c); /* behind all of them */
+			for (unsigned t = 0; t < 4; t++)
+				world_turn(p.w, 0);
+			memset(result(p.pa, 0), 0xee, 32 * WEIR_BLOCK_SIZE);
+			world_run(p.w, 3000);
+			for (uint32_t at = 0; at < 32 * WEIR_BLOCK_SIZE; at++)
+				assert_int_equal(result(p.pa, 0)[at], 0xee);
+			assert_int_equal(word_at(p.pb, 8), 12);
+			assert_true(c->freed);
+		} else if (i % 4 == 1) {
+			program_die(p.pa);
+			world_run(p.w, 1000);
+			assert_true(p.pa->removed);
+		} else if (i % 4 == 2) {
+			uint64_t done;
+
+			assert_int_equal(program_command(p.pb, &k), 0);
+			world_run(p.w, 1000);
+			assert_closed(c, ESTALE);
+			/* what was executed is complete, and its result there */
+			done = pconn_completed(c);
+			assert_int_equal(word_at(p.pb, 8), done / 2);
+			for (uint32_t n = 0; n < done / 2; n++)
+				assert_int_equal(result_word(p.pa, 20 + n), n);
+			pconn_ends(c, 100);
+		} else {
+			world_links_fail(p.w, EHOSTDOWN);
+			world_run(p.w, 100);
+			assert_closed(c, EHOSTDOWN);
+			pconn_ends(c, 100);
+		}
+		if (i % 4 < 2) {
+			add(good, 16, 1, 0);
+			flush(good, 1000);
+			assert_int_equal(link_of(p.w, 0)->answer_room, credit);
+		}
+		world_end(state);
+	}
+}
+
+/* ---- breaking the rules ---- */
+
+static void
+test_bad_programs(void **state)
+{
+	const struct weir_cell_access right = {.handle = WEIR_HANDLE_FIRST,
+					       .type = WEIR_T_INT64,
+					       .acc = WEIR_ACC_SUM,
+					       .options = WEIR_ACCESS_RESULT,
+					       .offset = 8,
+					       .count = 1};
+
+	for (unsigned i = 0; i < 2 * 27; i++) {
+		struct pair p = memory_programs(NULL);
+		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
+		uint32_t rights = i / 2 == 22	? ALL & ~WEIR_RIGHT_UPDATE
+				  : i / 2 == 23 ? ALL & ~WEIR_RIGHT_READ
+						: ALL;
+		struct pconn *c = i % 2 ? open_apart(by, p.pb, rights) : open_remote(by, rights);
+		uint8_t before[BYTES], payload[948] = {0};
+		struct weir_cell_access a = right;
+		uint8_t op = WEIR_OP_UPDATE;
+		uint32_t length = 8;
+
+		a.result = place(by, 0);
+		memcpy(before, p.pb->region[0].base, BYTES);
+		switch (i / 2) {
+		case 0:
+			a.handle++;
+			break;
+		case 1:
+			a.type = 0;
+			break;
+		case 2:
+			a.type = WEIR_T_LONG_DOUBLE;
+			a.offset = 16;
+			a.count = 1;
+			length = 16;
+			break;
+		case 3:
+			a.type = 255;
+			break;
+		case 4:
+			a.acc = 0;
+			break;
+		case 5:
+			a.acc = WEIR_ACC_MINLOC;
+			break;
+		case 6:
+			a.acc = 255;
+			break;
+		case 7:
+			a.options = 2;
+			break;
+		case 8:
+			a.offset = 4;
+			break;
+		case 9:
+			a.offset = LENGTH;
+			break;
+		case 10:
+			a.offset = UINT64_MAX - 7;
+			break;
+		case 11:
+			a.count = 0;
+			length = 0;
+			break;
+		case 12:
+			a.count = 2;
+			break;
+		case 13:
+			length = 16;
+			break;
+		case 14:
+			a.count = UINT32_MAX;
+			break;
+		case 15:
+			length = WEIR_ACCESS_MAX + 1;
+			break;
+		case 16:
+			a.result = 0;
+			break;
+		case 17:
+			a.result = place(by, 8192);
+			break;
+		case 18:
+			op = WEIR_OP_GET;
+			a = (struct weir_cell_access){
+			    .handle = a.handle, .result = a.result, .count = 8193};
+			length = 0;
+			break;
+		case 19:
+			op = WEIR_OP_GET;
+			a = (struct weir_cell_access){
+			    .handle = a.handle, .result = a.result, .count = 0};
+			length = 0;
+			break;
+		case 20:
+			op = WEIR_OP_GET;
+			a = (struct weir_cell_access){
+			    .handle = a.handle, .result = place(by, 8191) + 127, .count = 65};
+			length = 0;
+			break;
+		case 21:
+			op = WEIR_OP_GET;
+			a = (struct weir_cell_access){.handle = a.handle,
+						      .result = a.result,
+						      .offset = LENGTH - 7,
+						      .count = 8};
+			length = 0;
+			break;
+		case 22:
+			break;
+		case 23:
+			op = WEIR_OP_GET;
+			a = (struct weir_cell_access){
+			    .handle = a.handle, .result = a.result, .count = 8};
+			length = 0;
+			break;
+		case 24:
+			op = WEIR_OP_CAS;
+			a.acc = 0;
+			a.options = 0;
+			length = 8;
+			break;
+		case 25:
+			op = WEIR_OP_CAS;
+			a.acc = 0;
+			a.options = 0;
+			a.type = WEIR_T_DOUBLE;
+			length = 16;
+			break;
+		default:
+			op = WEIR_OP_CAS;
+			a.acc = 0;
+			a.options = 0;
+			a.count = 2;
+			length = 16;
+		}
+		push(c, op, &a, payload, length);
+		world_run(p.w, 50);
+		assert_true(by->violated);
+		assert_false(p.pb->violated);
+		assert_memory_equal(p.pb->region[0].base, before, BYTES);
+		world_end(state);
+	}
+}
+
+/* A peer that asks for more than it was granted loses the link. */
+static void
+test_greedy_peer(void **state)
+{
+	struct pair p = memory_programs(NULL);
+	struct pconn *c = open_remote(p.pa, ALL);
+
+	link_of(p.w, 1)->is.answer_lines = 1;
+	add(c, 8, 1, 0); /* one line */
+	flush(c, 100);
+	assert_int_equal(p.w->node[1].link_errors, 0);
+	get(c, 0, 49, 0);
+	world_run(p.w, 20);
+	assert_int_equal(p.w->node[1].link_errors, 1);
+	assert_int_equal(p.w->node[1].link_error, EPROTO);
+}
+
+/* Writes lines into the ring of node 0, as its peer would. */
+static void
+inject(struct world *w, const struct weir_slot *lines, uint32_t n)
+{
+	struct peer_link *l = link_of(w, 0);
+	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
+				       .lines = n + 1,
+				       .position = l->rx_pos,
+				       .consumed = l->tx_posted,
+				       .wrs = l->wrs_used};
+
+	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
+	fake_receive(&w->node[0].qp[0], WEIR_IMM(WEIR_IMM_FRAME, n + 1));
+}
+
+static void
+test_bad_answers(void **state)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		struct pair p = memory_programs(NULL);
+		struct pconn *c = open_remote(p.pa, ALL), *good = open_remote(p.pa, ALL);
+		struct weir_slot line[3] = {{.op = WEIR_WIRE_ANSWER, .vqpn = c->vqpn, .length = 8}};
+		uint32_t n = 1;
+
+		add(good, 8, 1, 30);
+		flush(good, 100);
+		memset(result(p.pa, 0), 0xee, 64);
+		if (i < 5) { /* it is asked for 8 bytes, and has not answered yet */
+			add(c, 8, 1, 0);
+			for (unsigned k = 0; k < 3; k++)
+				world_turn(p.w, 0);
+			assert_int_equal(link_of(p.w, 0)->answer_room,
+					 link_of(p.w, 0)->is.peer_answers - 64);
+		}
+		if (i == 0)
+			line[0].length = 7;
+		else if (i == 1)
+			line[0].length = 9;
+		else if (i == 2)
+			line[0].length = 0;
+		else if (i == 3)
+			line[0].order = 1;
+		else if (i == 4)
+			line[0].length = 100, n = 2;
+		else if (i == 5) { /* nothing was asked for, after all was answered */
+			for (unsigned k = 0; k < WEIR_AWAITED_MAX; k++) {
+				add(c, 8, 1, 0);
+				flush(c, 100);
+			}
+			memset(result(p.pa, 0), 0xee, 64);
+			line[0].order = WEIR_AWAITED_MAX;
+		} else if (i == 6)
+			line[0].length = WEIR_ANSWER_MAX + 1;
+		else if (i == 7)
+			line[0].length = 49;
+		else if (i == 8)
+			line[0].vqpn = 0x12345;
+		else
+			line[0].vqpn = conn_find(p.w->node[1].engine,
+						 conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn)
+					   ->vqpn ^
+				       (1u << 20);
+		inject(p.w, line, n);
+		world_turn(p.w, 0);
+		for (uint32_t k = 0; k < 64; k++)
+			assert_int_equal(result(p.pa, 0)[k], 0xee);
+		assert_false(p.pa->violated);
+		if (i < 6) {
+			assert_int_equal(pconn_status(c), EPROTO);
+			assert_int_equal(pconn_status(good), 0);
+			assert_int_equal(p.w->node[0].link_errors, 0);
+			assert_int_equal(node_counters(p.w, 0)->bad_frames, 1);
+		} else {
+			world_run(p.w, 1);
+			assert_int_equal(p.w->node[0].link_errors, 1);
+			assert_int_equal(p.w->node[0].link_error, EPROTO);
+		}
+		world_end(state);
+	}
+}
+
+/* A program with a rate pays for what it reads. */
+static void
+test_rate(void **state)
+{
+	struct pair p = memory_programs(NULL);
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint64_t start;
+
+	program_share(p.pa, ENGINE_WEIGHT, 1000000, 1000000); /* 1 MB/s, 1 ms of burst */
+	start = p.w->now;
+	for (unsigned i = 0; i < 10; i++) {
+		get(c, 0, 4096, 0);
+		flush(c, 100000);
+	}
+	assert_true(p.w->now - start > 30000000);
+}
+
+ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_credit), TEST(test_both_ways),
+	     TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
+	     TEST(test_bad_answers), TEST(test_rate))

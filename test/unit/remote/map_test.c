@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Exports that programs of the same host map: loads and stores in place of cells, read-only
+ * mappings that stay read-only, ends that reach the handle, holes that end the export alone.
+ */
+#define _GNU_SOURCE
+#include "worlds/stream_pair.h"
+
+#include "broker/sigbus.h"
+#include "weir/remote.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define BYTES 65536u
+#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_MAP)
+
+/* a opens what b exports. */
+struct memory {
+	struct plane *f;
+	struct weir *a, *b;
+	struct weir_region *region;
+	uint8_t *base;
+	struct weir_export *x;
+	struct weir_key key;
+};
+
+static struct memory
+memory_open(unsigned rights, bool local)
+{
+	struct memory m = {.f = plane_create(NULL)};
+	struct weir_region_info info;
+
+	m.a = plane_attach(m.f);
+	m.b = plane_attach_at(m.f, !local);
+	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
+	weir_region_info(m.region, &info);
+	m.base = info.base;
+	assert_int_equal(weir_export(m.region, 0, BYTES, rights, &m.x, &m.key), 0);
+	plane_run(m.f);
+	return m;
+}
+
+static void
+memory_close(struct memory *m)
+{
+	plane_stop(m->f);
+	plane_settle(m->f);
+	weir_detach(m->a);
+	weir_detach(m->b);
+	plane_destroy(m->f);
+}
+
+static struct weir_remote *
+open_with(struct memory *m, unsigned rights, uint32_t flags, uint8_t **mapped)
+{
+	struct weir_remote_info info;
+	struct weir_remote *r = NULL;
+
+	assert_int_equal(weir_remote_open(m->a, &m->key, rights, flags, PATIENT, &r), 0);
+	weir_remote_info(r, &info);
+	assert_int_equal(info.length, BYTES);
+	*mapped = info.mapped;
+	return r;
+}
+
+static void
+expect(int rc, int want)
+{
+	assert_int_equal(rc, want);
+	assert_true(strlen(weir_reason()) > 20);
+}
+
+/* Puts are there when the call returns: no engine turns. */
+static void
+test_put(void **state)
+{
+	static const size_t lengths[] = {0, 1, 2, 3, 4, 7, 8, 9, 31, 4096, 8193, BYTES};
+	struct memory m = memory_open(ALL, true);
+	uint8_t *mapped, byte = 1;
+	struct weir_remote *r = open_with(&m, ALL & ~WEIR_MAY_MAP, 0, &mapped);
+
+	assert_non_null(mapped);
+	plane_hold(m.f, true);
+	for (unsigned k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
+		for (size_t at = 0; at < 9 && at <= BYTES - lengths[k]; at++) {
+			uint8_t *bytes = make_message(k, lengths[k]);
+
+			memset(m.base, 0, BYTES);
+			assert_int_equal(weir_remote_put(r, at, bytes, lengths[k], 0), 0);
+			assert_int_equal(weir_remote_flush(r, 0), 0);
+			check_message(m.base + at, k, lengths[k]);
+			check_message(mapped + at, k, lengths[k]);
+			assert_true(!at || !m.base[at - 1]);
+			assert_true(at + lengths[k] == BYTES || !m.base[at + lengths[k]]);
+			free(bytes);
+		}
+	plane_hold(m.f, false);
+	assert_int_equal(weir_remote_put(r, BYTES, NULL, 0, 0), 0);
+	expect(weir_remote_put(r, BYTES, &byte, 1, 0), -ERANGE);
+	expect(weir_remote_put(r, BYTES - 1, &byte, 2, 0), -ERANGE);
+	expect(weir_remote_put(r, UINT64_MAX, &byte, 1, 0), -ERANGE);
+	expect(weir_remote_put(r, 1, &byte, SIZE_MAX, 0), -ERANGE);
+	weir_remote_close(r);
+	memory_close(&m);
+}
+
+/* Without the right, from another node, or if the opener wants none, there is no mapping. */
+static void
+test_apart(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct memory m = memory_open(i == 0 ? WEIR_MAY_WRITE : ALL, i != 1);
+		struct weir_remote *r;
+		uint64_t word = 5;
+		uint8_t *mapped;
+
+		r = open_with(&m, WEIR_MAY_WRITE, i == 2 ? WEIR_OPEN_APART : 0, &mapped);
+		assert_null(mapped);
+		assert_int_equal(weir_remote_put(r, 8, &word, sizeof(word), 0), 0);
+		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+		assert_memory_equal(m.base + 8, &word, sizeof(word));
+		weir_remote_close(r);
+		memory_close(&m);
+	}
+}
+
+static void
+test_refused(void **state)
+{
+	struct memory m = memory_open(ALL, true);
+	struct weir_remote *r;
+	struct weir_export *x;
+	struct weir_key key;
+
+	expect(weir_export(m.region, 0, BYTES - 1, ALL, &x, &key), -EINVAL);
+	expect(weir_export(m.region, 4096, BYTES - 4096, ALL, &x, &key), -EINVAL);
+	expect(weir_remote_open(m.a, &m.key, ALL, 0, PATIENT, &r), -EINVAL);
+	expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 2, PATIENT, &r), -EINVAL);
+	memory_close(&m);
+}
+
+/* Neither mprotect() nor the key's other rights make a read-only mapping writable. */
+static void
+test_read_only(void **state)
+{
+	struct memory m = memory_open(ALL, true);
+	struct weir_remote *r;
+	uint8_t *mapped;
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (i) { /* MAP implies READ; the key has nothing else */
+			assert_int_equal(weir_revoke(m.x), 0);
+			assert_int_equal(
+			    weir_export(m.region, 0, BYTES, WEIR_MAY_MAP, &m.x, &m.key), 0);
+			expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r),
+			       -EACCES);
+		}
+		r = open_with(&m, WEIR_MAY_READ, 0, &mapped);
+		assert_non_null(mapped);
+		m.base[77] = (uint8_t)(8 + i);
+		assert_int_equal(mapped[77], 8 + i);
+		assert_int_equal(mprotect(mapped, BYTES, PROT_READ | PROT_WRITE), -1);
+		assert_int_equal(errno, EACCES);
+		expect(weir_remote_put(r, 0, &i, sizeof(i), 0), -EACCES);
+		weir_remote_close(r);
+	}
+	memory_close(&m);
+}
+
+static int
+put_until_end(struct weir_remote *r)
+{
+	uint64_t word = 1;
+	int rc;
+
+	do {
+		rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
+		if (!rc)
+			rc = weir_remote_flush(r, PATIENT);
+	} while (!rc);
+	return rc;
+}
+
+/* The memory stays for who mapped it; the handle says how the export ended. */
+static void
+test_ends(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		struct memory m = memory_open(ALL, true);
+		struct weir_remote *r;
+		uint8_t *mapped;
+
+		r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
+		m.base[9] = 99;
+		if (i == 0)
+			assert_int_equal(weir_revoke(m.x), 0);
+		else if (i == 1)
+			assert_int_equal(weir_region_free(m.region), 0);
+		else if (i == 3)
+			assert_int_equal(plane_evict_export(m.f, m.b, 1), 1);
+		else
+			plane_die(m.f, m.b);
+		expect(put_until_end(r), i == 2 ? -ECONNRESET : -ESTALE);
+		expect(weir_remote_flush(r, 0), i == 2 ? -ECONNRESET : -ESTALE);
+		assert_int_equal(mapped[9], 99);
+		if (i == 3)
+			expect(weir_revoke(m.x), -ECONNABORTED);
+		weir_remote_close(r);
+		memory_close(&m);
+	}
+}
+
+struct job {
+	struct weir_remote *r;
+	uint64_t *words;
+	int rc;
+};
+
+static void *
+put_words(void *arg)
+{
+	struct job *j = arg;
+
+	for (uint64_t n = 1; n <= 10000 && !j->rc; n++) {
+		j->rc = weir_remote_put(j->r, n % 64 * 8, &(uint64_t){n << 32 | n}, 8, 0);
+		if (!j->rc)
+			j->rc = weir_remote_flush(j->r, 0);
+	}
+	return NULL;
+}
+
+/* Threads without a connection of their own; words are never torn. */
+static void
+test_threads(void **state)
+{
+	struct memory m = memory_open(ALL, true);
+	uint8_t *mapped;
+	struct weir_remote *r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
+	struct job j[3];
+	pthread_t t[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		j[i] = (struct job){.r = r};
+		assert_int_equal(pthread_create(&t[i], NULL, put_words, &j[i]), 0);
+	}
+	for (unsigned i = 0; i < 100000; i++) {
+		uint64_t is =
+		    __atomic_load_n((uint64_t *)(void *)m.base + i % 64, __ATOMIC_RELAXED);
+
+		assert_int_equal(is >> 32, is & UINT32_MAX);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(j[i].rc, 0);
+	}
+	weir_remote_close(r);
+	memory_close(&m);
+}
+
+/* A program that mapped the region punches a hole: its owner stays, the export ends. */
+static void
+test_hole(void **state)
+{
+	struct weir_remote *r, *apart;
+	struct weir_export *x;
+	struct weir_key key;
+	uint8_t *mapped, *none;
+	struct memory m;
+
+	if (sigbus_watch()) { /* holes are filled again, and nobody notices */
+		print_message("no userfaultfd\n");
+		return;
+	}
+	m = memory_open(ALL, true);
+	apart = open_with(&m, WEIR_MAY_WRITE, WEIR_OPEN_APART, &none);
+	r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
+	assert_int_equal(madvise(mapped, 4096, MADV_REMOVE), 0);
+	/* an engine falls into it */
+	expect(put_until_end(apart), -ESTALE);
+	expect(put_until_end(r), -ESTALE);
+	expect(weir_export(m.region, 0, 64, WEIR_MAY_WRITE, &x, &key), -EFAULT);
+	assert_int_equal(weir_revoke(m.x), 0);
+	assert_int_equal(weir_region_free(m.region), 0);
+	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
+	assert_int_equal(weir_export(m.region, 0, BYTES, ALL, &m.x, &m.key), 0);
+	weir_remote_close(apart);
+	weir_remote_close(r);
+	memory_close(&m);
+	sigbus_unwatch();
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_put),	    cmocka_unit_test(test_apart),
+	    cmocka_unit_test(test_refused), cmocka_unit_test(test_read_only),
+	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_hole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
