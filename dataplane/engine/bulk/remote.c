@@ -139,6 +139,36 @@ get_operands(uint8_t *to, const struct weir_slot *head, const struct weir_slot *
 	}
 }
 
+/* Executes a GET, UPDATE or CAS that is ok. Returns the bytes that it read or updated with. */
+static uint64_t
+access_execute(struct export *x, const struct weir_slot *head, const struct weir_slot *ring,
+	       uint32_t mask, uint64_t pos, uint8_t *result)
+{
+	uint8_t operands[WEIR_ACCESS_MAX];
+	struct weir_cell_access a;
+	uint8_t *at;
+	int rc;
+
+	memcpy(&a, head->data, sizeof(a));
+	at = x->base + a.offset;
+	if (head->op == WEIR_OP_GET) {
+		weir_load_whole(result, at, a.count);
+		x->counters.gets++;
+		x->counters.bytes_got += a.count;
+		return a.count;
+	}
+	get_operands(operands, head, ring, mask, pos);
+	if (head->op == WEIR_OP_CAS)
+		rc = weir_apply_compare_swap((enum weir_type)a.type, at, operands,
+					     operands + head->length / 2, result);
+	else
+		rc = weir_apply((enum weir_type)a.type, (enum weir_acc)a.acc, at, operands,
+				a.options & WEIR_ACCESS_RESULT ? result : NULL, a.count);
+	weir_assert(!rc); /* exports for updates are aligned */
+	x->counters.updates++;
+	return head->length;
+}
+
 /*
  * Executes an operation that is ok. `ring`: where its continuations are, behind `pos`. `result`:
  * room for its answer, WEIR_ANSWER_MAX bytes, of any alignment; may be NULL if it has none.
@@ -147,15 +177,9 @@ static void
 execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head,
 	     const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint8_t *result)
 {
-	uint8_t operands[WEIR_ACCESS_MAX];
-	struct weir_cell_access a;
 	struct export *x = c->cold->memory.export;
 	uint64_t bytes = head->length;
-	uint8_t *at;
-	int rc = 0;
 
-	memcpy(&a, head->data, sizeof(a));
-	at = x->base + a.offset;
 	switch (head->op) {
 	case WEIR_OP_PUT:
 		put_execute(c, head, ring, mask, pos);
@@ -163,26 +187,9 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head,
 	case WEIR_OP_NOTICE:
 		notice_execute(e, c, head);
 		break;
-	case WEIR_OP_GET:
-		weir_load_whole(result, at, a.count);
-		bytes = a.count;
-		x->counters.gets++;
-		x->counters.bytes_got += bytes;
-		break;
-	case WEIR_OP_CAS:
-		get_operands(operands, head, ring, mask, pos);
-		rc = weir_apply_compare_swap((enum weir_type)a.type, at, operands,
-					     operands + head->length / 2, result);
-		break;
 	default:
-		get_operands(operands, head, ring, mask, pos);
-		rc = weir_apply((enum weir_type)a.type, (enum weir_acc)a.acc, at, operands,
-				a.options & WEIR_ACCESS_RESULT ? result : NULL, a.count);
-	}
-	weir_assert(!rc); /* exports for updates are aligned */
-	if (head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS) {
-		x->counters.updates++;
-		if (x->rights & WEIR_RIGHT_NOTIFY)
+		bytes = access_execute(x, head, ring, mask, pos, result);
+		if (head->op != WEIR_OP_GET && x->rights & WEIR_RIGHT_NOTIFY)
 			notice_wake(e, x);
 	}
 	count(&e->counters.remote_operations, 1);
