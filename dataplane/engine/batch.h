@@ -36,6 +36,20 @@ bool frame_receive(struct engine *e, struct peer_link *l, uint32_t lines);
 bool frame_receive_sent(struct engine *e, struct peer_link *l, const uint8_t *frame,
 			uint32_t lines);
 
+/* Copies slots of the ring unchanged, but for the words of the head. */
+static inline void
+copy_to_batch(const struct peer_link *l, uint64_t at, const struct weir_ring *r, uint64_t a,
+	      uint64_t b, uint32_t n)
+{
+	struct weir_slot *to = link_at(l, at);
+
+	memcpy(to, &a, 8);
+	memcpy((char *)to + 8, &b, 8);
+	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(link_at(l, at + i), weir_ring_at(r, r->pos + i), WEIR_SLOT_SIZE);
+}
+
 /* Room for a message in the frame of this turn, which is opened if need be. */
 static inline enum room
 link_room(struct engine *e, struct peer_link *l, uint32_t lines)

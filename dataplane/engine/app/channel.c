@@ -77,20 +77,6 @@ is_stale(struct engine *e, const struct conn *c, uint32_t vqpn)
 	return !c && WEIR_VQPN_INDEX(vqpn) - e->first_index < e->config.connections;
 }
 
-/* Copies slots of the ring unchanged, but for the words of the head. */
-static inline void
-copy_to_batch(const struct peer_link *l, uint64_t at, const struct weir_ring *r, uint64_t a,
-	      uint64_t b, uint32_t n)
-{
-	struct weir_slot *to = link_at(l, at);
-
-	memcpy(to, &a, 8);
-	memcpy((char *)to + 8, &b, 8);
-	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
-	for (uint32_t i = 1; i < n; i++)
-		memcpy(link_at(l, at + i), weir_ring_at(r, r->pos + i), WEIR_SLOT_SIZE);
-}
-
 /* Takes a message that can't go straight into the open frame. */
 static enum take
 take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h, weir_place place)
@@ -396,6 +382,11 @@ take_slots(struct engine *e, struct channel *ch)
 		} else if (LIKELY(h.op == WEIR_OP_INLINE)) {
 			t = take_inline(e, ch, c, h);
 		} else if (is_operation(h.op)) {
+			unsigned run = n ? remote_take_puts(e, ch, c, slot, end) : 0;
+
+			n += run;
+			if (run)
+				continue;
 			t = remote_take(e, ch, c, slot);
 		} else {
 			t = take_place(e, ch, c, slot, h);

@@ -21,15 +21,31 @@
 
 #include "ipc/apply.h"
 
-static bool
-put_ok(const struct conn *c, const struct weir_slot *head)
-{
-	struct weir_cell_put put;
+/* The fields of a PUT before its payload. */
+struct put_fields {
+	uint32_t handle, options;
+	uint64_t offset;
+};
+static_assert(sizeof(struct put_fields) == WEIR_PUT_FIELDS, "the start of struct weir_cell_put");
 
-	memcpy(&put, head->data, sizeof(put));
-	return put.handle == WEIR_HANDLE_FIRST && !put.options &&
-	       c->cold->memory.rights & WEIR_RIGHT_WRITE && put.offset <= c->cold->memory.length &&
-	       head->length <= c->cold->memory.length - put.offset;
+/* Copied once, as its memory may be a program's or a peer's. */
+static inline struct put_fields
+put_fields(const uint8_t *data)
+{
+	struct put_fields put;
+
+	memcpy(&put, data, sizeof(put));
+	atomic_signal_fence(memory_order_seq_cst);
+	return put;
+}
+
+/* Whether the connection may put `length` bytes there. */
+static inline bool
+put_ok(const struct conn *c, const struct put_fields *put, uint32_t length)
+{
+	return put->handle == WEIR_HANDLE_FIRST && !put->options &&
+	       c->cold->memory.rights & WEIR_RIGHT_WRITE && put->offset <= c->cold->memory.length &&
+	       length <= c->cold->memory.length - put->offset;
 }
 
 /* Elements of the narrow types alone: each engine updates them at any time. */
@@ -78,9 +94,14 @@ access_ok(const struct conn *c, const struct weir_slot *head)
 static bool
 cell_ok(const struct conn *c, const struct weir_slot *head)
 {
+	struct put_fields put;
+
 	if (head->op == WEIR_OP_NOTICE)
 		return notice_ok(c, head);
-	return head->op == WEIR_OP_PUT ? put_ok(c, head) : access_ok(c, head);
+	if (head->op != WEIR_OP_PUT)
+		return access_ok(c, head);
+	put = put_fields(head->data);
+	return put_ok(c, &put, head->length);
 }
 
 uint32_t
@@ -95,22 +116,17 @@ remote_answer_bytes(const struct weir_slot *cell)
 	return (uint32_t)access_bytes(cell->op, &a);
 }
 
-/* Stores a PUT that is ok. `ring`: where its continuations are, behind `pos`. */
-static void
-put_execute(struct conn *c, const struct weir_slot *head, const struct weir_slot *ring,
-	    uint32_t mask, uint64_t pos)
+/* Stores the payload of a PUT. `ring`: where its continuations are, behind `pos`. */
+static inline void
+put_store(uint8_t *to, const uint8_t *payload, uint32_t left, const struct weir_slot *ring,
+	  uint32_t mask, uint64_t pos)
 {
-	uint32_t left = head->length, part = sizeof(((struct weir_cell_put *)0)->payload);
-	struct export *x = c->cold->memory.export;
-	struct weir_cell_put put;
-	uint8_t *to;
+	uint32_t part = sizeof(((struct weir_cell_put *)0)->payload);
 
-	memcpy(&put, head->data, sizeof(put));
-	to = x->base + put.offset;
 	if (left <= part) {
-		weir_store_whole(to, put.payload, left);
+		weir_store_whole(to, payload, left);
 	} else {
-		memcpy(to, put.payload, part);
+		memcpy(to, payload, part);
 		for (to += part, left -= part; left; to += part, left -= part) {
 			const void *more = &ring[++pos & mask];
 
@@ -118,8 +134,6 @@ put_execute(struct conn *c, const struct weir_slot *head, const struct weir_slot
 			memcpy(to, ((const struct weir_slot_more *)more)->data, part);
 		}
 	}
-	x->counters.puts++;
-	x->counters.bytes_put += head->length;
 }
 
 /* Copies the payload of an UPDATE or CAS. */
@@ -179,10 +193,15 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head,
 {
 	struct export *x = c->cold->memory.export;
 	uint64_t bytes = head->length;
+	struct put_fields put;
 
 	switch (head->op) {
 	case WEIR_OP_PUT:
-		put_execute(c, head, ring, mask, pos);
+		put = put_fields(head->data);
+		put_store(x->base + put.offset, head->data + sizeof(put), head->length, ring, mask,
+			  pos);
+		x->counters.puts++;
+		x->counters.bytes_put += bytes;
 		break;
 	case WEIR_OP_NOTICE:
 		notice_execute(e, c, head);
@@ -247,6 +266,57 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	link_sent(l, c, 1, false);
 	remote_sent(l, c);
 	return true;
+}
+
+unsigned
+remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+		 uint64_t end)
+{
+	uint32_t puts = 0, lines = 0, most;
+	struct peer_link *l = c->link;
+	struct weir_ring r = ch->tx;
+	uint64_t bytes = 0, room, a;
+
+	if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state != CONN_OPEN ||
+	    c->user_closed || c->pend_first || !l || c->session->limited ||
+	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit)
+		return 0;
+	room = l->tx_limit - l->tx_pos;
+	if (UNLIKELY(l->split) && room > share_lines(l, c->session))
+		room = share_lines(l, c->session);
+	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
+	a = head_word(WEIR_OP_PUT, (uint16_t)c->taken);
+	do {
+		struct head_words h = head_words(slot);
+		uint32_t length = (uint32_t)(h.b >> 32), n;
+		struct put_fields put;
+
+		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn || length > WEIR_PUT_MAX)
+			break;
+		n = weir_cell_slots(WEIR_OP_PUT, length);
+		if (n > most - lines)
+			break;
+		copy_to_batch(l, l->tx_pos + lines, &r, a, head_whose(c->peer_vqpn, length), n);
+		put = put_fields(link_at(l, l->tx_pos + lines)->data);
+		if (!put_ok(c, &put, length)) /* remote_take() says so */
+			break;
+		r.pos += n;
+		lines += n;
+		puts++;
+		bytes += length;
+		a += HEAD_NEXT;
+		slot = weir_ring_peek(&r);
+	} while (slot);
+	if (!puts)
+		return 0;
+	l->tx_pos += lines;
+	if (UNLIKELY(l->split))
+		queue_of(c->session, l, RING)->lines -= lines;
+	link_count(l, c, puts);
+	link_sent(l, c, puts, false);
+	remote_sent(l, c);
+	channel_taken(e, ch, c, puts, lines, bytes);
+	return puts;
 }
 
 /* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
@@ -320,6 +390,55 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 
 /* ---- the executing end ---- */
 
+/*
+ * Executes the PUTs of one connection from pos on. Returns their lines, 0 if the first one is not
+ * as it should be.
+ */
+static uint32_t
+receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+{
+	const struct weir_slot *ring = l->rx;
+	uint32_t mask = l->rx_mask, lines = 0, puts = 0;
+	struct head_words h = head_words(&ring[pos & mask]);
+	struct conn *c = conn_find(e, (uint32_t)h.b);
+	uint64_t bytes = 0, a;
+	struct export *x;
+
+	if (!c || c->link != l || !conn_is_open(c) || !conn_is_passive(c) ||
+	    !c->cold->memory.export)
+		return 0;
+	x = c->cold->memory.export;
+	a = head_word(WEIR_OP_PUT, (uint16_t)c->rx_messages);
+	while (pos + lines < end) {
+		const struct weir_slot *line = &ring[(pos + lines) & mask];
+		uint32_t length, n;
+		struct put_fields put;
+
+		h = head_words(line);
+		length = (uint32_t)(h.b >> 32);
+		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn || length > WEIR_PUT_MAX)
+			break;
+		n = weir_cell_slots(WEIR_OP_PUT, length);
+		put = put_fields(line->data);
+		if (n > end - pos - lines || !put_ok(c, &put, length))
+			break;
+		put_store(x->base + put.offset, line->data + sizeof(put), length, ring, mask,
+			  pos + lines);
+		lines += n;
+		puts++;
+		bytes += length;
+		a += HEAD_NEXT;
+	}
+	x->counters.puts += puts;
+	x->counters.bytes_put += bytes;
+	count(&e->counters.remote_operations, puts);
+	count(&e->counters.remote_bytes, bytes);
+	c->bytes += bytes;
+	c->rx_messages += puts;
+	c->by_send += l->rx_send ? puts : 0;
+	return lines;
+}
+
 int
 remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
@@ -328,6 +447,11 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	uint32_t n, answer;
 	struct conn *c;
 
+	if (head_load(&l->rx[pos & l->rx_mask]).op == WEIR_OP_PUT) {
+		n = receive_puts(e, l, pos, end);
+		if (n)
+			return (int)n;
+	}
 	line_load(&cell, &l->rx[pos & l->rx_mask]);
 	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length))
 		return -1;

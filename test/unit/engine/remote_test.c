@@ -449,19 +449,23 @@ test_bad_programs(void **state)
 	    {0, 0, 0, 8},
 	};
 
-	for (unsigned i = 0; i < 2 * sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < 4 * sizeof(bad) / sizeof(bad[0]); i++) {
 		struct pair p = memory_programs(NULL);
 		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
 		struct pconn *c =
 		    i % 2 ? open_apart(by, p.pb) : open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
-		struct weir_cell_put head = {.handle = bad[i / 2].handle,
-					     .options = bad[i / 2].options,
-					     .offset = bad[i / 2].offset};
+		struct weir_cell_put head = {.handle = bad[i / 4].handle,
+					     .options = bad[i / 4].options,
+					     .offset = bad[i / 4].offset};
 
 		put(c, 0, 8, 1);
 		flush(c, 100);
 		memset(p.pb->region[0].base, 0xaa, BYTES);
-		push(c, 0, head, bad[i / 2].length, 2);
+		if (i % 4 >= 2) { /* behind others of the same turn */
+			put(c, 0, 0, 0);
+			put(c, LENGTH, 0, 0);
+		}
+		push(c, 0, head, bad[i / 4].length, 2);
 		world_run(p.w, 50);
 		assert_true(by->violated);
 		assert_false(p.pb->violated);
@@ -550,6 +554,29 @@ test_bad_peers(void **state)
 	}
 }
 
+/* A PUT whose payload lies beyond its frame breaks the link, and is not executed. */
+static void
+test_cut_off(void **state)
+{
+	static const uint32_t cut[] = {33, 100, WEIR_PUT_MAX};
+
+	for (unsigned i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+		struct pair p = memory_programs(NULL);
+		struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+		struct conn *end = conn_find(p.w->node[1].engine,
+					     conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn);
+		struct weir_cell_put head = {.handle = WEIR_HANDLE_FIRST};
+		struct weir_slot line = {.op = WEIR_OP_PUT, .vqpn = end->vqpn, .length = cut[i]};
+
+		memcpy(line.data, &head, sizeof(head));
+		link_inject(end->link, &p.w->node[1].qp[0], &line, 1, NULL, 0);
+		world_run(p.w, 5);
+		assert_untouched(p.pb, 0, BYTES);
+		assert_int_equal(p.w->node[1].link_errors, 1);
+		world_end(state);
+	}
+}
+
 /* A program that stands still costs its remote peers nothing: its engine does the work. */
 static void
 test_stopped(void **state)
@@ -585,5 +612,5 @@ test_rate(void **state)
 
 ENGINE_TESTS(TEST(test_lengths), TEST(test_order), TEST(test_flush), TEST(test_opening),
 	     TEST(test_revoke), TEST(test_counters), TEST(test_ends), TEST(test_link_fails),
-	     TEST(test_bad_programs), TEST(test_mixed_up), TEST(test_bad_peers), TEST(test_stopped),
-	     TEST(test_rate))
+	     TEST(test_bad_programs), TEST(test_mixed_up), TEST(test_bad_peers), TEST(test_cut_off),
+	     TEST(test_stopped), TEST(test_rate))
