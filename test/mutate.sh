@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# mutate.sh [--jobs N] [NAME ...]: applies the faults of test/mutations/ one at a time to a copy of the
+# mutate.sh [--jobs N] [--passed FILE] [NAME ...]: applies the faults of test/mutations/ one at a time to a copy of the
 # sources and of build/release under build/mutate, builds the tests that a fault names and runs them. A
 # fault that no test notices has survived. Exit: 0 none survived, 1 one did (or a patch no longer applies),
-# 2 usage.
+# 2 usage. Tests named in FILE have passed on this build: they are not run without a fault again.
 #
 # Head of a patch:  # fault: what is wrong now, in one line
 #                   # tests: one or more of
@@ -24,7 +24,7 @@ $fixed true 2>/dev/null || fixed=
 
 usage()
 {
-	echo "usage: mutate.sh [--jobs N] [NAME ...]" >&2
+	echo "usage: mutate.sh [--jobs N] [--passed FILE] [NAME ...]" >&2
 	exit 2
 }
 
@@ -248,10 +248,11 @@ worker() # NUMBER BUILD...
 	return $bad
 }
 
-names=()
+names=() passed=/dev/null
 while [ $# -gt 0 ]; do
 	case $1 in
 	--jobs) [ $# -ge 2 ] || usage; jobs=$2; shift ;;
+	--passed) [ -r "${2:-}" ] || usage; passed=$2; shift ;;
 	-*) usage ;;
 	*) names+=("$1") ;;
 	esac
@@ -274,7 +275,8 @@ configure release --buildtype=release || exit 1
 [[ " ${tests[*]}" != *" tsan:"* ]] ||
 	configure tsan -Dbuildtype=debugoptimized -Db_sanitize=thread || exit 1
 build_tests . "$work/log" "${tests[@]}" || { tail -n 20 "$work/log"; exit 1; }
-sound "${tests[@]}"
+mapfile -t unproven < <(printf '%s\n' "${tests[@]}" | grep -vxFf "$passed")
+sound "${unproven[@]}"
 fill_queues "${patches[@]}"
 mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
 pids=()
