@@ -27,7 +27,7 @@ measure() # NAME ARGUMENT...: bytes a second
 weirctl --instance A set program.weir-perf.rate $told >/dev/null || die "a rate can't be set"
 for size in $sizes; do
 	# the machine may be busy with something else: again before it counts
-	for ((try = 0; try < 4; try++)); do
+	for ((try = 0; try < 10; try++)); do
 		got=$(measure "limited$size" -t bw -s "$size")
 		((got < rate * 95 / 100 || got > rate * 105 / 100)) || break
 	done
