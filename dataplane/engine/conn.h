@@ -4,6 +4,7 @@
 #define WEIR_ENGINE_CONN_H
 
 #include "engine.h"
+#include "flight.h"
 #include "base/list.h"
 #include "rndv.h"
 #include "session.h"
@@ -91,7 +92,6 @@ struct conn {
 	bool stall_told : 1;   /* STALLED has left, no GRANT since */
 	bool wants : 1;	       /* WANT has no answer yet */
 	bool bulk_refused : 1; /* a NIC refused a WRITE or READ: it isn't repeated */
-	bool bulk_doubted : 1; /* the peer's NIC did so, perhaps by mistake; none succeeded since */
 	bool reclaiming : 1;   /* RECLAIM without an answer: no GRANT leaves */
 	bool local : 1;	       /* both ends on this host */
 	bool local_told : 1;   /* main knows that our local end closed, or that the other did */
@@ -105,6 +105,8 @@ struct conn {
 	bool end_sent : 1;  /* END has left */
 	bool peer_shut : 1; /* END came: the peer sends no more */
 	bool ended : 1;	    /* no object refers to it: main is told, then the entry is free */
+	/* WRITEs and READs that a NIC refused since the last one that succeeded */
+	uint8_t bulk_doubts : FLIGHT_DOUBT_BITS;
 	uint16_t peer_node;
 	uint32_t peer_vqpn;
 	struct peer_link *link; /* NULL: none yet, local, or the link has failed */

@@ -176,7 +176,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	l->heard_at = e->now;
 	if (wc->status != NIC_WC_SUCCESS) {
 		if (qp->index == BULK)
-			flight_failed(l, wc);
+			flight_failed(e, l, wc);
 		link_break(e, l, qp->index, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO,
 			   wc->status);
 		return;

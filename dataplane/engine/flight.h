@@ -19,6 +19,8 @@ enum {
 	FLIGHT_BYTES = 8 * 65536,  /* bytes in flight per link */
 	FLIGHT_BURST = 8,	   /* WRs per post */
 	FLIGHT_BURST_BYTES = 8192, /* bytes gathered after which a burst is posted */
+	FLIGHT_DOUBT_BITS = 2,	   /* bits that count refusals */
+	FLIGHT_DOUBTS = (1 << FLIGHT_DOUBT_BITS) - 1, /* refusals that a connection survives */
 };
 
 struct flight_owner {
@@ -60,8 +62,8 @@ void flight_put(struct engine *e, struct peer_link *l, const struct nic_send_wr 
 		struct flight f);
 /* WRs up to this one have succeeded. */
 void flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id);
-/* A WR has failed. */
-void flight_failed(struct peer_link *l, const struct nic_wc *wc);
+/* A WR has failed, the first one of its QP. */
+void flight_failed(struct engine *e, struct peer_link *l, const struct nic_wc *wc);
 /* Repeats what is in flight when the link's second QP is a new one. */
 void flight_resume(struct engine *e, struct peer_link *l);
 /* Where a transfer continues: at its oldest segment in flight; they are in order. */

@@ -7,6 +7,8 @@
 
 #include "node.h"
 
+#include "engine/flight.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ enum kind {
 	FAULT_POST,   /* the next post fails */
 	FAULT_MUTE,   /* successes are no longer reported, then ERR: their outcome is unknown */
 	FAULT_REVOKE, /* the key of a ring is no longer valid */
-	FAULT_REFUSE, /* the next success is an "invalid request" of the peer, then ERR; once */
+	FAULT_REFUSE, /* the next success is an "invalid request" of the peer, then ERR */
 	FAULT_KINDS
 };
 
@@ -37,8 +39,8 @@ struct sim_fault {
 	struct nic_ops ops;
 	const struct nic_ops *real;
 	struct sim_node *n;
-	uint32_t struck; /* faults so far */
-	bool has_refused;
+	uint32_t struck;   /* faults so far */
+	uint32_t refusals; /* so many that connections survive them in a row */
 	struct qp qp[QPS];
 	const void *user[QPS]; /* that had a QP */
 	uint32_t users;
@@ -240,10 +242,12 @@ strike(struct sim_fault *f, struct qp *q)
 		q->mute = !q->datagrams;
 		break;
 	case FAULT_REFUSE:
-		if (q->datagrams || f->has_refused)
+		if (q->datagrams || f->refusals == FLIGHT_DOUBTS) {
 			break_qp(f, q);
-		else
-			f->has_refused = q->refused = true;
+		} else {
+			f->refusals++;
+			q->refused = true;
+		}
 		break;
 	default:
 		if (f->mrs)

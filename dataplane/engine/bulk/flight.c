@@ -135,8 +135,8 @@ flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id)
 		l->bulk_unproven = false;
 		l->flight_bytes -= f.bytes;
 		f.conn->bulk_flight--;
-		if (UNLIKELY(f.conn->bulk_doubted))
-			f.conn->bulk_doubted = false;
+		if (UNLIKELY(f.conn->bulk_doubts))
+			f.conn->bulk_doubts = 0;
 		f.owner->done(e, &f);
 		if (!f.conn->bulk_flight)
 			conn_landed(e, f.conn);
@@ -146,13 +146,13 @@ flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id)
 /* ---- faults ---- */
 
 /*
- * A WR whose memory a NIC refused would fail again: its connection ends. The peer's NIC may also
- * refuse what it could not follow: Linux's rxe numbers packets wrongly if an ACK crosses its
- * retransmission. Such a WR leaves once more; its connection ends if none succeeds before that is
- * refused too.
+ * A NIC may refuse a WR that has no fault: Linux's rxe numbers packets wrongly if an ACK crosses
+ * its retransmission, on a slow machine again and again. So a WR leaves once more; its connection
+ * ends when FLIGHT_DOUBTS + 1 are refused and none succeeds between them. What a peer refuses comes
+ * behind all that it has taken, of which few WRs are signaled.
  */
 void
-flight_failed(struct peer_link *l, const struct nic_wc *wc)
+flight_failed(struct engine *e, struct peer_link *l, const struct nic_wc *wc)
 {
 	struct conn *c;
 
@@ -160,16 +160,16 @@ flight_failed(struct peer_link *l, const struct nic_wc *wc)
 		return;
 	c = flight_at(l, wc->wr_id)->conn;
 	switch (wc->status) {
-	case NIC_WC_LOC_LEN_ERR:
-	case NIC_WC_LOC_PROT_ERR:
 	case NIC_WC_REM_ACCESS_ERR:
-		c->bulk_refused = true;
-		break;
 	case NIC_WC_REM_INV_REQ_ERR:
 	case NIC_WC_REM_OP_ERR:
 	case NIC_WC_BAD_RESP_ERR:
-		c->bulk_refused = c->bulk_doubted;
-		c->bulk_doubted = true;
+		flight_done(e, l, wc->wr_id - 1);
+		/* fall through */
+	case NIC_WC_LOC_LEN_ERR:
+	case NIC_WC_LOC_PROT_ERR:
+		c->bulk_refused = c->bulk_doubts == FLIGHT_DOUBTS;
+		c->bulk_doubts += !c->bulk_refused;
 		break;
 	default: /* nothing is known of the WR */
 		break;

@@ -294,60 +294,61 @@ two_in_flight(unsigned i)
 	return p;
 }
 
-/* A NIC refuses a WRITE, or a READ: that connection ends, the others' are made again. */
+/*
+ * A NIC refuses a WRITE, or a READ: it leaves again, a few times. Then that connection ends, and
+ * the other goes on.
+ */
 static void
 test_refused(void **state)
 {
-	static const uint8_t statuses[] = {NIC_WC_REM_ACCESS_ERR, NIC_WC_LOC_PROT_ERR};
+	static const uint8_t statuses[] = {NIC_WC_REM_ACCESS_ERR, NIC_WC_LOC_PROT_ERR,
+					   NIC_WC_LOC_LEN_ERR,	  NIC_WC_REM_INV_REQ_ERR,
+					   NIC_WC_REM_OP_ERR,	  NIC_WC_BAD_RESP_ERR};
 
-	for (unsigned k = 0; k < 4; k++) {
-		unsigned i = k % 2; /* whose WR is refused */
-		struct pair p = two_in_flight(i);
-		struct conn *c = fail_oldest(&p, i, statuses[k / 2]);
-
-		p.x = c->vqpn == (i ? p.b : p.a)->vqpn ? p.x : p.a;
-		assert_int_equal(p.w->node[i].link_errors, 1);
-		repair(&p, WEIR_RESUME_BULK);
-		world_run(p.w, 500);
-		assert_false(p.x->done);
-		assert_int_equal(pconn_completed(p.x), 1);
-		assert_int_equal(p.a->done + p.b->done, p.x == p.a ? 0 : 2);
-		assert_int_equal(p.b->received + p.y->received, 1);
-	}
-}
-
-/* The peer's NIC refuses one that it could not follow: it leaves again, once. */
-static void
-test_refused_by_mistake(void **state)
-{
-	static const uint8_t statuses[] = {NIC_WC_REM_INV_REQ_ERR, NIC_WC_REM_OP_ERR,
-					   NIC_WC_BAD_RESP_ERR};
-
-	for (unsigned k = 0; k < 12; k++) {
-		unsigned i = k % 2;
-		bool twice = k >= 6, done;
+	for (unsigned k = 0; k < 24; k++) {
+		unsigned i = k % 2, refusals = k < 12 ? 1 + k % FLIGHT_DOUBTS : FLIGHT_DOUBTS + 1;
+		uint8_t status = statuses[k / 2 % 6];
 		struct pair p = two_in_flight(i);
 		struct peer_link *l = &p.w->node[i].engine->links[1];
-		struct conn *c = fail_oldest(&p, i, statuses[k % 3]);
+		struct conn *c = fail_oldest(&p, i, status);
+		bool ends = refusals > FLIGHT_DOUBTS;
 
+		assert_int_equal(p.w->node[i].link_errors, 1);
 		repair(&p, WEIR_RESUME_BULK);
-		if (twice) {
+		for (unsigned n = 1; n < refusals; n++) {
 			STEP_WHILE(p.w, l->sq_done[BULK] == l->sq_posted[BULK]);
 			while (l->flights->wrs[(l->sq_done[BULK] + 1) % FLIGHT_WRS].conn != c)
 				world_step(p.w);
-			assert_true(c->bulk_doubted);
-			assert_ptr_equal(fail_oldest(&p, i, statuses[k % 3]), c);
+			assert_int_equal(c->bulk_doubts, n);
+			assert_ptr_equal(fail_oldest(&p, i, status), c);
 			repair(&p, WEIR_RESUME_BULK);
 		}
+		p.x = c->vqpn == (i ? p.b : p.a)->vqpn ? p.x : p.a;
 		world_run(p.w, 500);
-		done = p.a->done || p.b->done || p.x->done || p.y->done;
-		assert_int_equal(done, twice);
-		assert_int_equal(p.b->received + p.y->received, twice ? 1 : 2);
-		if (twice)
-			continue;
-		/* one succeeded: the next mistake is the first one again */
-		assert_false(c->bulk_doubted);
+		assert_false(p.x->done);
+		assert_int_equal(pconn_completed(p.x), 1);
+		assert_int_equal(p.a->done + p.b->done, ends && p.x != p.a ? 2 : 0);
+		assert_int_equal(p.b->received + p.y->received, ends ? 1 : 2);
+		/* one succeeded: the next refusal is the first one again */
+		assert_true(ends || !c->bulk_doubts);
 	}
+}
+
+/* The fourth WRITE is refused each time. Those before it, none of them signaled, count. */
+static void
+test_refused_behind_others(void **state)
+{
+	struct pair p = REPAIRED(.delay_ns = 2000);
+
+	for (unsigned k = 1; k <= 2 * (FLIGHT_DOUBTS + 1); k++) {
+		pconn_sends(p.a, 300, WEIR_SLOT_BULK | WEIR_SLOT_WRITE, k == 1 ? 8 : 3);
+		p.w->net.refuse = 4;
+		STEP_WHILE(p.w, p.w->node[0].link_errors < k);
+		assert_false(p.a->done);
+		repair(&p, WEIR_RESUME_BULK);
+	}
+	world_run(p.w, 400);
+	assert_complete(p.a, p.b);
 }
 
 /* Small ones in flight, of which few are signaled, and some that the driver has not taken yet. */
@@ -423,5 +424,5 @@ test_ring_left(void **state)
 
 ENGINE_TESTS(TEST(test_streams), TEST(test_bulk_alone), TEST(test_held_back),
 	     TEST(test_credit_of_lost_frames), TEST(test_liar), TEST(test_refused),
-	     TEST(test_refused_by_mistake), TEST(test_small), TEST(test_reset_waits),
+	     TEST(test_refused_behind_others), TEST(test_small), TEST(test_reset_waits),
 	     TEST(test_ring_left))

@@ -352,6 +352,14 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 		free(p);
 		return;
 	}
+	if (p->wr.opcode == NIC_WRITE && p->length > 64 && c->net->refuse && !--c->net->refuse) {
+		complete(q->peer, (struct nic_wc){.wr_id = p->wr.wr_id,
+						  .status = NIC_WC_REM_INV_REQ_ERR,
+						  .opcode = NIC_WRITE});
+		q->dead = q->peer->dead = true;
+		free(p);
+		return;
+	}
 	if (p->wr.opcode == NIC_SEND_IMM)
 		fake_receive_sent(q, p->wr.imm, p->data, p->length);
 	else if (!within(c->net, p->wr.rkey, p->wr.remote_address, p->length,

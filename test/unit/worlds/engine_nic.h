@@ -33,6 +33,7 @@ struct fake_net {
 	uint32_t mrs, qps;
 	uint64_t delay_ns;
 	uint32_t bad_writes, no_recv, overruns; /* must stay 0 */
+	uint32_t refuse; /* the n-th WRITE of more than a credit line is refused; 0: none */
 	uint64_t writes, write_imms, reads, sends, bytes;
 	uint64_t signaled; /* of those WRs */
 	/* datagrams */
