@@ -445,7 +445,9 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	uint8_t result[WEIR_ANSWER_MAX];
 	struct weir_slot cell;
 	uint32_t n, answer;
+	struct export *x;
 	struct conn *c;
+	bool executes;
 
 	if (head_load(&l->rx[pos & l->rx_mask]).op == WEIR_OP_PUT) {
 		n = receive_puts(e, l, pos, end);
@@ -459,11 +461,15 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	c = conn_find(e, cell.vqpn);
 	if (n > end - pos || !c || c->link != l || c->state == CONN_OPENING)
 		return -1;
-	if (!conn_is_open(c) || !c->cold->memory.export) { /* it has ended at our side */
+	/* a stream has other fields there, which its peer fills */
+	executes = c->kind == CONN_MEMORY && conn_is_passive(c);
+	x = executes ? c->cold->memory.export : NULL;
+	if (!conn_is_open(c) || (executes && !x)) { /* it has ended at our side */
 		count(&e->counters.stray, 1);
-	} else if (!conn_is_passive(c) || cell.order != (uint16_t)c->rx_messages ||
-		   !cell_ok(c, &cell) || c->rx_granted - c->rx_delivered < message_cost(&cell)) {
-		c->cold->memory.export->counters.refused++;
+	} else if (!executes || cell.order != (uint16_t)c->rx_messages || !cell_ok(c, &cell) ||
+		   c->rx_granted - c->rx_delivered < message_cost(&cell)) {
+		if (x)
+			x->counters.refused++;
 		peer_misbehaved(e, c);
 	} else {
 		answer = remote_answer_bytes(&cell);
