@@ -164,6 +164,7 @@ void
 conn_set_refusal(struct conn *c, const char *reason)
 {
 	weir_assert(c->state == CONN_OPENING || c->state == CONN_LOCAL);
+	weir_assert(c->kind != CONN_MEMORY); /* which keeps other fields there until its end */
 	weir_text_copy(c->cold->refusal, reason, sizeof(c->cold->refusal));
 	c->reasoned = c->cold->refusal[0];
 }
@@ -171,7 +172,7 @@ conn_set_refusal(struct conn *c, const char *reason)
 bool
 conn_add_refusal(struct conn *c, const char *part, size_t length)
 {
-	weir_assert(c->state == CONN_OPENING);
+	weir_assert(c->state == CONN_OPENING && c->kind != CONN_MEMORY);
 	if (!c->reasoned)
 		c->cold->refusal[0] = 0;
 	c->reasoned = true;

@@ -386,8 +386,13 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		}
 		return true;
 	case WEIR_WIRE_REASON:
-		return conn_add_refusal(c, (const char *)s->data, sizeof(s->data));
+		return c->kind != CONN_MEMORY &&
+		       conn_add_refusal(c, (const char *)s->data, sizeof(s->data));
 	case WEIR_WIRE_REJECT:
+		if (c->kind == CONN_MEMORY) { /* no program refuses it, and gives a reason */
+			conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+			return true;
+		}
 		if (!conn_add_refusal(c, s->reason, sizeof(s->reason)))
 			return false;
 		memcpy(reason, c->cold->refusal, sizeof(reason));

@@ -268,6 +268,36 @@ test_bad_flow(void **state)
 	}
 }
 
+/*
+ * Operations on memory that name a stream, or the end of a memory connection that begins them: that
+ * connection ends. What the peer has announced on a stream is no address.
+ */
+static void
+test_operations_elsewhere(void **state)
+{
+	static const uint8_t ops[] = {WEIR_OP_PUT, WEIR_OP_UPDATE, WEIR_OP_CAS, WEIR_OP_GET,
+				      WEIR_OP_NOTICE};
+	static uint8_t target[4096], zeroes[sizeof(target)];
+
+	for (unsigned i = 0; i < sizeof(ops); i++) {
+		struct pair p = pair_with_honest();
+		struct weir_slot lines[2] = {
+		    rts_line(p.b, (uintptr_t)target, 10000, WEIR_RTS_WRITE), {.op = ops[i]}};
+
+		lines[1].vqpn = p.b->vqpn;
+		p.b->no_read = true;
+		inject(&p, lines, 2);
+		world_run(p.w, 1);
+		assert_int_equal(link_of(&p)->broken, 0);
+		assert_int_equal(pconn_status(p.b), EPROTO);
+		assert_int_equal(pconn_status(p.y), 0);
+		assert_memory_equal(target, zeroes, sizeof(target));
+		repair(&p);
+		honest_traffic(&p);
+		world_end(state);
+	}
+}
+
 /* A second peer of node 1, which has only the link. */
 struct stranger {
 	struct nic_context nowhere;
@@ -451,6 +481,37 @@ test_bad_reasons(void **state)
 	}
 }
 
-ENGINE_TESTS(TEST(test_held), TEST(test_bad_reasons), TEST(test_bad_heads), TEST(test_bad_lines),
-	     TEST(test_bad_flow), TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
-	     TEST(test_others_connections), TEST(test_random_lines))
+/* A peer that gives a reason for refusing a memory connection: it is ignored, or a wrong line. */
+static void
+test_reasons_of_memory(void **state)
+{
+	for (unsigned kind = 0; kind < 3; kind++) {
+		struct pair p = pair_with_honest();
+		struct weir_wire_export x = {.index = 1, .generation = 1, .rights = 1};
+		struct weir_slot lines[2] = {{.op = WEIR_WIRE_REASON},
+					     {.op = WEIR_WIRE_REJECT, .status = ESTALE}};
+		struct pconn *c = pconn_connect_memory(p.pb, &x);
+
+		memset(lines[0].data, 'x', sizeof(lines[0].data));
+		memset(lines[1].reason, 'y', sizeof(lines[1].reason) - 1);
+		lines[0].vqpn = lines[1].vqpn = c->vqpn;
+		inject(&p, kind ? &lines[0] : &lines[1], kind == 1 ? 2 : 1);
+		if (kind) {
+			assert_link_error(&p);
+			assert_int_equal(c->open_status, EHOSTDOWN);
+		} else {
+			world_run(p.w, 50);
+			assert_int_equal(c->open_status, ESTALE);
+			assert_int_equal(c->reasons, 0);
+			pconn_close(c);
+			repair(&p);
+			honest_traffic(&p);
+		}
+		world_end(state);
+	}
+}
+
+ENGINE_TESTS(TEST(test_held), TEST(test_bad_reasons), TEST(test_reasons_of_memory),
+	     TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
+	     TEST(test_operations_elsewhere), TEST(test_announced_behind_a_stalled_one),
+	     TEST(test_bad_sends), TEST(test_others_connections), TEST(test_random_lines))
