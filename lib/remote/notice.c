@@ -164,8 +164,8 @@ look(struct weir_thread *t, struct weir_notice *notice)
 	if (!t->notices || !t->notices->count)
 		weir_progress(t, NULL);
 	found = take(t, notice);
-	if (!found)
-		t->notice_news = false;
+	if (!found) /* those that stay, for want of room to return their window, are news again */
+		t->notice_news = t->notices && t->notices->count;
 	weir_progress_leave(t);
 	weir_unlock(t);
 	return found;

@@ -189,6 +189,44 @@ test_event(void **state)
 	}
 }
 
+/* While the engine takes no windows back, notices stay: an event says that they are still there. */
+static void
+test_windows_stay(void **state)
+{
+	struct memory m = memory_open(APART, NULL);
+	struct weir_remote *r[6 * WEIR_RELEASES];
+	uint32_t opened = sizeof(r) / sizeof(r[0]), sent = opened * FIRST, taken = 0;
+	struct weir_event e;
+	struct weir_notice n;
+	int rc;
+
+	for (uint32_t i = 0; i < opened; i++)
+		assert_int_equal(weir_remote_open(m.a, &m.key, ALL, 0, PATIENT, &r[i]), 0);
+	/* a slot returns the windows of WEIR_RELEASES connections */
+	for (uint32_t i = 0; i < sent; i++)
+		assert_int_equal(weir_remote_notify(r[i % opened], i, 0, 0), 0);
+	for (uint32_t i = 0; i < opened; i++)
+		assert_int_equal(weir_remote_flush(r[i], PATIENT), 0);
+	assert_int_equal(weir_wait(m.b, &e, 1, PATIENT), 1);
+	assert_int_equal(e.type, WEIR_EVENT_NOTICE);
+	plane_hold(m.f, true);
+	while (!(rc = weir_notice_next(m.b, &n, 0)))
+		assert_int_equal(n.tag, taken++);
+	assert_int_equal(rc, -EAGAIN);
+	assert_true(taken < sent);
+	plane_hold(m.f, false);
+	while (taken < sent) {
+		assert_int_equal(weir_wait(m.b, &e, 1, SLEEP_MS), 1);
+		assert_int_equal(e.type, WEIR_EVENT_NOTICE);
+		while (!weir_notice_next(m.b, &n, 0))
+			assert_int_equal(n.tag, taken++);
+	}
+	assert_int_equal(weir_poll(m.b, &e, 1), 0);
+	for (uint32_t i = 0; i < opened; i++)
+		weir_remote_close(r[i]);
+	memory_close(&m);
+}
+
 /* ---- signals ---- */
 
 struct waiter {
@@ -492,10 +530,10 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_order),   cmocka_unit_test(test_window),
-	    cmocka_unit_test(test_event),   cmocka_unit_test(test_signal),
-	    cmocka_unit_test(test_compare), cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_revoke),  cmocka_unit_test(test_ends),
-	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_event),   cmocka_unit_test(test_windows_stay),
+	    cmocka_unit_test(test_signal),  cmocka_unit_test(test_compare),
+	    cmocka_unit_test(test_threads), cmocka_unit_test(test_revoke),
+	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
