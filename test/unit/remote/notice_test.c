@@ -448,6 +448,8 @@ test_revoke(void **state)
 	}
 }
 
+static atomic_bool begun; /* the thread's connection is open */
+
 static void *
 notify_until(void *arg)
 {
@@ -455,7 +457,8 @@ notify_until(void *arg)
 	int rc;
 
 	while (!(rc = weir_remote_notify(m->r, 0, 0, 0)))
-		;
+		atomic_store(&begun, true);
+	atomic_store(&begun, true);
 	return (void *)(intptr_t)rc;
 }
 
@@ -468,7 +471,10 @@ test_ends(void **state)
 		pthread_t t;
 		void *rc;
 
+		atomic_store(&begun, false);
 		assert_int_equal(pthread_create(&t, NULL, notify_until, &m), 0);
+		while (!atomic_load(&begun))
+			weir_sleep(1000000);
 		weir_sleep(5000000);
 		if (i % 2)
 			plane_die(m.f, m.b);
