@@ -162,6 +162,11 @@ roce_read_serve_answers(struct roce_qp *qp, unsigned *room)
 		}
 		weir_assert(e->sent >= e->begin && e->sent < e->end && e->end <= e->count);
 		if (!send_answer(qp, e, qp->ctx->spare[qp->ctx->spare_count - 1])) {
+			if (e->again) { /* a late copy of what has been answered: the peer is done
+					 */
+				e->sent = e->end;
+				continue;
+			}
 			roce_responder_refuse(qp, NAK_REMOTE_ACCESS, (e->psn + e->sent) & PSN_MASK);
 			roce_read_serve_stop(qp);
 			return true;

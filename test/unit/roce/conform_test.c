@@ -407,6 +407,41 @@ asked_again(void **state)
 	world_destroy(w);
 }
 
+/*
+ * A copy of a READ comes late: it was answered, and its memory is gone. The QP goes on. A READ that
+ * has not been answered whole is refused.
+ */
+static void
+asked_again_too_late(void **state)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct world *w = world_create();
+		struct craft c;
+
+		make_qp(w, NIC_QP_RTR);
+		c = craft(w, RC_READ_REQUEST, PSN);
+		c.dma_length = 2 * MTU;
+		if (i == 0)
+			give(w, &c, false);
+		assert_int_equal(w->answers, i == 0 ? 2 : 0);
+		roce_ops.mr_dereg(roce_nic_device(w->net->node[0].dev), &w->mr);
+		w->answers = 0;
+		give(w, &c, false);
+		assert_int_equal(w->answers, i);
+		assert_int_equal(qp_state((struct roce_qp *)w->qp),
+				 i == 0 ? NIC_QP_RTR : NIC_QP_ERR);
+		if (i == 0) { /* what is new comes next */
+			c = craft(w, RC_WRITE_ONLY, PSN + 2);
+			c.length = c.dma_length = 0;
+			give(w, &c, false);
+			assert_int_equal(w->answers, 1);
+			assert_int_equal(w->syndrome, ACK);
+		}
+		end_qp(w);
+		world_destroy(w);
+	}
+}
+
 /* A READ of 5 * MTU - 8 bytes is asked for again in part: the answers have the PSNs of the whole.
  */
 static void
@@ -654,6 +689,7 @@ main(void)
 	    cmocka_unit_test(every_request_in_every_state),
 	    cmocka_unit_test(cut_anywhere),
 	    cmocka_unit_test(asked_again),
+	    cmocka_unit_test(asked_again_too_late),
 	    cmocka_unit_test(asked_again_in_part),
 	    cmocka_unit_test(asked_again_in_parts),
 	    cmocka_unit_test(solicited_event),
