@@ -90,6 +90,7 @@ struct weir_export; /* valid until weir_revoke() or weir_detach() */
  *   -EFAULT  holes were punched into the region; free it and make another
  *   -EMFILE  the session has no export left (--exports), or with WEIR_MAY_NOTIFY no channel for
  *            this thread
+ *   -EDQUOT  the user has no export left (--user-limit exports=)
  *   -ENOMEM  no memory
  *   and the errors of every call (weir/stream.h).
  * Blocks until the data plane answers. Any thread.
