@@ -40,7 +40,7 @@ struct sim_fault {
 	const struct nic_ops *real;
 	struct sim_node *n;
 	uint32_t struck;   /* faults so far */
-	uint32_t refusals; /* so many that connections survive them in a row */
+	uint32_t refusals; /* at most FLIGHT_DOUBTS, which connections survive in a row */
 	struct qp qp[QPS];
 	const void *user[QPS]; /* that had a QP */
 	uint32_t users;

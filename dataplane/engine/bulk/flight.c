@@ -148,8 +148,8 @@ flight_done(struct engine *e, struct peer_link *l, uint64_t wr_id)
 /*
  * A NIC may refuse a WR that has no fault: Linux's rxe numbers packets wrongly if an ACK crosses
  * its retransmission, on a slow machine again and again. So a WR leaves once more; its connection
- * ends when FLIGHT_DOUBTS + 1 are refused and none succeeds between them. What a peer refuses comes
- * behind all that it has taken, of which few WRs are signaled.
+ * ends when FLIGHT_DOUBTS + 1 are refused and none succeeds between them. A peer
+ * refuses a WR behind all that it has taken, of which few are signaled.
  */
 void
 flight_failed(struct engine *e, struct peer_link *l, const struct nic_wc *wc)

@@ -270,7 +270,7 @@ test_bad_flow(void **state)
 
 /*
  * Operations on memory that name a stream, or the end of a memory connection that begins them: that
- * connection ends. What the peer has announced on a stream is no address.
+ * connection ends. A number that the peer has announced on a stream is no address.
  */
 static void
 test_operations_elsewhere(void **state)

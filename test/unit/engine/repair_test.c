@@ -334,7 +334,7 @@ test_refused(void **state)
 	}
 }
 
-/* The fourth WRITE is refused each time. Those before it, none of them signaled, count. */
+/* The fourth WRITE is refused each time. The three before it, none of them signaled, count. */
 static void
 test_refused_behind_others(void **state)
 {
