@@ -6,6 +6,8 @@
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "engine/state.h"
+#include "weir/memory.h"
+#include "weir/type.h"
 
 static struct peer_link *
 link_of(const struct pair *p)
@@ -406,6 +408,111 @@ test_random_lines(void **state)
 	assert_true(p.pa->removed && p.pb->removed);
 }
 
+#define EXPORT_AT 1024u	   /* of the export in region 1 of p.pb */
+#define EXPORT_BYTES 4096u /* of it; the region has twice as many */
+
+static struct pconn *
+open_export(struct pair *p)
+{
+	struct weir_wire_export x = {.index = 1, .generation = 7, .rights = WEIR_RIGHTS_KNOWN};
+	struct pconn *c = pconn_connect_memory(p->pa, &x);
+
+	STEP_MOST(p->w, 100, !c->opened);
+	assert_true(c->opened && !c->open_status && c->bytes == EXPORT_BYTES);
+	return c;
+}
+
+/* Mostly a right one. */
+static struct weir_slot
+random_operation(uint32_t *r)
+{
+	static const uint8_t ops[] = {WEIR_OP_PUT, WEIR_OP_UPDATE, WEIR_OP_CAS, WEIR_OP_GET,
+				      WEIR_OP_NOTICE};
+	static const uint8_t wrong[] = {WEIR_OP_FLUSH, WEIR_WIRE_ANSWER, WEIR_OP_PLACE, 98};
+	struct weir_slot s = {.op = ops[next_random(r) % sizeof(ops)]};
+	struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+				     .offset = next_random(r) % (EXPORT_BYTES / 8) * 8,
+				     .count = 1};
+
+	if (s.op == WEIR_OP_UPDATE || s.op == WEIR_OP_CAS) {
+		a.type = WEIR_T_UINT64;
+		s.length = s.op == WEIR_OP_CAS ? 16 : 8;
+		a.options = s.op == WEIR_OP_UPDATE && next_random(r) % 2;
+	}
+	if (s.op == WEIR_OP_PUT)
+		s.length = next_random(r) % 9;
+	memcpy(s.data, &a, sizeof(a));
+	if (s.op == WEIR_OP_NOTICE)
+		s.data[4] = WEIR_NOTICE_SET; /* of the word at 0 */
+	if (s.op == WEIR_OP_NOTICE || s.op == WEIR_OP_PUT)
+		memset(s.data + 16, 0, sizeof(s.data) - 16);
+	if (s.op == WEIR_OP_NOTICE)
+		memset(s.data + 8, 0, 8);
+	while (next_random(r) % 16 == 0) /* any bits of the fields */
+		s.data[next_random(r) % sizeof(a)] ^= (uint8_t)(1u << next_random(r) % 8);
+	if (next_random(r) % 64 == 0)
+		s.op = wrong[next_random(r) % sizeof(wrong)];
+	if (next_random(r) % 64 == 0)
+		s.length = next_random(r) % 1000;
+	return s;
+}
+
+/* Random operations on an export, a stream, what is not there: none leaves the export's memory. */
+static void
+test_random_operations(void **state)
+{
+	struct pair p = pair_with_honest();
+	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
+				   .export = {.session = p.pb->id,
+					      .number = 1,
+					      .generation = 7,
+					      .region = 1,
+					      .offset = EXPORT_AT,
+					      .length = EXPORT_BYTES,
+					      .rights = WEIR_RIGHTS_KNOWN}};
+	const struct engine_counters *counters = node_counters(p.w, 1);
+	struct pconn *c = NULL;
+	struct conn *begin;
+	uint32_t r = 54321;
+
+	program_adopt(p.pb, 1, 2 * EXPORT_BYTES, WEIR_ADOPT_SEND);
+	assert_int_equal(program_command(p.pb, &k), 0);
+	for (unsigned round = 0; round < 2000; round++) {
+		struct weir_slot s[8];
+		uint32_t n = 1 + next_random(&r) % 8;
+		struct conn *end;
+
+		if (!c)
+			c = open_export(&p);
+		begin = conn_find(p.w->node[0].engine, c->vqpn);
+		end = conn_find(p.w->node[1].engine, begin->peer_vqpn);
+		for (uint32_t i = 0; i < n; i++) {
+			s[i] = random_operation(&r);
+			s[i].vqpn = end->vqpn;
+			if (next_random(&r) % 16 == 0)
+				s[i].vqpn = next_random(&r) % 4 ? p.b->vqpn : next_random(&r);
+			s[i].order = (uint16_t)(end->rx_messages + i + !(next_random(&r) % 32));
+		}
+		p.b->no_read = true;
+		inject(&p, s, n);
+		world_run(p.w, 3);
+		if (link_of(&p)->broken || p.b->done || c->done || round % 16 == 15) {
+			if (!c->done)
+				pconn_close(c);
+			repair(&p);
+			if (c->done)
+				pconn_close(c);
+			world_run(p.w, 20);
+			c = NULL;
+		}
+		for (uint32_t i = 0; i < EXPORT_AT; i++)
+			assert_int_equal(p.pb->region[0].base[i], 0xaa);
+		for (uint32_t i = EXPORT_AT + EXPORT_BYTES; i < 2 * EXPORT_BYTES; i++)
+			assert_int_equal(p.pb->region[0].base[i], 0xaa);
+	}
+	assert_true(counters->remote_operations > 500);
+}
+
 /* A peer can neither open nor end a connection that our program holds, nor send on it. */
 static void
 test_held(void **state)
@@ -514,4 +621,5 @@ test_reasons_of_memory(void **state)
 ENGINE_TESTS(TEST(test_held), TEST(test_bad_reasons), TEST(test_reasons_of_memory),
 	     TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
 	     TEST(test_operations_elsewhere), TEST(test_announced_behind_a_stalled_one),
-	     TEST(test_bad_sends), TEST(test_others_connections), TEST(test_random_lines))
+	     TEST(test_bad_sends), TEST(test_others_connections), TEST(test_random_lines),
+	     TEST(test_random_operations))
