@@ -64,10 +64,12 @@ first_that_lacks(const struct engine *e, const struct peer_link *l)
 bool
 answers_payable(const struct peer_link *l)
 {
-	const struct conn_cold *cold =
-	    LIST_OWNER(l->lack_answers.next, const struct conn_cold, memory.lacks_answers);
+	const struct conn_cold *cold;
 
-	return !list_empty(&l->lack_answers) && l->answer_room >= cold->memory.lacked;
+	if (list_empty(&l->lack_answers))
+		return false;
+	cold = LIST_OWNER(l->lack_answers.next, const struct conn_cold, memory.lacks_answers);
+	return l->answer_room >= cold->memory.lacked;
 }
 
 void
