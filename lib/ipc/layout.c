@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layout.h"
+#include "apply.h"
+#include "invariant.h"
 
 #include <string.h>
 
@@ -111,6 +113,29 @@ weir_layout_start(struct weir_layout_walk *w, const struct weir_layout *l)
 	w->l.dims = n;
 }
 
+void
+weir_layout_start_at(struct weir_layout_walk *w, const struct weir_layout *l, uint64_t first)
+{
+	memset(w, 0, sizeof(*w));
+	w->l = *l;
+	for (uint32_t i = 0; i < l->dims; i++) {
+		w->index[i] = first % l->dim[i].count;
+		first /= l->dim[i].count;
+		w->offset += (int64_t)w->index[i] * l->dim[i].stride;
+	}
+	weir_assert(l->block && !first);
+}
+
+uint64_t
+weir_layout_before(const struct weir_layout_walk *w)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = w->l.dims; i--;)
+		n = n * w->l.dim[i].count + w->index[i];
+	return n;
+}
+
 /* The next piece, by the innermost dimension that has one. False: there is none. */
 static bool
 step(struct weir_layout_walk *w)
@@ -128,40 +153,130 @@ step(struct weir_layout_walk *w)
 	return false;
 }
 
-static uint64_t
-next_of_list(struct weir_layout_walk *w, uint64_t most, int64_t *offset)
-{
-	while (w->piece < w->l.count) {
-		struct weir_piece p = w->l.list[w->piece];
-
-		if (w->taken < p.length) {
-			uint64_t n = p.length - w->taken < most ? p.length - w->taken : most;
-
-			*offset = p.offset + (int64_t)w->taken;
-			w->taken += n;
-			return n;
-		}
-		w->taken = 0;
-		w->piece++;
-	}
-	return 0;
-}
-
 uint64_t
-weir_layout_next(struct weir_layout_walk *w, uint64_t most, int64_t *offset)
+weir_layout_rest(struct weir_layout_walk *w, int64_t *offset)
 {
-	uint64_t n;
+	if (!w->l.block) {
+		const struct weir_piece *p = &w->l.list[w->piece];
 
-	if (!w->l.block)
-		return next_of_list(w, most, offset);
+		for (; w->piece < w->l.count && w->taken == p->length; w->piece++, p++)
+			w->taken = 0;
+		if (w->piece == w->l.count)
+			return 0;
+		*offset = p->offset + (int64_t)w->taken;
+		return p->length - w->taken;
+	}
 	if (w->taken == w->l.block) {
 		if (!step(w)) /* the last one stays the one at hand */
 			w->l.dims = 0;
 		else
 			w->taken = 0;
 	}
-	n = w->l.block - w->taken < most ? w->l.block - w->taken : most;
 	*offset = (int64_t)((uint64_t)w->offset + w->taken);
+	return w->l.block - w->taken;
+}
+
+uint64_t
+weir_layout_next(struct weir_layout_walk *w, uint64_t most, int64_t *offset)
+{
+	uint64_t rest = weir_layout_rest(w, offset), n = rest < most ? rest : most;
+
 	w->taken += n;
 	return n;
+}
+
+/* ---- copies ---- */
+
+/* Pieces of equal length at equal distances. */
+struct run {
+	uint64_t length, count;
+	int64_t offset, stride;
+};
+
+/* Takes a run of at most n bytes, at least 1 of them, and returns them. */
+static uint64_t
+take_run(struct weir_layout_walk *w, uint64_t n, struct run *r)
+{
+	uint64_t rest = weir_layout_rest(w, &r->offset);
+
+	weir_assert(rest && n);
+	if (!w->l.block || !w->l.dims || w->taken || n < w->l.block) {
+		r->length = n < rest ? n : rest;
+		r->count = 1;
+		w->taken += r->length;
+		return r->length;
+	}
+	r->length = w->l.block;
+	r->count = w->l.dim[0].count - w->index[0];
+	if (r->count > n / r->length)
+		r->count = n / r->length;
+	r->stride = w->l.dim[0].stride;
+	/* the last of them stays the one at hand */
+	w->index[0] += r->count - 1;
+	w->offset += (int64_t)(r->count - 1) * r->stride;
+	w->taken = r->length;
+	return r->length * r->count;
+}
+
+static inline __attribute__((always_inline)) void
+store_run(uint8_t *to, const struct run *r, const uint8_t *from, uint64_t length)
+{
+	for (uint64_t i = 0; i < r->count; i++, from += length)
+		weir_store_whole(to + (int64_t)i * r->stride, from, length);
+}
+
+static inline __attribute__((always_inline)) void
+load_run(uint8_t *to, const struct run *r, const uint8_t *from, uint64_t length)
+{
+	for (uint64_t i = 0; i < r->count; i++, to += length)
+		weir_load_whole(to, from + (int64_t)i * r->stride, length);
+}
+
+void
+weir_layout_store(struct weir_layout_walk *w, uint8_t *base, uint64_t start, const void *from,
+		  uint64_t n)
+{
+	const uint8_t *at = from;
+	uint64_t taken;
+	struct run r;
+
+	for (; n; n -= taken, at += taken) {
+		uint8_t *to;
+
+		taken = take_run(w, n, &r);
+		to = base + (int64_t)(start + (uint64_t)r.offset);
+		if (r.length == sizeof(uint64_t)) /* a loop of single stores */
+			store_run(to, &r, at, sizeof(uint64_t));
+		else
+			store_run(to, &r, at, r.length);
+	}
+}
+
+void
+weir_layout_load(struct weir_layout_walk *w, const uint8_t *base, uint64_t start, void *to,
+		 uint64_t n)
+{
+	uint8_t *at = to;
+	uint64_t taken;
+	struct run r;
+
+	for (; n; n -= taken, at += taken) {
+		const uint8_t *from;
+
+		taken = take_run(w, n, &r);
+		from = base + (int64_t)(start + (uint64_t)r.offset);
+		if (r.length == sizeof(uint64_t))
+			load_run(at, &r, from, sizeof(uint64_t));
+		else
+			load_run(at, &r, from, r.length);
+	}
+}
+
+void
+weir_layout_skip(struct weir_layout_walk *w, uint64_t n)
+{
+	struct run r;
+
+	while (n)
+		n -= take_run(w, n, &r);
 }

@@ -27,11 +27,29 @@ struct weir_layout_walk {
 
 /* Starts at the beginning of a valid layout. */
 void weir_layout_start(struct weir_layout_walk *w, const struct weir_layout *l);
+/* The same with a block, at piece `first`, which there is; pieces are those of the description. */
+void weir_layout_start_at(struct weir_layout_walk *w, const struct weir_layout *l, uint64_t first);
+/* Pieces of a layout with a block before the one at hand. */
+uint64_t weir_layout_before(const struct weir_layout_walk *w);
+
+/* The rest of the piece at hand, and where it is; 0: there are none left. Takes nothing. */
+uint64_t weir_layout_rest(struct weir_layout_walk *w, int64_t *offset);
 
 /*
  * The next contiguous bytes, at most `most` (at least 1) of them: returns their number and
  * *offset; 0: there are none left. Piece by piece they are those of the description, in its order.
  */
 uint64_t weir_layout_next(struct weir_layout_walk *w, uint64_t most, int64_t *offset);
+
+/*
+ * Take the next n bytes, which there are: store them from `from`, or load them to `to`. The
+ * transfer starts `start` bytes behind `base`. Programs see aligned pieces of 1, 2, 4 and 8 bytes
+ * whole (apply.h).
+ */
+void weir_layout_store(struct weir_layout_walk *w, uint8_t *base, uint64_t start, const void *from,
+		       uint64_t n);
+void weir_layout_load(struct weir_layout_walk *w, const uint8_t *base, uint64_t start, void *to,
+		      uint64_t n);
+void weir_layout_skip(struct weir_layout_walk *w, uint64_t n);
 
 #endif

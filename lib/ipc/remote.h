@@ -43,12 +43,13 @@ static_assert(sizeof(struct weir_wire_export) <= WEIR_SERVICE_MAX, "fits a CONNE
 /* WEIR_OP_PUT, in weir_slot.data; the rest of the payload follows in continuations. */
 struct weir_cell_put {
 	uint32_t handle;
-	uint32_t options; /* 0 */
+	uint32_t options; /* WEIR_PUT_LAYOUT */
 	uint64_t offset;  /* from the start of the export */
 	uint8_t payload[32];
 };
 static_assert(sizeof(struct weir_cell_put) == WEIR_SLOT_HEAD_BYTES, "fills a head");
 
+#define WEIR_PUT_LAYOUT 0x1u /* the payload begins with a layout (pieces.h) */
 #define WEIR_PUT_FIELDS 16u /* bytes of a head before the payload */
 /* Largest payload of a PUT: 932 bytes. */
 #define WEIR_PUT_MAX (WEIR_INLINE_MAX - WEIR_PUT_FIELDS)
@@ -56,7 +57,7 @@ static_assert(sizeof(struct weir_cell_put) == WEIR_SLOT_HEAD_BYTES, "fills a hea
 /*
  * WEIR_OP_UPDATE, WEIR_OP_CAS and WEIR_OP_GET, in weir_slot.data. The payload of an UPDATE is its
  * operands, packed, none with NO_OP; of a CAS what the element is compared with, and what it
- * becomes. A GET has none.
+ * becomes. A GET has none. With LAYOUT a layout is in front of it.
  */
 struct weir_cell_access {
 	uint32_t handle;
@@ -71,6 +72,7 @@ struct weir_cell_access {
 static_assert(sizeof(struct weir_cell_access) == WEIR_SLOT_HEAD_BYTES, "fills a head");
 
 #define WEIR_ACCESS_RESULT 0x1u /* UPDATE: the values before are wanted */
+#define WEIR_ACCESS_LAYOUT 0x2u /* UPDATE, GET: the payload begins with a layout (pieces.h) */
 #define WEIR_ACCESS_FIELDS 24u	/* bytes of a head before the payload */
 /* Largest payload of an UPDATE: 924 bytes; so are its results. */
 #define WEIR_ACCESS_MAX (WEIR_INLINE_MAX - WEIR_ACCESS_FIELDS)

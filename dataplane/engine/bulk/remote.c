@@ -2,7 +2,7 @@
 /*
  * Operations on remote memory. Both engines check each one on a private copy of its head: a program
  * that writes a wrong one ends, and so does the connection of a peer. The payload is not copied
- * first: its sender decides anyway which bytes it stores.
+ * first, unless it begins with a layout: its sender decides anyway which bytes it stores.
  */
 #include "remote.h"
 #include "answer.h"
@@ -20,6 +20,7 @@
 #include "state.h"
 
 #include "ipc/apply.h"
+#include "ipc/pieces.h"
 
 /* The fields of a PUT before its payload. */
 struct put_fields {
@@ -48,22 +49,86 @@ put_ok(const struct conn *c, const struct put_fields *put, uint32_t length)
 	       length <= c->cold->memory.length - put->offset;
 }
 
-/* Elements of the narrow types alone: each engine updates them at any time. */
+/* Where the slots of a cell are: at `pos` of a ring. */
+struct at {
+	const struct weir_slot *ring;
+	uint32_t mask;
+	uint64_t pos;
+};
+
+/* The memory of a cell with a layout, and its payload. */
+struct laid {
+	uint32_t head; /* bytes of the payload that describe it; 0: the cell has no layout */
+	struct weir_pieces pieces;
+	uint8_t payload[WEIR_PUT_MAX];
+};
+
+static void
+copy_payload(uint8_t *to, const struct weir_slot *head, const struct at *at)
+{
+	uint32_t fields = weir_cell_fields(head->op), left = head->length;
+	uint32_t part = WEIR_SLOT_HEAD_BYTES - fields;
+	uint64_t pos = at->pos;
+
+	part = left < part ? left : part;
+	memcpy(to, head->data + fields, part);
+	for (to += part, left -= part; left; to += part, left -= part) {
+		const void *more = &at->ring[++pos & at->mask];
+
+		part = left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES;
+		memcpy(to, ((const struct weir_slot_more *)more)->data, part);
+	}
+}
+
+/* Copies the payload of a cell with a layout, and reads the layout. False: it is malformed. */
 static bool
-elements_ok(uint8_t op, const struct weir_cell_access *a, uint32_t length)
+lay(struct laid *laid, const struct weir_slot *head, const struct at *at)
+{
+	copy_payload(laid->payload, head, at);
+	laid->head = weir_pieces_get(&laid->pieces, laid->payload, head->length);
+	return laid->head;
+}
+
+/* Whether `bytes` at an offset, or at the pieces of a layout, lie within the export. */
+static bool
+within(const struct conn *c, const struct laid *laid, uint64_t offset, uint64_t bytes)
+{
+	uint64_t whole = c->cold->memory.length;
+
+	if (laid->head)
+		return weir_pieces_fit(&laid->pieces, bytes, offset, whole);
+	return offset <= whole && bytes <= whole - offset;
+}
+
+/* The same of a PUT with a layout. */
+static bool
+laid_put_ok(const struct conn *c, const struct put_fields *put, const struct weir_slot *head,
+	    const struct at *at, struct laid *laid)
+{
+	return put->handle == WEIR_HANDLE_FIRST && put->options == WEIR_PUT_LAYOUT &&
+	       c->cold->memory.rights & WEIR_RIGHT_WRITE && lay(laid, head, at) &&
+	       within(c, laid, put->offset, head->length - laid->head);
+}
+
+/* Elements of the narrow types alone: each engine updates them at any time. `length`: bytes of
+ * operands. */
+static bool
+elements_ok(uint8_t op, const struct weir_cell_access *a, const struct laid *laid, uint32_t length)
 {
 	size_t size = weir_type_size((enum weir_type)a->type);
+	size_t align = weir_type_align((enum weir_type)a->type);
 	bool operand = a->acc != WEIR_ACC_NO_OP;
 
-	if (!size || weir_type_is_wide((enum weir_type)a->type) ||
-	    a->offset % weir_type_align((enum weir_type)a->type) || !a->count ||
+	if (!size || weir_type_is_wide((enum weir_type)a->type) || a->offset % align || !a->count ||
 	    a->count > WEIR_ACCESS_MAX / size)
+		return false;
+	if (laid->head && !weir_pieces_aligned(&laid->pieces.l, size, align))
 		return false;
 	if (op == WEIR_OP_CAS)
 		return weir_type_swaps((enum weir_type)a->type) && !a->acc && a->count == 1 &&
 		       !a->options && length == 2 * size;
 	return weir_acc_valid((enum weir_type)a->type, (enum weir_acc)a->acc) &&
-	       !(a->options & ~WEIR_ACCESS_RESULT) && length == (operand ? a->count * size : 0);
+	       length == (operand ? a->count * size : 0);
 }
 
 /* Bytes of memory that an UPDATE, CAS or GET is about. */
@@ -74,34 +139,45 @@ access_bytes(uint8_t op, const struct weir_cell_access *a)
 }
 
 static bool
-access_ok(const struct conn *c, const struct weir_slot *head)
+get_ok(const struct weir_cell_access *a, uint32_t length)
 {
-	uint32_t right = head->op == WEIR_OP_GET ? WEIR_RIGHT_READ : WEIR_RIGHT_UPDATE;
+	return a->count && a->count <= WEIR_ANSWER_MAX && !a->type && !a->acc &&
+	       !(a->options & WEIR_ACCESS_RESULT) && !length;
+}
+
+static bool
+access_ok(const struct conn *c, const struct weir_slot *head, const struct at *at,
+	  struct laid *laid)
+{
+	uint32_t right = head->op == WEIR_OP_GET ? WEIR_RIGHT_READ : WEIR_RIGHT_UPDATE, length;
 	struct weir_cell_access a;
 
 	memcpy(&a, head->data, sizeof(a));
-	if (a.handle != WEIR_HANDLE_FIRST || !(c->cold->memory.rights & right))
+	if (a.handle != WEIR_HANDLE_FIRST || !(c->cold->memory.rights & right) ||
+	    a.options & ~(WEIR_ACCESS_RESULT | WEIR_ACCESS_LAYOUT))
 		return false;
-	if (head->op == WEIR_OP_GET ? !a.count || a.count > WEIR_ANSWER_MAX || a.type || a.acc ||
-					  a.options || head->length
-				    : !elements_ok(head->op, &a, head->length))
+	if (a.options & WEIR_ACCESS_LAYOUT && !lay(laid, head, at))
 		return false;
-	return a.offset <= c->cold->memory.length &&
-	       access_bytes(head->op, &a) <= c->cold->memory.length - a.offset;
+	length = head->length - laid->head;
+	if (head->op == WEIR_OP_GET ? !get_ok(&a, length)
+				    : !elements_ok(head->op, &a, laid, length))
+		return false;
+	return within(c, laid, a.offset, access_bytes(head->op, &a));
 }
 
 /* Whether c may do what a cell says. */
 static bool
-cell_ok(const struct conn *c, const struct weir_slot *head)
+cell_ok(const struct conn *c, const struct weir_slot *head, const struct at *at, struct laid *laid)
 {
 	struct put_fields put;
 
+	laid->head = 0;
 	if (head->op == WEIR_OP_NOTICE)
 		return notice_ok(c, head);
 	if (head->op != WEIR_OP_PUT)
-		return access_ok(c, head);
+		return access_ok(c, head, at, laid);
 	put = put_fields(head->data);
-	return put_ok(c, &put, head->length);
+	return put_ok(c, &put, head->length) || laid_put_ok(c, &put, head, at, laid);
 }
 
 uint32_t
@@ -136,79 +212,115 @@ put_store(uint8_t *to, const uint8_t *payload, uint32_t left, const struct weir_
 	}
 }
 
-/* Copies the payload of an UPDATE or CAS. */
+/* Stores a PUT that is ok. */
 static void
-get_operands(uint8_t *to, const struct weir_slot *head, const struct weir_slot *ring, uint32_t mask,
-	     uint64_t pos)
+put_execute(struct export *x, const struct weir_slot *head, const struct at *at,
+	    const struct laid *laid)
 {
-	uint32_t left = head->length, part = WEIR_SLOT_HEAD_BYTES - WEIR_ACCESS_FIELDS;
+	struct put_fields put = put_fields(head->data);
+	struct weir_layout_walk walk;
 
-	part = left < part ? left : part;
-	memcpy(to, head->data + WEIR_ACCESS_FIELDS, part);
-	for (to += part, left -= part; left; to += part, left -= part) {
-		const void *more = &ring[++pos & mask];
+	if (laid->head) {
+		weir_pieces_start(&laid->pieces, &walk);
+		weir_layout_store(&walk, x->base, put.offset, laid->payload + laid->head,
+				  head->length - laid->head);
+	} else {
+		put_store(x->base + put.offset, head->data + sizeof(put), head->length, at->ring,
+			  at->mask, at->pos);
+	}
+	x->counters.puts++;
+	x->counters.bytes_put += head->length - laid->head;
+}
 
-		part = left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES;
-		memcpy(to, ((const struct weir_slot_more *)more)->data, part);
+static void
+get_execute(struct export *x, const struct weir_cell_access *a, const struct laid *laid,
+	    uint8_t *result)
+{
+	struct weir_layout_walk walk;
+
+	if (laid->head) {
+		weir_pieces_start(&laid->pieces, &walk);
+		weir_layout_load(&walk, x->base, a->offset, result, a->count);
+	} else {
+		weir_load_whole(result, x->base + a->offset, a->count);
+	}
+	x->counters.gets++;
+	x->counters.bytes_got += a->count;
+}
+
+/* Updates the elements of a cell with a layout. */
+static void
+update_pieces(struct export *x, const struct weir_cell_access *a, const struct laid *laid,
+	      uint8_t *result)
+{
+	size_t size = weir_type_size((enum weir_type)a->type);
+	const uint8_t *operand = laid->payload + laid->head;
+	uint64_t left = a->count * size, n;
+	struct weir_layout_walk walk;
+	int64_t at;
+	int rc;
+
+	weir_pieces_start(&laid->pieces, &walk);
+	for (; left; left -= n) {
+		n = weir_layout_next(&walk, left, &at);
+		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc,
+				x->base + (a->offset + (uint64_t)at), operand, result, n / size);
+		weir_assert(!rc && n);
+		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
+		result += result ? n : 0;
 	}
 }
 
-/* Executes a GET, UPDATE or CAS that is ok. Returns the bytes that it read or updated with. */
-static uint64_t
-access_execute(struct export *x, const struct weir_slot *head, const struct weir_slot *ring,
-	       uint32_t mask, uint64_t pos, uint8_t *result)
+static void
+update_execute(struct export *x, const struct weir_slot *head, const struct weir_cell_access *a,
+	       const struct at *at, const struct laid *laid, uint8_t *result)
 {
-	uint8_t operands[WEIR_ACCESS_MAX];
-	struct weir_cell_access a;
-	uint8_t *at;
-	int rc;
+	uint8_t operands[WEIR_ACCESS_MAX], *memory;
+	int rc = 0;
 
-	memcpy(&a, head->data, sizeof(a));
-	at = x->base + a.offset;
-	if (head->op == WEIR_OP_GET) {
-		weir_load_whole(result, at, a.count);
-		x->counters.gets++;
-		x->counters.bytes_got += a.count;
-		return a.count;
+	x->counters.updates++;
+	if (laid->head) {
+		update_pieces(x, a, laid, a->options & WEIR_ACCESS_RESULT ? result : NULL);
+		return;
 	}
-	get_operands(operands, head, ring, mask, pos);
+	memory = x->base + a->offset;
+	copy_payload(operands, head, at);
 	if (head->op == WEIR_OP_CAS)
-		rc = weir_apply_compare_swap((enum weir_type)a.type, at, operands,
+		rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
 					     operands + head->length / 2, result);
 	else
-		rc = weir_apply((enum weir_type)a.type, (enum weir_acc)a.acc, at, operands,
-				a.options & WEIR_ACCESS_RESULT ? result : NULL, a.count);
+		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, memory, operands,
+				a->options & WEIR_ACCESS_RESULT ? result : NULL, a->count);
 	weir_assert(!rc); /* exports for updates are aligned */
-	x->counters.updates++;
-	return head->length;
 }
 
 /*
- * Executes an operation that is ok. `ring`: where its continuations are, behind `pos`. `result`:
- * room for its answer, WEIR_ANSWER_MAX bytes, of any alignment; may be NULL if it has none.
+ * Executes an operation that is ok. `result`: room for its answer, WEIR_ANSWER_MAX bytes, of any
+ * alignment; may be NULL if it has none.
  */
 static void
-execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head,
-	     const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint8_t *result)
+execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, const struct at *at,
+	     const struct laid *laid, uint8_t *result)
 {
 	struct export *x = c->cold->memory.export;
-	uint64_t bytes = head->length;
-	struct put_fields put;
+	uint64_t bytes = head->length - laid->head;
+	struct weir_cell_access a;
 
+	memcpy(&a, head->data, sizeof(a));
 	switch (head->op) {
 	case WEIR_OP_PUT:
-		put = put_fields(head->data);
-		put_store(x->base + put.offset, head->data + sizeof(put), head->length, ring, mask,
-			  pos);
-		x->counters.puts++;
-		x->counters.bytes_put += bytes;
+		put_execute(x, head, at, laid);
 		break;
 	case WEIR_OP_NOTICE:
 		notice_execute(e, c, head);
 		break;
+	case WEIR_OP_GET:
+		get_execute(x, &a, laid, result);
+		bytes = a.count;
+		break;
 	default:
-		bytes = access_execute(x, head, ring, mask, pos, result);
-		if (head->op != WEIR_OP_GET && x->rights & WEIR_RIGHT_NOTIFY)
+		update_execute(x, head, &a, at, laid, result);
+		if (x->rights & WEIR_RIGHT_NOTIFY)
 			notice_wake(e, x);
 	}
 	count(&e->counters.remote_operations, 1);
@@ -334,10 +446,12 @@ result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer
 enum take
 remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot)
 {
+	struct at at = {ch->tx.slots, ch->tx.mask, ch->tx.pos - ch->tx.base};
 	enum room room = ROOM;
 	struct weir_slot cell;
 	uint8_t *result = NULL;
 	uint32_t n, answer;
+	struct laid laid;
 
 	line_load(&cell, slot);
 	if (cell.vqpn != c->vqpn || cell.order != (uint16_t)c->taken)
@@ -348,7 +462,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	if (cell.op == WEIR_OP_FLUSH)
 		return take_flush(e, ch, c);
 	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length) || cell.flags ||
-	    !cell_ok(c, &cell)) {
+	    !cell_ok(c, &cell, &at, &laid)) {
 		if (c->cold->memory.export)
 			c->cold->memory.export->counters.refused++;
 		return channel_refuse(e, ch, "operation outside its memory or its rights");
@@ -364,8 +478,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		return channel_refuse(e, ch, "answer outside the send area");
 	if (c->state == CONN_LOCAL) {
 		credit_spend(c, message_cost(&cell));
-		execute_cell(e, c, &cell, ch->tx.slots, ch->tx.mask, ch->tx.pos - ch->tx.base,
-			     result);
+		execute_cell(e, c, &cell, &at, &laid, result);
 		channel_taken(e, ch, c, 1, n, cell.length);
 		c->bytes += answer;
 		c->sent++;
@@ -442,9 +555,11 @@ receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 int
 remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
+	struct at at = {l->rx, l->rx_mask, pos};
 	uint8_t result[WEIR_ANSWER_MAX];
 	struct weir_slot cell;
 	uint32_t n, answer;
+	struct laid laid;
 	struct export *x;
 	struct conn *c;
 	bool executes;
@@ -466,14 +581,15 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	x = executes ? c->cold->memory.export : NULL;
 	if (!conn_is_open(c) || (executes && !x)) { /* it has ended at our side */
 		count(&e->counters.stray, 1);
-	} else if (!executes || cell.order != (uint16_t)c->rx_messages || !cell_ok(c, &cell) ||
+	} else if (!executes || cell.order != (uint16_t)c->rx_messages ||
+		   !cell_ok(c, &cell, &at, &laid) ||
 		   c->rx_granted - c->rx_delivered < message_cost(&cell)) {
 		if (x)
 			x->counters.refused++;
 		peer_misbehaved(e, c);
 	} else {
 		answer = remote_answer_bytes(&cell);
-		execute_cell(e, c, &cell, l->rx, l->rx_mask, pos, result);
+		execute_cell(e, c, &cell, &at, &laid, result);
 		c->bytes += cell.length + answer;
 		c->rx_messages++;
 		c->by_send += l->rx_send;
