@@ -11,6 +11,7 @@
 #include "client/reason.h"
 #include "client/session.h"
 #include "ipc/key.h"
+#include "ipc/layout.h"
 #include "stream/conn.h"
 
 struct weir_export {
@@ -71,13 +72,17 @@ int weir_mapped_flush(struct weir_remote *r);
 
 /* ---- result.c; worker locked ---- */
 
+#define WEIR_SCATTER_LIST 64u /* pieces of a list that an answer can be copied to */
 /*
  * Memory of the session that the answer to the next operation, of `length` bytes, is put into:
- * *place is its offset in the arena / 64. 0, -ENOMEM, or -EAGAIN: too many answers are awaited, or
- * the send heap has no block now; a flush, or the heap, says when.
+ * *place is its offset in the arena / 64. `scatter`: it goes to these pieces; NULL: to one. 0,
+ * -ENOMEM, or -EAGAIN: too many answers are awaited, or the send heap has no block now; a flush, or
+ * the heap, says when.
  */
-int weir_result_reserve(struct weir_conn *c, uint32_t length, uint32_t *place);
-/* The operation `number` was begun: its answer, in the memory reserved last, is copied to `to`. */
+int weir_result_reserve(struct weir_conn *c, uint32_t length,
+			const struct weir_layout_walk *scatter, uint32_t *place);
+/* The operation `number` was begun: its answer, in the memory reserved last, is copied to `to`, or
+ * to pieces around it. */
 void weir_result_await(struct weir_conn *c, uint64_t number, void *to);
 /* Copies the answers that have come to the program's memory. */
 void weir_results_take(struct weir_conn *c);

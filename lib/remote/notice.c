@@ -15,16 +15,22 @@
 
 /* ---- the origin ---- */
 
+bool
+weir_notice_has_window(struct weir_conn *c)
+{
+	/* the engine wrote it, and it only grows: relaxed */
+	if (c->spent + WEIR_NOTICE_COST > c->granted)
+		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
+	return c->spent + WEIR_NOTICE_COST <= c->granted;
+}
+
 int
 weir_notice_pay(struct weir_conn *c, const struct weir_cell_notice *n)
 {
 	weir_assert(weir_worker_locked(c->worker));
 	if (!(n->options & WEIR_NOTICE_DELIVER))
 		return 0;
-	/* the engine wrote it, and it only grows: relaxed */
-	if (c->spent + WEIR_NOTICE_COST > c->granted)
-		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
-	if (c->spent + WEIR_NOTICE_COST > c->granted)
+	if (!weir_notice_has_window(c))
 		return -EAGAIN;
 	c->spent += WEIR_NOTICE_COST;
 	return 0;

@@ -7,6 +7,8 @@
 
 #include "ipc/remote.h"
 
+#include <stdbool.h>
+
 struct weir_conn;
 
 /* Begins a NOTICE, with WEIR_NOTICE_*, as weir_remote_notify(). -EINVAL also: a signal's offset is
@@ -14,6 +16,8 @@ struct weir_conn;
 int weir_notice_begin(struct weir_remote *r, const struct weir_cell_notice *n, unsigned flags);
 /* Takes the window that a NOTICE uses. 0, or -EAGAIN: there is none. Worker locked. */
 int weir_notice_pay(struct weir_conn *c, const struct weir_cell_notice *n);
+/* Whether there is a window for a notice. Worker locked. */
+bool weir_notice_has_window(struct weir_conn *c);
 /* Whether a notice of c waits for its window: WRITABLE then comes with it. Worker locked. */
 bool weir_notice_awaits_window(struct weir_conn *c);
 

@@ -4,29 +4,15 @@
  * reports their completion in the connection's descriptor, and puts their answers into the send
  * heap (result.c). Long ones are cut into several cells.
  */
-#include "handle.h"
+#include "operation.h"
 #include "notice.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
 #include "client/wait.h"
 #include "ipc/apply.h"
-#include "ipc/remote.h"
 #include "stream/parts.h"
 #include "stream/progress.h"
-
-/* The rest of an operation. Units are bytes, or elements of an update. */
-struct todo {
-	uint8_t op;			       /* WEIR_OP_* */
-	struct weir_cell_access cell;	       /* of the next cell; PUT, NOTICE: its offset only */
-	const struct weir_cell_notice *notice; /* NOTICE: its cell; else NULL */
-	const uint8_t *from;		       /* its payload; NULL: none */
-	uint8_t *to;			       /* its answer; NULL: none */
-	uint64_t left;
-	uint32_t unit;	 /* bytes of one, in memory */
-	uint32_t packed; /* bytes of payload per unit */
-	uint32_t most;	 /* units per cell */
-};
 
 static uint32_t
 next_units(const struct todo *d)
@@ -34,14 +20,18 @@ next_units(const struct todo *d)
 	return d->left < d->most ? (uint32_t)d->left : d->most;
 }
 
-/* Slots of all cells. */
-static uint64_t
-all_slots(const struct todo *d)
+static uint32_t
+cell_slots(const struct todo *d, uint32_t units)
+{
+	return weir_cell_slots(d->op, d->described + units * d->packed);
+}
+
+uint64_t
+weir_todo_slots(const struct todo *d)
 {
 	uint32_t rest = (uint32_t)(d->left % d->most);
 
-	return d->left / d->most * weir_cell_slots(d->op, d->most * d->packed) +
-	       (rest ? weir_cell_slots(d->op, rest * d->packed) : 0);
+	return d->left / d->most * cell_slots(d, d->most) + (rest ? cell_slots(d, rest) : 0);
 }
 
 /* Room for n slots beside the control slots. 0, -EAGAIN, -EPROTO. */
@@ -60,8 +50,10 @@ room(struct weir_ring *tx, uint64_t n)
 static void
 put_cell(struct weir_conn *c, const struct todo *d, uint32_t units)
 {
-	uint32_t length = units * d->packed, fields = weir_cell_fields(d->op);
-	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .offset = d->cell.offset};
+	uint32_t length = d->described + units * d->packed, fields = weir_cell_fields(d->op);
+	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST,
+				    .options = d->described ? WEIR_PUT_LAYOUT : 0,
+				    .offset = d->cell.offset};
 	struct weir_ring *tx = &c->pipe->tx;
 	struct weir_slot *s = weir_ring_at(tx, tx->pos);
 	const void *head = &put;
@@ -94,7 +86,7 @@ static int
 put_next(struct weir_conn *c, struct todo *d)
 {
 	uint32_t units = next_units(d), answer = d->to ? units * d->unit : 0;
-	int rc = room(&c->pipe->tx, weir_cell_slots(d->op, units * d->packed));
+	int rc = room(&c->pipe->tx, cell_slots(d, units));
 
 	if (!rc && d->notice)
 		rc = weir_notice_pay(c, d->notice);
@@ -103,7 +95,7 @@ put_next(struct weir_conn *c, struct todo *d)
 	if (d->op != WEIR_OP_PUT)
 		d->cell.count = units;
 	if (answer) {
-		rc = weir_result_reserve(c, answer, &d->cell.result);
+		rc = weir_result_reserve(c, answer, d->scatter, &d->cell.result);
 		if (rc)
 			return rc;
 		weir_result_await(c, c->sent, d->to);
@@ -129,7 +121,7 @@ put_some(struct weir_conn *c, struct todo *d)
 		weir_conn_update_completed(c);
 		weir_results_take(c);
 	}
-	while (!rc && d->left) {
+	while (!rc && (d->left || (d->next && d->next(d)))) {
 		if (weir_unlikely(c->send_error))
 			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c, c->end);
 		rc = put_next(c, d);
@@ -147,6 +139,22 @@ ask_done(struct weir_conn *c)
 		return;
 	c->flush_asked = c->sent;
 	weir_ctrl_add(c, CTRL_FLUSH);
+}
+
+/* The program comes again: the engine, which tells of room seldom, tells of all that there is. */
+static void
+ask_room(struct weir_conn *c)
+{
+	bool asked;
+
+	weir_channel_progress(c->channel, NULL);
+	if (c->send_error)
+		return;
+	asked = c->needs_room;
+	c->blocked = true;
+	weir_ctrl_need_room(c);
+	if (!asked)
+		weir_ctrl_wake(c->channel);
 }
 
 /* Waits for room, until all is written. */
@@ -183,13 +191,19 @@ static int
 put_now(struct weir_conn *c, const struct todo *d)
 {
 	struct weir_ring *tx = &c->pipe->tx;
-	uint64_t slots = all_slots(d);
+	uint64_t most = tx->mask + 1u - WEIR_CONTROL_RESERVE, slots, answers;
 
-	if (slots + WEIR_CONTROL_RESERVE > tx->mask + 1u || (d->to && d->left > d->most))
-		return weir_fail(-EMSGSIZE,
-				 "%llu bytes never find room at once; ask for less, or without "
-				 "WEIR_NOWAIT",
-				 (unsigned long long)(d->left * d->unit));
+	if (d->next) {
+		slots = weir_transfer_slots(d, most, &answers);
+	} else {
+		slots = weir_todo_slots(d);
+		answers = d->to && d->left > d->most ? 2 : 1;
+	}
+	if (slots > most || answers > 1)
+		return weir_fail(-EMSGSIZE, "that many bytes never find room at once; ask for "
+					    "less, or without WEIR_NOWAIT");
+	if (d->next && weir_transfer_delivers(d) && !weir_notice_has_window(c))
+		return -EAGAIN;
 	return room(tx, slots);
 }
 
@@ -215,48 +229,81 @@ access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 	return rc;
 }
 
-/* Begins an operation that needs these rights. */
-static int
-begin(struct weir_remote *r, struct todo *d, uint32_t rights, unsigned flags)
+int
+weir_operation_check(const struct weir_remote *r, uint32_t rights, unsigned flags)
 {
-	uint64_t length = d->left <= UINT64_MAX / d->unit ? d->left * d->unit : UINT64_MAX;
-	struct weir_conn *c;
+	uint32_t lacks = rights & ~r->rights;
+
+	if (weir_unlikely(flags & ~WEIR_FLAGS_KNOWN))
+		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags);
+	if (weir_unlikely(lacks))
+		return weir_fail(-EACCES, "opened without %s; open it with that",
+				 lacks & WEIR_MAY_WRITE	   ? "WEIR_MAY_WRITE"
+				 : lacks & WEIR_MAY_READ   ? "WEIR_MAY_READ"
+				 : lacks & WEIR_MAY_NOTIFY ? "WEIR_MAY_NOTIFY"
+							   : "WEIR_MAY_UPDATE");
+	return 0;
+}
+
+int
+weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c, uint64_t *bytes)
+{
 	int rc;
 
-	if (weir_unlikely(flags & ~WEIR_NOWAIT))
-		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags);
-	if (weir_unlikely((r->rights & rights) != rights))
-		return weir_fail(-EACCES, "opened without %s; open it with that",
-				 rights == WEIR_MAY_WRITE    ? "WEIR_MAY_WRITE"
-				 : rights == WEIR_MAY_READ   ? "WEIR_MAY_READ"
-				 : rights == WEIR_MAY_NOTIFY ? "WEIR_MAY_NOTIFY"
-							     : "WEIR_MAY_UPDATE");
-	/* the data plane delivers notices, behind stores to mapped memory, too */
-	if (r->mapped && d->notice)
-		atomic_store_explicit(&r->notified, true, memory_order_relaxed);
-	else if (r->mapped)
-		return access_mapped(r, d, length);
-	c = weir_remote_conn(r, true, &rc);
-	if (weir_unlikely(!c))
+	*c = weir_remote_conn(r, true, &rc);
+	if (weir_unlikely(!*c))
 		return rc;
-	if (weir_unlikely(c->state == CONN_OPENING)) {
-		rc = weir_remote_await_open(c, flags & WEIR_NOWAIT ? 0 : -1);
+	if (weir_unlikely((*c)->state == CONN_OPENING)) {
+		rc = weir_remote_await_open(*c, flags & WEIR_NOWAIT ? 0 : -1);
 		if (rc)
 			return rc;
 	}
-	if (weir_unlikely(c->state == CONN_ENDED))
-		return weir_remote_ended(c, c->end);
-	rc = weir_remote_range(atomic_load_explicit(&c->remote_bytes, memory_order_relaxed),
-			       d->cell.offset, length);
-	if (weir_unlikely(rc))
-		return rc;
+	if (weir_unlikely((*c)->state == CONN_ENDED))
+		return weir_remote_ended(*c, (*c)->end);
+	*bytes = atomic_load_explicit(&(*c)->remote_bytes, memory_order_relaxed);
+	return 0;
+}
+
+int
+weir_operation_run(struct weir_conn *c, struct todo *d, unsigned flags)
+{
+	int rc;
+
 	weir_lock(c->worker);
 	rc = flags & WEIR_NOWAIT && !c->send_error ? put_now(c, d) : 0;
 	if (!rc)
 		rc = put_some(c, d);
+	else if (rc == -EAGAIN)
+		ask_room(c);
 	weir_unlock(c->worker);
 	if (weir_unlikely(rc == -EAGAIN && !(flags & WEIR_NOWAIT)))
 		rc = put_waiting(c, d);
+	return rc;
+}
+
+/* Begins an operation that has been checked. `op`: ends with it, if `awaited`, or now. */
+static int
+begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op, bool awaited)
+{
+	uint64_t length = d->left <= UINT64_MAX / d->unit ? d->left * d->unit : UINT64_MAX;
+	struct weir_conn *c = NULL;
+	uint64_t whole = 0;
+	int rc;
+
+	/* the data plane delivers notices, behind stores to mapped memory, too */
+	if (r->mapped && d->notice)
+		atomic_store_explicit(&r->notified, true, memory_order_relaxed);
+	if (r->mapped && !d->notice) {
+		rc = access_mapped(r, d, length);
+	} else {
+		rc = weir_operation_conn(r, flags, &c, &whole);
+		if (!rc)
+			rc = weir_remote_range(whole, d->cell.offset, length);
+		if (!rc)
+			rc = weir_operation_run(c, d, flags);
+	}
+	if (weir_likely(!rc))
+		weir_op_begun(op, awaited ? c : NULL);
 	return rc;
 }
 
@@ -270,8 +317,9 @@ put_any(struct weir_remote *r, uint64_t offset, const void *buf, size_t length, 
 			 .unit = 1,
 			 .packed = 1,
 			 .most = WEIR_PUT_MAX};
+	int rc = weir_operation_check(r, WEIR_MAY_WRITE, flags);
 
-	return begin(r, &d, WEIR_MAY_WRITE, flags);
+	return rc ? rc : begin(r, &d, flags, NULL, false);
 }
 
 /*
@@ -341,17 +389,21 @@ weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length
 			 .left = length,
 			 .unit = 1,
 			 .most = WEIR_ANSWER_MAX};
+	int rc = weir_operation_check(r, WEIR_MAY_READ, flags);
 
-	if (!buf && length)
-		return weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
-	return begin(r, &d, WEIR_MAY_READ, flags);
+	if (!rc && !buf && length)
+		rc = weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
+	return rc ? rc : begin(r, &d, flags, NULL, false);
 }
 
 int
 weir_notice_begin(struct weir_remote *r, const struct weir_cell_notice *n, unsigned flags)
 {
 	struct todo d = {.op = WEIR_OP_NOTICE, .notice = n, .left = 1, .unit = 1, .most = 1};
+	int rc = weir_operation_check(r, WEIR_MAY_NOTIFY, flags);
 
+	if (rc)
+		return rc;
 	if (n->options & WEIR_NOTICE_SIGNALS) {
 		d.cell.offset = n->signal;
 		d.unit = sizeof(n->operand);
@@ -360,14 +412,13 @@ weir_notice_begin(struct weir_remote *r, const struct weir_cell_notice *n, unsig
 					 "invalid signal offset %llu (expected a multiple of 8)",
 					 (unsigned long long)n->signal);
 	}
-	return begin(r, &d, WEIR_MAY_NOTIFY, flags);
+	return begin(r, &d, flags, NULL, false);
 }
 
 /* ---- elements ---- */
 
-/* Whether elements of this type at `offset` can be updated. */
-static int
-check_type(uint32_t type, uint64_t offset)
+int
+weir_elements_check(uint32_t type, uint64_t offset)
 {
 	size_t align = weir_type_align((enum weir_type)type);
 
@@ -392,7 +443,11 @@ weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 
 	if (!u || u->reserved)
 		return weir_fail(-EINVAL, "no update, or `reserved` is not 0; see weir/remote.h");
-	rc = check_type(u->type, u->offset);
+	if (u->handle)
+		*u->handle = (struct weir_op){0};
+	rc = weir_operation_check(r, WEIR_MAY_UPDATE, u->flags);
+	if (!rc)
+		rc = weir_elements_check(u->type, u->offset);
 	if (rc)
 		return rc;
 	if (!weir_acc_valid((enum weir_type)u->type, (enum weir_acc)u->op) ||
@@ -412,7 +467,10 @@ weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 					   .acc = (uint8_t)u->op,
 					   .options = u->result ? WEIR_ACCESS_RESULT : 0,
 					   .offset = u->offset};
-	return begin(r, &d, WEIR_MAY_UPDATE, u->flags);
+	if (u->there)
+		return weir_update_pieces(r, u, &d);
+	return begin(r, &d, u->flags, u->handle,
+		     u->result || u->flags & (WEIR_AT_TARGET | WEIR_KEEP));
 }
 
 int
@@ -442,7 +500,9 @@ weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *com
 
 	if (!compare || !operand || !result)
 		return weir_fail(-EINVAL, "compare, operand or result lacks; see weir/remote.h");
-	rc = check_type(type, offset);
+	rc = weir_operation_check(r, WEIR_MAY_UPDATE, flags);
+	if (!rc)
+		rc = weir_elements_check(type, offset);
 	if (rc)
 		return rc;
 	if (!weir_type_swaps(type))
@@ -455,14 +515,13 @@ weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *com
 	d.to = result;
 	d.cell = (struct weir_cell_access){
 	    .handle = WEIR_HANDLE_FIRST, .type = (uint8_t)type, .offset = offset};
-	return begin(r, &d, WEIR_MAY_UPDATE, flags);
+	return begin(r, &d, flags, NULL, false);
 }
 
 /* ---- completion ---- */
 
-/* 1: all is complete; 0: not yet, and `ask` has the engine say when; or how it ended. */
-static int
-look(struct weir_conn *c, uint64_t all, bool ask)
+int
+weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
 {
 	struct weir_thread *t = c->worker;
 	int rc;
@@ -492,11 +551,11 @@ await(struct weir_conn *c, uint64_t all, int timeout_ms)
 	int rc;
 
 	weir_wait_init(&wait, c->worker, timeout_ms);
-	rc = look(c, all, true);
+	rc = weir_operation_look(c, all, true);
 	while (!rc) {
 		rc = weir_wait_next(&wait);
 		if (!rc)
-			rc = look(c, all, false);
+			rc = weir_operation_look(c, all, false);
 	}
 	weir_wait_end(&wait);
 	return rc > 0 ? 0 : rc;

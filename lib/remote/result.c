@@ -2,7 +2,7 @@
 /*
  * Answers to operations. The data plane puts them into the send heap, small ones into lines of one
  * block per connection; they are copied from there. So it never writes into memory that the program
- * may have freed.
+ * may have freed. Layouts of the program may be gone by then, too: what is left of them is kept.
  */
 #include "handle.h"
 
@@ -17,11 +17,19 @@ struct result {
 	uint8_t *to;
 	uint32_t length;
 	uint32_t block; /* its own; WEIR_BLOCK_NONE: a line */
+	bool scattered;
+};
+
+/* The pieces that an answer is copied to. */
+struct scatter {
+	struct weir_layout_walk walk;
+	struct weir_piece list[WEIR_SCATTER_LIST];
 };
 
 struct weir_results {
 	uint32_t head, tail;
-	uint32_t lines; /* block of WEIR_AWAITED_MAX lines; WEIR_BLOCK_NONE: none yet */
+	uint32_t lines;		 /* block of WEIR_AWAITED_MAX lines; WEIR_BLOCK_NONE: none yet */
+	struct scatter *scatter; /* of each; NULL: none was wanted yet */
 	struct result of[WEIR_AWAITED_MAX];
 };
 
@@ -42,8 +50,25 @@ offset_of(const struct weir_conn *c, uint32_t i)
 	return weir_heap_offset(c->worker->w, s->lines) + i % WEIR_AWAITED_MAX * WEIR_SLOT_SIZE;
 }
 
+/* Keeps pieces, whose list is the caller's. */
+static void
+keep_scatter(struct scatter *to, const struct weir_layout_walk *w)
+{
+	size_t n = w->l.block ? 0 : w->l.count - w->piece;
+
+	to->walk = *w;
+	if (w->l.block)
+		return;
+	n = n < WEIR_SCATTER_LIST ? n : WEIR_SCATTER_LIST;
+	memcpy(to->list, w->l.list + w->piece, n * sizeof(to->list[0]));
+	to->walk.l.list = to->list;
+	to->walk.l.count = n;
+	to->walk.piece = 0;
+}
+
 int
-weir_result_reserve(struct weir_conn *c, uint32_t length, uint32_t *place)
+weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layout_walk *scatter,
+		    uint32_t *place)
 {
 	struct weir_results *s = c->results;
 	struct result *x;
@@ -55,6 +80,12 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, uint32_t *place)
 			return weir_fail(-ENOMEM, "no memory for answers; free some");
 		s->head = s->tail = 0;
 		s->lines = WEIR_BLOCK_NONE;
+		s->scatter = NULL;
+	}
+	if (scatter && !s->scatter) {
+		s->scatter = malloc(WEIR_AWAITED_MAX * sizeof(*s->scatter));
+		if (!s->scatter)
+			return weir_fail(-ENOMEM, "no memory for layouts of answers; free some");
 	}
 	if (s->tail - s->head == WEIR_AWAITED_MAX)
 		return -EAGAIN;
@@ -67,6 +98,9 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, uint32_t *place)
 		s->lines = weir_heap_take(c->worker, WEIR_BLOCK_SIZE);
 	if ((length > WEIR_SLOT_SIZE ? x->block : s->lines) == WEIR_BLOCK_NONE)
 		return -EAGAIN;
+	x->scattered = scatter;
+	if (scatter)
+		keep_scatter(&s->scatter[s->tail % WEIR_AWAITED_MAX], scatter);
 	*place = (uint32_t)(offset_of(c, s->tail) / WEIR_SLOT_SIZE);
 	return 0;
 }
@@ -90,8 +124,13 @@ weir_results_take(struct weir_conn *c)
 		return;
 	while (s->head != s->tail && at(s, s->head)->number < c->completed) {
 		const struct result *x = at(s, s->head);
+		const uint8_t *from = c->worker->w->arena + offset_of(c, s->head);
 
-		memcpy(x->to, c->worker->w->arena + offset_of(c, s->head), x->length);
+		if (x->scattered)
+			weir_layout_store(&s->scatter[s->head % WEIR_AWAITED_MAX].walk, x->to, 0,
+					  from, x->length);
+		else
+			memcpy(x->to, from, x->length);
 		if (x->block != WEIR_BLOCK_NONE)
 			weir_heap_give(c->worker, x->block);
 		s->head++;
@@ -116,6 +155,7 @@ weir_results_free(struct weir_conn *c)
 			weir_heap_give(c->worker, at(s, s->head)->block);
 	if (s->lines != WEIR_BLOCK_NONE)
 		weir_heap_give(c->worker, s->lines);
+	free(s->scatter);
 	free(s);
 	c->results = NULL;
 }

@@ -10,7 +10,7 @@
  * Completion: an operation returns before it is complete. A put or an update is complete when every
  * load on the target's host observes it. A get, a fetch, a compare and swap is complete when its
  * result lies in the caller's memory. weir_remote_flush() waits for all operations of the calling
- * thread on a handle.
+ * thread on a handle, a struct weir_op for one of them.
  *
  * Order: operations of one thread with one handle take effect in program order. A put or get of 1,
  * 2, 4 or 8 bytes at an offset that makes its address a multiple of its length is not torn. Longer
@@ -164,12 +164,33 @@ void weir_remote_info(const struct weir_remote *r, struct weir_remote_info *info
 
 /* ---- operations ---- */
 
+/*
+ * One operation that is under way, in the caller's memory, which stays where it is and untouched
+ * until the operation has ended. Calls that begin an operation fill it in. Valid until
+ * weir_remote_close().
+ */
+struct weir_op {
+	int32_t status; /* after the end: 0, or how the export or the session ended (above) */
+	uint32_t state; /* the library's; 0: no operation was begun */
+	uint64_t internal[7];
+};
+
+/* Flags of operations. */
 #define WEIR_NOWAIT 0x1u /* -EAGAIN instead of waiting for room: the operation did not begin */
+/* The struct weir_op of a put or of an update without `result` ends with its completion. Without
+ * it, it ends as soon as the buffer is the caller's again. */
+#define WEIR_AT_TARGET 0x2u
+/* Takes effect after all earlier operations of this thread with the handle, of any length. */
+#define WEIR_BEHIND 0x4u
+/* The caller leaves the buffer unchanged until the operation's struct weir_op ends, or a flush has
+ * returned 0: it need not be copied. */
+#define WEIR_KEEP 0x8u
 
 /*
- * Writes `length` bytes of `buf` to the export. The buffer is the caller's again on return.
+ * Writes `length` bytes of `buf` to the export. The buffer is the caller's again on return, unless
+ * WEIR_KEEP is set.
  *
- * @flags  WEIR_NOWAIT or 0
+ * @flags  WEIR_NOWAIT, WEIR_BEHIND, WEIR_KEEP, or 0
  *
  * Returns 0 (begun), or
  *   -ERANGE    a byte would lie outside the export
@@ -189,7 +210,7 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
  * Reads `length` bytes of the export into `buf`, which the library may write until a flush of this
  * thread has returned 0, or the handle is closed.
  *
- * @flags  WEIR_NOWAIT or 0
+ * @flags  WEIR_NOWAIT, WEIR_BEHIND, or 0
  *
  * Returns 0 (begun), or as weir_remote_put(), and
  *   -EACCES    the handle was opened without WEIR_MAY_READ
@@ -202,14 +223,65 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
 int weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length,
 		    unsigned flags);
 
-/* An update of `count` elements that lie one behind the other. */
+/* What follows a put or get, when a put is visible or the bytes of a get were read: a notice, which
+ * delivers tag and source to the thread that exported the memory, */
+#define WEIR_WITH_NOTICE 0x1u
+/* or a signal: a 64-bit word of the export is set or added to, with release. */
+#define WEIR_WITH_SIGNAL_SET 0x2u
+#define WEIR_WITH_SIGNAL_ADD 0x4u
+
+/*
+ * A put or get with all that it may have. A field of 0 is unused. Layouts are relative to `buf` and
+ * to `offset`; both describe as many bytes. They are read during the call. Pieces are bytes of
+ * their own: where pieces of the destination overlap, it gets either.
+ */
+struct weir_transfer {
+	uint64_t offset;
+	void *buf;
+	uint64_t length;		 /* contiguous bytes of an end without a layout */
+	const struct weir_layout *here;	 /* pieces of the caller's memory */
+	const struct weir_layout *there; /* pieces of the export */
+	struct weir_op *op;		 /* is filled in */
+	uint32_t flags;			 /* WEIR_NOWAIT, WEIR_AT_TARGET, WEIR_BEHIND, WEIR_KEEP */
+	uint32_t notify;		 /* WEIR_WITH_*; not SET and ADD together */
+	uint32_t tag, source;		 /* of the notice */
+	uint64_t signal;		 /* offset of the signal's word, a multiple of 8 */
+	uint64_t operand;		 /* the signal's: to set or to add */
+};
+
+/*
+ * Puts what `t` describes. Nothing begins on an error, except as said there. A notice needs a
+ * window, see weir_remote_notify(); weir_notice.bytes is the length of the transfer.
+ *
+ * Returns 0 (begun), or as weir_remote_put(), and
+ *   -EINVAL  an invalid layout, ends of different lengths, pieces here that are no memory, unknown
+ *            flags, a signal at no multiple of 8
+ *   -ERANGE  a piece or the signal's word is not within the export
+ *   -EACCES  the handle was opened without WEIR_MAY_WRITE, or with a notice or signal
+ *            WEIR_MAY_NOTIFY
+ *   -EINTR   interrupted while it waited: a part of the bytes may take effect, there is neither
+ *            notice nor signal; put again
+ * Blocks while the channel or the window is full, unless WEIR_NOWAIT. Any thread.
+ */
+int weir_remote_put_with(struct weir_remote *r, const struct weir_transfer *t);
+
+/*
+ * Gets what `t` describes. The pieces here are the library's until the operation has ended. Errors
+ * and blocking as weir_remote_get() and weir_remote_put_with(); with WEIR_NOWAIT -EMSGSIZE also if
+ * the pieces do not fit into one answer. Any thread.
+ */
+int weir_remote_get_with(struct weir_remote *r, const struct weir_transfer *t);
+
+/* An update of `count` elements, one behind the other or as `there` describes. */
 struct weir_update {
 	uint64_t offset;     /* of the first, a multiple of the type's alignment */
 	const void *operand; /* `count` packed elements; not read with WEIR_ACC_NO_OP */
 	void *result;	     /* receives the values before, packed; NULL: not wanted */
 	uint64_t count;
+	const struct weir_layout *there; /* whole aligned elements, relative to offset; or NULL */
+	struct weir_op *handle;		 /* is filled in; or NULL */
 	uint32_t type, op; /* enum weir_type, but long double, complex and pairs; enum weir_acc */
-	uint32_t flags;	   /* WEIR_NOWAIT or 0 */
+	uint32_t flags;	   /* WEIR_NOWAIT, WEIR_AT_TARGET, WEIR_BEHIND, WEIR_KEEP, or 0 */
 	uint32_t reserved; /* 0 */
 };
 
@@ -219,7 +291,8 @@ struct weir_update {
  *
  * Returns 0 (begun), or as weir_remote_get(), and
  *   -EACCES      the handle was opened without WEIR_MAY_UPDATE
- *   -EINVAL      unknown type, operation not defined for it, offset not aligned, no operands
+ *   -EINVAL      unknown type, operation not defined for it, offset not aligned, no operands; a
+ *                layout that is invalid or not of `count` aligned elements
  *   -EOPNOTSUPP  a type whose updates no CPU makes atomic: long double, complex, pairs
  *   -EMSGSIZE    WEIR_NOWAIT: more than 924 bytes of results, or there is never room for that many
  *                operands at once
@@ -252,7 +325,8 @@ int weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void 
  * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
  *
  * Returns 0 (all took effect), -EAGAIN (not in this time), -EINTR, or how the export or the session
- * ended before they were complete. Spins, yields, then sleeps. Any thread.
+ * ended before they were complete, also if a struct weir_op has said so. Spins, yields, then
+ * sleeps. Any thread.
  */
 int weir_remote_flush(struct weir_remote *r, int timeout_ms);
 
@@ -262,6 +336,50 @@ int weir_remote_flush(struct weir_remote *r, int timeout_ms);
  * thread.
  */
 int weir_remote_flush_local(struct weir_remote *r, int timeout_ms);
+
+/* A position among the operations of a thread with a handle: one mark frees many buffers. */
+struct weir_mark {
+	uint64_t internal[2];
+};
+
+/* Marks all operations that the calling thread has begun with r. Does not block. Any thread. */
+void weir_remote_mark(struct weir_remote *r, struct weir_mark *m);
+/*
+ * 1: they are complete; 0: not yet, or they never will be: the connection ended, and a flush says
+ * how. One load of memory that the data plane writes, unless operations with a result are among
+ * them. Does not block. The thread that made the mark, until weir_remote_close().
+ */
+int weir_mark_done(const struct weir_mark *m);
+
+/*
+ * Handles of operations are for the thread that began them. Ended ones and those without an
+ * operation (state 0) are valid: their status is the result.
+ */
+
+/* 1: ended, with op->status; 0: not yet. Does not block. */
+int weir_op_test(struct weir_op *op);
+/*
+ * Waits until an operation has ended.
+ *
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns its status, or -EAGAIN (not in this time), -EINTR, or the errors of every call
+ * (weir/stream.h). Spins, yields, then sleeps.
+ */
+int weir_op_wait(struct weir_op *op, int timeout_ms);
+/*
+ * Waits until one of n operations has ended. Entries of NULL, without an operation, and those whose
+ * end one of these calls has reported are skipped.
+ *
+ * Returns the index of one that has ended, or -ENOENT: none is left; -EINVAL: n is above INT_MAX;
+ * else errors and blocking as weir_op_wait().
+ */
+int weir_op_wait_any(struct weir_op *const *ops, unsigned n, int timeout_ms);
+/*
+ * Waits until all of n operations have ended; entries may be NULL. Returns 0 when all have ended
+ * with 0, or the first other status; else errors and blocking as weir_op_wait().
+ */
+int weir_op_wait_all(struct weir_op *const *ops, unsigned n, int timeout_ms);
 
 /* ---- notices and signals ---- */
 

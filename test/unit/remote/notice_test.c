@@ -502,7 +502,7 @@ test_refused(void **state)
 		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_READ, 0, PATIENT, &other),
 				 0);
 		expect(weir_remote_notify(other, 1, 1, 0), -EACCES);
-		expect(weir_remote_notify(m.r, 1, 1, 2), -EINVAL);
+		expect(weir_remote_notify(m.r, 1, 1, 0x10), -EINVAL);
 		expect(signal_to(m.r, WEIR_NOTICE_SET, BYTES, 1), -ERANGE);
 		expect(signal_to(m.r, WEIR_NOTICE_SET, -8ull, 1), -ERANGE);
 		expect(signal_to(m.r, WEIR_NOTICE_SET, 4, 1), -EINVAL);
