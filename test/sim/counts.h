@@ -62,6 +62,7 @@
 	X(puts, 0, 200, "puts into memory of other programs, contents verified")                   \
 	X(gets, 0, 80, "gets from it, contents verified")                                          \
 	X(fetches, 0, 80, "fetches, and compare and swap, of words in it, values verified")        \
+	X(layouts, 0, 60, "of all these: with layouts")                                            \
 	X(notices, 0, 60, "notices that owners took, when what they tell of was there")            \
 	X(signals, 0, 60, "signals whose words were verified")                                     \
 	X(puts_apart, 0, 40, "of all these: of programs on the same host")                         \

@@ -29,9 +29,10 @@ enum kind { PUT, GET, NOTIFY, SIGNAL, ADD, SWAP };
 struct operation {
 	uint8_t kind;
 	uint16_t offset, length;
-	uint64_t compare; /* SWAP */
-	uint8_t *result;  /* NULL: it has none, or it was checked */
-	uint8_t *legal;	  /* what that must be */
+	uint16_t block, stride; /* pieces of `block` bytes, `stride` apart; 0: one */
+	uint64_t compare;	/* SWAP */
+	uint8_t *result;	/* NULL: it has none, or it was checked */
+	uint8_t *legal;		/* what that must be */
 };
 
 struct sim_memory {
@@ -124,6 +125,13 @@ byte_of(uint32_t number, uint32_t at)
 	return (uint8_t)(number * 37 + at * 11 + 1);
 }
 
+/* Where byte i of an operation lies. */
+static uint32_t
+place_of(const struct operation *o, uint32_t i)
+{
+	return o->block ? o->offset + i / o->block * o->stride + i % o->block : o->offset + i;
+}
+
 static void
 apply(uint8_t *to, const struct operation *o, uint32_t number)
 {
@@ -131,15 +139,15 @@ apply(uint8_t *to, const struct operation *o, uint32_t number)
 
 	if (o->kind == PUT)
 		for (uint32_t i = 0; i < o->length; i++)
-			to[o->offset + i] = byte_of(number, i);
-	if (o->kind < SIGNAL)
-		return;
-	memcpy(&word, to + o->offset, sizeof(word));
-	if (o->kind != SWAP)
-		word += number + 1;
-	else if (word == o->compare)
-		word = number + 1;
-	memcpy(to + o->offset, &word, sizeof(word));
+			to[place_of(o, i)] = byte_of(number, i);
+	for (uint32_t i = 0; o->kind >= SIGNAL && i < o->length; i += sizeof(word)) {
+		memcpy(&word, to + place_of(o, i), sizeof(word));
+		if (o->kind != SWAP)
+			word += number + 1;
+		else if (word == o->compare)
+			word = number + 1;
+		memcpy(to + place_of(o, i), &word, sizeof(word));
+	}
 }
 
 static void
@@ -172,7 +180,7 @@ check_prefix(struct sim *s, const struct sim_memory *m, uint32_t least)
 		for (uint32_t at = 0; i < m->begun && o->kind == PUT && at < o->length; at++) {
 			if (at && at % CELL_MAX == 0 && !memcmp(m->base + START, is, EXPORT))
 				return;
-			is[o->offset + at] = byte_of(i, at);
+			is[place_of(o, at)] = byte_of(i, at);
 		}
 		if (i < m->begun && o->kind != PUT)
 			apply(is, o, i);
@@ -283,6 +291,15 @@ failed(struct sim *s, struct sim_memory *m, int rc)
 	}
 }
 
+/* Pieces with gaps between them. */
+static void
+spread(struct sim_memory *m, struct operation *o, uint32_t block, uint32_t pieces)
+{
+	o->block = (uint16_t)block;
+	o->length = (uint16_t)(block * pieces);
+	o->stride = (uint16_t)(block * (1 + rng_below(&m->rng, 6)));
+}
+
 /* Draws operation `begun`. */
 static void
 choose(struct sim_memory *m, struct operation *o)
@@ -299,10 +316,16 @@ choose(struct sim_memory *m, struct operation *o)
 		  : n < 12 ? NOTIFY
 			   : SIGNAL;
 	o->length = (uint16_t)(1 + rng_below(&m->rng, most));
-	o->offset = (uint16_t)rng_below(&m->rng, (o->kind == GET ? EXPORT : WORDS) - o->length + 1);
+	o->offset = o->block = 0;
+	if (o->kind < NOTIFY && o->length <= 64 && rng_chance(&m->rng, 300))
+		spread(m, o, 1 + rng_below(&m->rng, 8), 1 + rng_below(&m->rng, 8));
+	o->offset = (uint16_t)rng_below(&m->rng, (o->kind == GET ? EXPORT : WORDS) -
+						     place_of(o, o->length - 1u));
 	if (o->kind < SIGNAL)
 		return;
 	o->length = sizeof(uint64_t);
+	if (o->kind == ADD && rng_chance(&m->rng, 300))
+		spread(m, o, sizeof(uint64_t), 1 + rng_below(&m->rng, 4));
 	o->offset = (uint16_t)(WORDS + 8 * rng_below(&m->rng, 16));
 	memcpy(&o->compare, m->model + o->offset, sizeof(o->compare));
 	o->compare ^= rng_chance(&m->rng, 300); /* another word than is there */
@@ -315,21 +338,44 @@ begin(struct sim_memory *m, const struct operation *o)
 					  .options = WEIR_NOTICE_ADD,
 					  .signal = o->offset,
 					  .operand = m->begun + 1};
-	uint64_t value = m->begun + 1;
+	struct weir_layout there = {.block = o->block, .dims = 1};
+	struct weir_transfer t = {
+	    .offset = o->offset, .length = o->length, .there = &there, .flags = WEIR_NOWAIT};
+	uint64_t value = m->begun + 1, values[4] = {value, value, value, value};
+	struct weir_update add = {.offset = o->offset,
+				  .operand = values,
+				  .result = o->result,
+				  .count = o->length / sizeof(value),
+				  .there = &there,
+				  .type = WEIR_T_UINT64,
+				  .op = WEIR_ACC_SUM,
+				  .flags = WEIR_NOWAIT};
 	uint8_t bytes[PUT_MAX];
 
+	if (o->block) {
+		there.dim[0].count = o->length / o->block;
+		there.dim[0].stride = o->stride;
+	}
 	switch (o->kind) {
 	case PUT:
 		for (uint32_t i = 0; i < o->length; i++)
 			bytes[i] = byte_of(m->begun, i);
+		t.buf = bytes;
+		if (o->block)
+			return weir_remote_put_with(m->r, &t);
 		return weir_remote_put(m->r, o->offset, bytes, o->length, WEIR_NOWAIT);
 	case GET:
+		t.buf = o->result;
+		if (o->block)
+			return weir_remote_get_with(m->r, &t);
 		return weir_remote_get(m->r, o->offset, o->result, o->length, WEIR_NOWAIT);
 	case NOTIFY:
 		return weir_remote_notify(m->r, m->begun, m->plan->user, WEIR_NOWAIT);
 	case SIGNAL:
 		return weir_notice_begin(m->r, &signal, WEIR_NOWAIT);
 	case ADD:
+		if (o->block)
+			return weir_remote_update(m->r, &add);
 		return weir_remote_fetch_op(m->r, o->offset, &value, o->result, WEIR_T_UINT64,
 					    WEIR_ACC_SUM, WEIR_NOWAIT);
 	default:
@@ -352,7 +398,8 @@ begin_next(struct sim *s, struct sim_memory *m)
 		if (!o->result || !o->legal)
 			abort();
 		memset(o->result, 0xee, o->length);
-		memcpy(o->legal, m->model + o->offset, o->length);
+		for (uint32_t i = 0; i < o->length; i++)
+			o->legal[i] = m->model[place_of(o, i)];
 	}
 	rc = begin(m, o);
 	if (rc) {
@@ -389,6 +436,7 @@ check_results(struct sim *s, struct sim_memory *m)
 		s->counts.puts += o->kind == PUT;
 		s->counts.gets += o->kind == GET;
 		s->counts.fetches += o->kind >= ADD;
+		s->counts.layouts += o->block != 0;
 		s->counts.signals += o->kind == SIGNAL;
 		m->notices_complete += o->kind == NOTIFY;
 	}
