@@ -72,6 +72,17 @@ says check '^5000 records of 3 writers'
 kill -CONT "${weir_pid[log]}"
 stop log || fail "the log's program ends with exit code $?: $(last_line log)"
 
+# 20 ranks on two nodes: rank 1 has children, too
+mkdir "$weir_tmp/tree"
+for ((rank = 0; rank < 20; rank++)); do
+	if ((rank % 2)); then node=A; else node=B; fi
+	on "$node" "tree-$rank" example-remote_tree "$weir_tmp/tree" "$rank" 20 50
+done
+for ((rank = 0; rank < 20; rank++)); do
+	gone "${weir_pid[tree-$rank]}" || fail "rank $rank does not end: $(last_line "tree-$rank")"
+	says "tree-$rank" "^rank $rank of 20: 50 rounds, 10500 in the last one"
+done
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'
