@@ -125,6 +125,29 @@ take_rate(void *into, const char *text, char *error, size_t size)
 	return 0;
 }
 
+/* Bytes of a piece, and from one piece to the next. */
+static int
+take_layout(void *into, const char *text, char *error, size_t size)
+{
+	static const struct option_spec one = {.name = "layout",
+					       .type = OPTION_SIZE,
+					       .width = 4,
+					       .min = 1,
+					       .max = PERF_EXTENT_MAX,
+					       .c_base = true};
+	const char *colon = strchr(text, ':');
+	struct perf_options *o = into;
+	char block[16] = "";
+
+	if (!colon || (size_t)(colon - text) >= sizeof(block))
+		return -EINVAL;
+	memcpy(block, text, (size_t)(colon - text));
+	if (option_store(&one, &o->block, "", block, error, size) ||
+	    option_store(&one, &o->stride, "", colon + 1, error, size) || o->stride < o->block)
+		return -EINVAL;
+	return 0;
+}
+
 static int
 take_all(void *into, const char *text, char *error, size_t size)
 {
@@ -179,6 +202,9 @@ static const struct option_spec specs[] = {
     {"large", 0, OPTION_UNSIGNED, AT(large), "COUNT", NULL,
      "mix: messages of 64 KiB ... 16 MiB among all (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
      .given = offsetof(struct perf_options, large_given)},
+    {"layout", 0, OPTION_CALL, 0, 0, "BLOCK:STRIDE", NULL,
+     "put, get: pieces of BLOCK bytes in the memory, STRIDE apart", .take = take_layout,
+     .expected = "bytes of a piece and from one to the next, as in 8:64"},
     {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
      "through the node's own port, also to a program on this node"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
@@ -212,7 +238,7 @@ static const struct option_spec specs[] = {
      "put, get, ...: the program whose memory it is sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
      .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
-		 "cas or notify"},
+		 "cas, notify or signal"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
      "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
@@ -242,7 +268,8 @@ const struct option_table perf_option_table = {
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers out of its memory); of the message model: message, "
 	"request;\n"
-	"  of remote memory: put, get, acc (adds to integers), fop (fetches them, too), cas\n"
+	"  of remote memory: put, get, acc (adds to integers), fop (fetches them, too), cas,\n"
+	"  notify and signal (puts that the other end answers)\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
@@ -321,8 +348,16 @@ settle_test(struct perf_options *o, uint32_t test)
 				   ? "-t %s adds to integers of 8 bytes; give multiples of 8 to -s"
 				   : "-t %s is of one integer; give 8 to -s, or none";
 	if ((o->stop || o->apart) && !perf_is_remote(test))
-		return "--target and --apart are for -t put, get, acc, fop, cas and notify; leave "
-		       "them out";
+		return "--target and --apart are for tests of remote memory; leave them out";
+	if (o->block && test != PERF_PUT && test != PERF_GET)
+		return "--layout is for -t put and get; leave it out";
+	for (uint32_t i = 0; o->block && i < o->size_count; i++)
+		if (!o->sizes[i] || o->sizes[i] % o->block ||
+		    o->sizes[i] / o->block > PERF_EXTENT_MAX / o->stride)
+			return "a size that is no number of pieces, or lies apart too far; give "
+			       "-s and --layout that fit each other";
+	if (o->block && !o->size_count && 64 % o->block)
+		return "64 bytes are no number of pieces; give -s";
 	if (perf_is_answered(test) && (o->threads > 1 || o->stop || o->window))
 		return "-t %s goes to and fro between two threads; leave out --threads, --window "
 		       "and --target stop";

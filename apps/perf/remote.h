@@ -19,6 +19,15 @@
 #define REMOTE_SLOTS_MAX 64u
 #define REMOTE_THREAD_BYTES (1u << 20) /* of the slots of a thread, but one is always there */
 
+/* Bytes in which an operation's bytes lie. */
+static inline uint32_t
+remote_extent(const struct perf_message *request)
+{
+	if (!request->block)
+		return request->size;
+	return (request->size / request->block - 1) * request->stride + request->block;
+}
+
 struct remote_layout {
 	uint64_t stride, slots; /* bytes of a slot; their number */
 	uint64_t thread;	/* bytes of a thread's part */
@@ -26,9 +35,9 @@ struct remote_layout {
 };
 
 static inline struct remote_layout
-remote_layout(uint32_t size, uint32_t threads)
+remote_layout(uint32_t extent, uint32_t threads)
 {
-	struct remote_layout l = {.stride = size ? ((uint64_t)size + 7) / 8 * 8 : 8};
+	struct remote_layout l = {.stride = extent ? ((uint64_t)extent + 7) / 8 * 8 : 8};
 
 	l.slots = REMOTE_THREAD_BYTES / l.stride;
 	l.slots = l.slots < 1 ? 1 : l.slots > REMOTE_SLOTS_MAX ? REMOTE_SLOTS_MAX : l.slots;
@@ -51,8 +60,9 @@ remote_slot_at(const struct remote_layout *l, uint32_t thread, uint64_t i)
 }
 
 /*
- * PERF_NOTIFY: the driver puts the key of its own export behind the slots and sends REMOTE_HELLO.
- * From then on the target answers each notice by one with the same tag.
+ * PERF_NOTIFY, PERF_SIGNAL: the driver puts the key of its own export behind the slots and sends
+ * REMOTE_HELLO. From then on the target answers each notice by one with the same tag, or the number
+ * that a signal has set in the word behind the key by the same in the first word of that export.
  */
 #define REMOTE_HELLO UINT32_MAX
 
@@ -60,6 +70,12 @@ static inline uint64_t
 remote_key_at(const struct remote_layout *l)
 {
 	return l->bytes;
+}
+
+static inline uint64_t
+remote_signal_at(const struct remote_layout *l)
+{
+	return l->bytes + PERF_KEY_BYTES;
 }
 
 /* Contents of a thread's operations. */

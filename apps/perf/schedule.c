@@ -17,9 +17,9 @@
 const char *
 perf_test_name(uint32_t test)
 {
-	static const char *const names[PERF_TESTS] = {"lat",	 "bw",	    "rate",  "mix", "read",
-						      "message", "request", "put",   "get", "acc",
-						      "fop",	 "cas",	    "notify"};
+	static const char *const names[PERF_TESTS] = {
+	    "lat", "bw",  "rate", "mix", "read", "message", "request",
+	    "put", "get", "acc",  "fop", "cas",	 "notify",  "signal"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -155,6 +155,10 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && perf_is_update(m.test) &&
 	    (!m.size || m.size % 8 || (m.test != PERF_ACC && m.size != 8)))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.block &&
+	    ((m.test != PERF_PUT && m.test != PERF_GET) || !m.size || m.size % m.block ||
+	     m.stride < m.block || m.size / m.block > PERF_EXTENT_MAX / m.stride))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
 	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||

@@ -27,6 +27,7 @@ enum perf_test {
 	PERF_FOP,
 	PERF_CAS,
 	PERF_NOTIFY,
+	PERF_SIGNAL,
 	PERF_TESTS
 };
 
@@ -62,7 +63,7 @@ perf_is_remote(uint32_t test)
 static inline bool
 perf_is_answered(uint32_t test)
 {
-	return test == PERF_NOTIFY;
+	return test == PERF_NOTIFY || test == PERF_SIGNAL;
 }
 
 struct perf_schedule {

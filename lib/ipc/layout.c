@@ -193,16 +193,17 @@ struct run {
 	int64_t offset, stride;
 };
 
-/* Takes a run of at most n bytes, at least 1 of them, and returns them. */
+/* Takes a run of at most n bytes, at least 1, and returns them; 0: there are none left. */
 static uint64_t
 take_run(struct weir_layout_walk *w, uint64_t n, struct run *r)
 {
 	uint64_t rest = weir_layout_rest(w, &r->offset);
 
-	weir_assert(rest && n);
+	weir_assert(n);
 	if (!w->l.block || !w->l.dims || w->taken || n < w->l.block) {
 		r->length = n < rest ? n : rest;
 		r->count = 1;
+		r->stride = 0;
 		w->taken += r->length;
 		return r->length;
 	}
@@ -240,11 +241,9 @@ weir_layout_store(struct weir_layout_walk *w, uint8_t *base, uint64_t start, con
 	uint64_t taken;
 	struct run r;
 
-	for (; n; n -= taken, at += taken) {
-		uint8_t *to;
+	for (; n && (taken = take_run(w, n, &r)); n -= taken, at += taken) {
+		uint8_t *to = base + (int64_t)(start + (uint64_t)r.offset);
 
-		taken = take_run(w, n, &r);
-		to = base + (int64_t)(start + (uint64_t)r.offset);
 		if (r.length == sizeof(uint64_t)) /* a loop of single stores */
 			store_run(to, &r, at, sizeof(uint64_t));
 		else
@@ -260,11 +259,9 @@ weir_layout_load(struct weir_layout_walk *w, const uint8_t *base, uint64_t start
 	uint64_t taken;
 	struct run r;
 
-	for (; n; n -= taken, at += taken) {
-		const uint8_t *from;
+	for (; n && (taken = take_run(w, n, &r)); n -= taken, at += taken) {
+		const uint8_t *from = base + (int64_t)(start + (uint64_t)r.offset);
 
-		taken = take_run(w, n, &r);
-		from = base + (int64_t)(start + (uint64_t)r.offset);
 		if (r.length == sizeof(uint64_t))
 			load_run(at, &r, from, sizeof(uint64_t));
 		else
@@ -275,8 +272,9 @@ weir_layout_load(struct weir_layout_walk *w, const uint8_t *base, uint64_t start
 void
 weir_layout_skip(struct weir_layout_walk *w, uint64_t n)
 {
+	uint64_t taken;
 	struct run r;
 
-	while (n)
-		n -= take_run(w, n, &r);
+	while (n && (taken = take_run(w, n, &r)))
+		n -= taken;
 }

@@ -35,10 +35,12 @@ done
 # the target answers each notified put; its memory is looked at, too
 for apart in "" --apart; do
 	for to in node:2 node:1:near; do # shellcheck disable=SC2086
-		perf '.count == 5000 and .verified and .lat_us.p50 > 0' --instance A $to -t notify -s 0,8,2000 -n 5000 --verify $apart
+		perf '.count == 5000 and .verified and .lat_us.p50 > 0' --instance A $to -t notify,signal -s 0,8,2000 -n 5000 --verify $apart
+		perf '.count == 1000 and .verified' --instance A $to -t put,get -s 64,4096,64k --layout 8:24 -n 1000 --verify $apart
 	done
 done
 perf '.count > 0 and .lat_us.p50 > 0' --instance A node:2 -t notify -D 0.4 --programs 2 --wait sleep
+perf '.count == 300 and .verified' --instance A node:2 -t put,get -s 3000,300000 --layout 1000:1k -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t get -s 0,1,7,933,9000,1m -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -n 300 --verify
 perf '.count == 4000 and .verified and .shares.count == 4' --instance A node:2 -t get,fop -n 4000 --threads 4 --verify
@@ -71,6 +73,11 @@ for wrong in "--connections 2" "--loop" "-b" "--rate 5" "--flags RC" "--transpor
 	# shellcheck disable=SC2086
 	weir-perf --instance A node:2 -t put $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "$wrong was not refused"
+done
+for wrong in "put --layout 8:7" "put --layout 0:8" "put --layout 8" "acc --layout 8:16" "put -s 12 --layout 8:16" "signal --threads 2"; do
+	# shellcheck disable=SC2086
+	weir-perf --instance A node:2 -t $wrong >/dev/null 2>&1
+	[ $? = 2 ] || fail "-t $wrong was not refused"
 done
 weir-perf --instance A node:2 -t lat --target stop >/dev/null 2>&1 && fail "--target goes with -t lat"
 weirctl --instance A wait connections:0 --timeout "$patience" >/dev/null || fail "connections remain"

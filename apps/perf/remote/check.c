@@ -1,24 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "remote.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Copies the pieces of a slot to where they are one, or back. */
+static void
+copy_pieces(const struct perf_message *request, uint8_t *slot, uint8_t *bytes, bool to_slot)
+{
+	uint32_t block = request->block ? request->block : request->size;
+
+	for (uint32_t at = 0; at < request->size; at += block, slot += request->stride)
+		memcpy(to_slot ? slot : bytes + at, to_slot ? bytes + at : slot, block);
+}
 
 void
 remote_fill(const struct perf_message *request, uint8_t *memory)
 {
-	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
+	uint8_t *bytes = malloc(request->size + 1);
 
-	for (uint32_t t = 0; t < request->threads; t++) {
+	for (uint32_t t = 0; bytes && t < request->threads; t++) {
 		struct perf_schedule schedule = remote_schedule(request, t);
 
 		for (uint64_t i = 0; i < l.slots; i++) {
-			uint8_t *slot = memory + remote_slot_at(&l, t, i);
-
-			perf_schedule_fill(&schedule, i, slot, request->size);
+			perf_schedule_fill(&schedule, i, bytes, request->size);
 			if (!(request->flags & PERF_VERIFY))
-				perf_schedule_stamp(i, slot, request->size);
+				perf_schedule_stamp(i, bytes, request->size);
+			copy_pieces(request, memory + remote_slot_at(&l, t, i), bytes, true);
 		}
 	}
+	free(bytes);
 }
 
 /* Whether each element of slot i has been updated once by each of n operations that were on it. */
@@ -49,26 +61,31 @@ void
 remote_check(const struct perf_message *request, const uint8_t *memory, uint64_t *count,
 	     uint64_t *errors)
 {
-	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
+	uint8_t *bytes = malloc(request->size + 1);
 
-	*count = *errors = 0;
-	for (uint32_t t = 0; t < request->threads; t++) {
+	*count = 0;
+	*errors = !bytes;
+	for (uint32_t t = 0; bytes && t < request->threads; t++) {
 		uint64_t n;
 
 		memcpy(&n, memory + remote_count_at(&l, t), sizeof(n));
 		*count += n;
 		for (uint64_t k = 0; k < l.slots; k++) {
-			const uint8_t *slot = memory + remote_slot_at(&l, t, k);
 			bool right = true;
 
+			copy_pieces(request,
+				    (uint8_t *)(uintptr_t)memory + remote_slot_at(&l, t, k), bytes,
+				    false);
 			if (perf_is_update(request->test))
-				right = updated(&l, slot, request->size, k, n);
+				right = updated(&l, bytes, request->size, k, n);
 			else if (request->test == PERF_GET)
-				right = has_contents(request, t, slot, k);
+				right = has_contents(request, t, bytes, k);
 			else if (n > k) /* the last put there */
-				right = has_contents(request, t, slot,
+				right = has_contents(request, t, bytes,
 						     k + (n - k - 1) / l.slots * l.slots);
 			*errors += !right;
 		}
 	}
+	free(bytes);
 }

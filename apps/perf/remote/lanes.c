@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * put, get, acc, fop, cas, notify: the driver's threads, lanes, operate on the exported memory,
- * each in its own part. First for the latency: an operation and its flush, in blocks that alternate
- * as in lat. Then for the rate: operations with one flush at the end, or one per --window. The
- * program's main thread is lane 0. Of notify there is no rate: the target answers each notified
- * put, which is complete with the answer.
+ * put, get, acc, fop, cas, notify, signal: the driver's threads, lanes, operate on the exported
+ * memory, each in its own part. First for the latency: an operation and its flush, in blocks that
+ * alternate as in lat. Then for the rate: operations with one flush at the end, or one per
+ * --window. The program's main thread is lane 0. Of notify and signal there is no rate: the target
+ * answers each put, which is complete with the answer.
  */
 #include "remote.h"
 #include "driver.h"
@@ -52,6 +52,7 @@ static int begin_acc(struct lane *l, uint64_t i);
 static int begin_fop(struct lane *l, uint64_t i);
 static int begin_cas(struct lane *l, uint64_t i);
 static int begin_notify(struct lane *l, uint64_t i);
+static int begin_signal(struct lane *l, uint64_t i);
 static bool got_right(const struct lane *l, uint64_t i);
 static bool fetched_right(const struct lane *l, uint64_t i);
 static const struct remote_kind {
@@ -66,6 +67,7 @@ static const struct remote_kind {
     [PERF_FOP] = {WEIR_MAY_UPDATE, begin_fop, fetched_right},
     [PERF_CAS] = {WEIR_MAY_UPDATE, begin_cas, fetched_right},
     [PERF_NOTIFY] = {WEIR_MAY_NOTIFY, begin_notify, NULL},
+    [PERF_SIGNAL] = {WEIR_MAY_NOTIFY, begin_signal, NULL},
 };
 
 struct remote_run {
@@ -73,6 +75,8 @@ struct remote_run {
 	const struct remote_kind *kind;
 	struct weir_remote *remote;
 	struct remote_layout layout;
+	struct weir_layout there; /* pieces of an operation */
+	struct weir_export *x;	  /* for answers; NULL: there are none */
 	struct perf_message request;
 	uint32_t threads;
 	int patience_ms;
@@ -80,16 +84,41 @@ struct remote_run {
 	atomic_bool failed;	   /* a lane writes: the others end */
 };
 
+static void
+fill_next(struct lane *l, uint64_t i)
+{
+	const struct perf_message *request = &l->run->request;
+
+	if (request->flags & PERF_VERIFY)
+		perf_schedule_fill(&l->schedule, i, l->buffer, request->size);
+	else
+		perf_schedule_stamp(i, l->buffer, request->size);
+}
+
+/* Operation i, with pieces or what else it has beside bytes. */
+static struct weir_transfer
+transfer(const struct lane *l, uint64_t i)
+{
+	const struct remote_run *run = l->run;
+
+	return (struct weir_transfer){.offset = remote_slot_at(&run->layout, l->number, i),
+				      .buf = l->buffer,
+				      .length = run->request.size,
+				      .there = run->there.block ? &run->there : NULL};
+}
+
 static int
 begin_put(struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
 	uint32_t size = run->request.size;
+	struct weir_transfer t;
 
-	if (run->request.flags & PERF_VERIFY)
-		perf_schedule_fill(&l->schedule, i, l->buffer, size);
-	else
-		perf_schedule_stamp(i, l->buffer, size);
+	fill_next(l, i);
+	if (run->there.block) {
+		t = transfer(l, i);
+		return weir_remote_put_with(run->remote, &t);
+	}
 	return weir_remote_put(run->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
 			       size, 0);
 }
@@ -98,7 +127,12 @@ static int
 begin_get(struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
+	struct weir_transfer t;
 
+	if (run->there.block) {
+		t = transfer(l, i);
+		return weir_remote_get_with(run->remote, &t);
+	}
 	return weir_remote_get(run->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
 			       run->request.size, 0);
 }
@@ -151,9 +185,24 @@ begin_cas(struct lane *l, uint64_t i)
 static int
 begin_notify(struct lane *l, uint64_t i)
 {
-	int rc = begin_put(l, i);
+	struct weir_transfer t = transfer(l, i);
 
-	return rc ? rc : weir_remote_notify(l->run->remote, (uint32_t)i & INT32_MAX, 0, 0);
+	fill_next(l, i);
+	t.notify = WEIR_WITH_NOTICE;
+	t.tag = (uint32_t)i & INT32_MAX;
+	return weir_remote_put_with(l->run->remote, &t);
+}
+
+static int
+begin_signal(struct lane *l, uint64_t i)
+{
+	struct weir_transfer t = transfer(l, i);
+
+	fill_next(l, i);
+	t.notify = WEIR_WITH_SIGNAL_SET;
+	t.signal = remote_signal_at(&l->run->layout);
+	t.operand = i + 1;
+	return weir_remote_put_with(l->run->remote, &t);
 }
 
 /* The value before: those of operations on the same slot. */
@@ -183,13 +232,21 @@ begin(struct lane *l)
 	return rc;
 }
 
-/* The answer to the last notice. */
+/* The answer to the last operation. */
 static int
 take_answer(struct lane *l)
 {
+	const struct remote_run *run = l->run;
 	struct weir_notice n;
-	int rc = weir_notice_next(l->run->driver->weir, &n, l->run->patience_ms);
+	uint64_t seen;
+	int rc;
 
+	if (run->request.test == PERF_SIGNAL) {
+		rc = weir_signal_wait(run->x, 0, WEIR_GE, l->begun, run->patience_ms, &seen);
+		l->errors += !rc && seen != l->begun;
+		return rc == -EAGAIN ? -ETIMEDOUT : rc;
+	}
+	rc = weir_notice_next(run->driver->weir, &n, run->patience_ms);
 	if (!rc)
 		l->errors += n.tag != ((uint32_t)(l->begun - 1) & INT32_MAX);
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
@@ -416,13 +473,15 @@ free_lanes(const struct remote_run *run, struct lane *lanes)
 
 /* Exports memory for answers, and has the target open it. */
 static int
-greet(struct remote_run *run, struct weir_region **region, struct weir_export **x)
+greet(struct remote_run *run, struct weir_region **region)
 {
+	/* a put of no bytes has a signal */
+	unsigned rights = WEIR_MAY_NOTIFY | WEIR_MAY_WRITE;
 	struct weir_key key;
-	int rc = weir_region_alloc(run->driver->weir, 1, NULL, region);
+	int rc = weir_region_alloc(run->driver->weir, sizeof(uint64_t), NULL, region);
 
 	if (!rc)
-		rc = weir_export(*region, 0, 1, WEIR_MAY_NOTIFY, x, &key);
+		rc = weir_export(*region, 0, sizeof(uint64_t), rights, &run->x, &key);
 	if (!rc)
 		rc = weir_remote_put(run->remote, remote_key_at(&run->layout), key.bytes,
 				     sizeof(key.bytes), 0);
@@ -440,13 +499,17 @@ driver_remote(struct driver *d, struct perf_result *r)
 	    .patience_ms = d->options->patience_s * 1000,
 	};
 	struct weir_region *region = NULL;
-	struct weir_export *x = NULL;
 	uint64_t bare = 0, bare_ns = 0;
 	struct weir_key key;
 	struct lane *lanes;
 	int rc;
 
-	run.layout = remote_layout(r->size, run.threads);
+	run.layout = remote_layout(remote_extent(&run.request), run.threads);
+	if (run.request.block) {
+		run.there = (struct weir_layout){.block = run.request.block, .dims = 1};
+		run.there.dim[0].count = r->size / run.request.block;
+		run.there.dim[0].stride = run.request.stride;
+	}
 	memcpy(key.bytes, d->key, sizeof(key.bytes));
 	rc = weir_remote_open(d->weir, &key, run.kind->rights | WEIR_MAY_WRITE,
 			      d->options->apart ? WEIR_OPEN_APART : 0, OPEN_MS, &run.remote);
@@ -455,7 +518,7 @@ driver_remote(struct driver *d, struct perf_result *r)
 	lanes = make_lanes(&run);
 	rc = lanes && run.threads == d->options->threads ? 0 : -ENOMEM;
 	if (!rc && perf_is_answered(r->test))
-		rc = greet(&run, &region, &x);
+		rc = greet(&run, &region);
 	if (!rc)
 		rc = run_lanes(&run, lanes);
 	for (uint32_t i = 0; i < run.threads && !rc; i++) {
@@ -467,8 +530,8 @@ driver_remote(struct driver *d, struct perf_result *r)
 	r->mean_us = (bare ? (double)bare_ns / (double)bare : histogram_mean(&r->latency)) / 1e3;
 	free_lanes(&run, lanes);
 	weir_remote_close(run.remote);
-	if (x)
-		weir_revoke(x);
+	if (run.x)
+		weir_revoke(run.x);
 	if (region)
 		weir_region_free(region);
 	d->sent = d->flow->sent;

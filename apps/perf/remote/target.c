@@ -31,13 +31,12 @@ struct answer {
 /* Exports memory; fills base and the key. 0 or -errno. */
 static int
 export_memory(struct weir *w, const struct perf_message *request, uint8_t **base,
-	      struct weir_key *key)
+	      struct weir_export **x, struct weir_key *key)
 {
-	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
 	struct weir_region_info info;
 	struct weir_region *region;
-	struct weir_export *x;
-	int rc = weir_region_alloc(w, l.bytes + PERF_KEY_BYTES, NULL, &region);
+	int rc = weir_region_alloc(w, remote_signal_at(&l) + sizeof(uint64_t), NULL, &region);
 
 	if (rc)
 		return rc;
@@ -48,14 +47,29 @@ export_memory(struct weir *w, const struct perf_message *request, uint8_t **base
 	return weir_export(region, 0, info.bytes,
 			   WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY |
 			       WEIR_MAY_MAP,
-			   &x, key);
+			   x, key);
 }
 
-/* Answers notices until the server asks for the counts, or none can be answered. */
-static void
-answer_notices(struct weir *w, int fd, const struct perf_message *request, const uint8_t *base)
+/* Answers the signals that come. */
+static int
+answer_signal(struct weir_export *x, uint64_t at, struct weir_remote *r, uint64_t *next)
 {
-	struct remote_layout l = remote_layout(request->size, request->threads);
+	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET};
+	int rc = weir_signal_wait(x, at, WEIR_GE, *next, ANSWER_MS, &t.operand);
+
+	if (!rc)
+		rc = weir_remote_put_with(r, &t);
+	*next = rc ? *next : t.operand + 1;
+	return rc;
+}
+
+/* Answers until the server asks for the counts, or no answer can be sent. */
+static void
+answer_all(struct weir *w, int fd, const struct perf_message *request, const uint8_t *base,
+	   struct weir_export *x)
+{
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
+	uint64_t next = 1;
 	struct pollfd asked = {.fd = fd, .events = POLLIN};
 	struct weir_remote *r = NULL;
 	struct weir_notice n;
@@ -63,13 +77,16 @@ answer_notices(struct weir *w, int fd, const struct perf_message *request, const
 	int rc;
 
 	do {
-		rc = weir_notice_next(w, &n, ANSWER_MS);
+		if (request->test == PERF_SIGNAL && r)
+			rc = answer_signal(x, remote_signal_at(&l), r, &next);
+		else
+			rc = weir_notice_next(w, &n, ANSWER_MS);
 		if (rc == -EAGAIN || rc == -EINTR) { /* the driver has ended, or has not begun */
 			rc = poll(&asked, 1, 0) > 0 ? rc : 0;
-		} else if (!rc && n.tag == REMOTE_HELLO && !r) {
+		} else if (!rc && !r && n.tag == REMOTE_HELLO) {
 			memcpy(key.bytes, base + remote_key_at(&l), sizeof(key.bytes));
-			rc = weir_remote_open(w, &key, WEIR_MAY_NOTIFY, 0, -1, &r);
-		} else if (!rc && r) {
+			rc = weir_remote_open(w, &key, WEIR_MAY_NOTIFY | WEIR_MAY_WRITE, 0, -1, &r);
+		} else if (!rc && r && request->test == PERF_NOTIFY) {
 			rc = weir_remote_notify(r, n.tag, 0, 0);
 		}
 	} while (!rc);
@@ -83,6 +100,7 @@ target(int fd, const char *instance, const struct perf_message *request)
 	struct weir_options options = {
 	    .size = sizeof(options), .instance = instance, .name = "weir-perf-target"};
 	struct answer a = {0};
+	struct weir_export *x = NULL;
 	uint8_t *base = NULL;
 	struct weir_key key;
 	struct weir *w;
@@ -91,7 +109,7 @@ target(int fd, const char *instance, const struct perf_message *request)
 	static_assert(sizeof(a.key) == sizeof(key.bytes), "the same bytes");
 	a.rc = weir_attach(&options, &w);
 	if (!a.rc)
-		a.rc = export_memory(w, request, &base, &key);
+		a.rc = export_memory(w, request, &base, &x, &key);
 	if (a.rc)
 		fprintf(stderr, "weir-perf: the program that exports: %s\n", weir_reason());
 	else
@@ -99,7 +117,7 @@ target(int fd, const char *instance, const struct perf_message *request)
 	if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0 || a.rc)
 		return 1;
 	if (perf_is_answered(request->test))
-		answer_notices(w, fd, request, base);
+		answer_all(w, fd, request, base, x);
 	while (read(fd, &ask, 1) == 1) {
 		remote_check(request, base, &a.count, &a.errors);
 		if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0)

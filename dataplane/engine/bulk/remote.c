@@ -261,11 +261,10 @@ update_pieces(struct export *x, const struct weir_cell_access *a, const struct l
 	int rc;
 
 	weir_pieces_start(&laid->pieces, &walk);
-	for (; left; left -= n) {
-		n = weir_layout_next(&walk, left, &at);
+	for (; left && (n = weir_layout_next(&walk, left, &at)); left -= n) {
 		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc,
 				x->base + (a->offset + (uint64_t)at), operand, result, n / size);
-		weir_assert(!rc && n);
+		weir_assert(!rc);
 		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
 		result += result ? n : 0;
 	}

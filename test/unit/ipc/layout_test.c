@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Walks of random layouts against plain loops and a map of bytes; limits and overflow. */
 #include "worlds/test.h"
-#include "ipc/layout.h"
+#include "ipc/pieces.h"
 
 #define MAP 4096
 #define WITHIN 65536
@@ -44,6 +44,43 @@ plain(const struct weir_layout *l, int64_t *offsets)
 	return n;
 }
 
+/* Pieces are loaded, stored and skipped in any parts. They may overlap: then the last one stays. */
+static void
+check_copies(const struct weir_layout *l, const int64_t *offsets, size_t n, uint64_t start)
+{
+	static uint8_t from[WITHIN], to[WITHIN], want[WITHIN], bytes[WITHIN];
+	struct weir_layout_walk w, before;
+	uint64_t k;
+
+	for (size_t i = 0; i < WITHIN; i++) {
+		from[i] = (uint8_t)(i * 7 + i / 256);
+		to[i] = want[i] = 0;
+	}
+	weir_layout_start(&w, l);
+	for (size_t at = 0; at < n; at += k) {
+		k = 1 + draw((uint32_t)(n - at));
+		before = w;
+		if (l->block && w.taken == w.l.block && w.l.dims) {
+			int64_t offset;
+
+			weir_layout_rest(&w, &offset);
+			assert_int_equal(weir_layout_before(&w) * w.l.block, at);
+			weir_layout_start_at(&before, &w.l, weir_layout_before(&w));
+		}
+		weir_layout_load(&w, from, start, bytes, k);
+		for (size_t i = 0; i < k; i++)
+			assert_int_equal(bytes[i], from[(int64_t)start + offsets[at + i]]);
+		for (size_t i = 0; i < k; i++)
+			bytes[i] = want[(int64_t)start + offsets[at + i]] = (uint8_t)draw(256);
+		w = before;
+		weir_layout_store(&w, to, start, bytes, k);
+		weir_layout_skip(&before, k);
+		assert_int_equal(before.offset, w.offset);
+		assert_int_equal(before.taken, w.taken);
+	}
+	assert_memory_equal(to, want, WITHIN);
+}
+
 static void
 check(const struct weir_layout *l)
 {
@@ -75,6 +112,7 @@ check(const struct weir_layout *l)
 	}
 	assert_int_equal(at, n);
 	assert_int_equal(weir_layout_next(&w, most_at_once, &offset), 0);
+	check_copies(l, offsets, n, start);
 }
 
 TEST(test_random_strides)
@@ -137,6 +175,33 @@ is_invalid(const struct weir_layout *l)
 	return weir_layout_bytes(l) == UINT64_MAX && !weir_layout_fits(l, 0, UINT64_MAX);
 }
 #define LAYOUT(...) (&(struct weir_layout){__VA_ARGS__})
+
+/* What a cell says of a layout is read again as it was; a byte less is too little. */
+TEST(test_in_cells)
+{
+	struct weir_layout l = {.block = 7, .dims = 3, .dim = {{2, 9}, {3, -40}, {5, 200}}};
+	struct weir_piece list[WEIR_CELL_LIST_MAX + 1];
+	uint8_t payload[WEIR_PUT_MAX];
+	struct weir_pieces p;
+	uint32_t n = weir_pieces_put(payload, &l, 4);
+
+	assert_int_equal(n, 64);
+	for (uint32_t length = 0; length < n; length++)
+		assert_int_equal(weir_pieces_get(&p, payload, length), 0);
+	assert_int_equal(weir_pieces_get(&p, payload, sizeof(payload)), n);
+	assert_int_equal(p.first, 4);
+	assert_memory_equal(&p.l, &l, sizeof(l));
+	for (uint32_t k = 0; k <= WEIR_CELL_LIST_MAX; k++)
+		list[k] = (struct weir_piece){k * 100 - 500, k};
+	memcpy(payload + weir_described(0), list, WEIR_CELL_LIST_MAX * sizeof(list[0]));
+	n = weir_list_put(payload, WEIR_CELL_LIST_MAX);
+	assert_int_equal(weir_pieces_get(&p, payload, n - 1), 0);
+	assert_int_equal(weir_pieces_get(&p, payload, n), n);
+	assert_int_equal(p.l.count, WEIR_CELL_LIST_MAX);
+	assert_memory_equal(p.l.list, list, WEIR_CELL_LIST_MAX * sizeof(list[0]));
+	n = weir_list_put(payload, WEIR_CELL_LIST_MAX + 1);
+	assert_int_equal(weir_pieces_get(&p, payload, n), 0);
+}
 
 TEST(test_limits)
 {
