@@ -150,7 +150,7 @@ set_onesided()
 			--instance A node:1 -t notify -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 		stop_all
 	fi
-	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_stopped || return 0
+	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_rstride os_stopped || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
@@ -166,6 +166,8 @@ set_onesided()
 		--instance A node:2 -t acc -s 8 -D 1 --cpu 0 -- --instance A node:2 -t put -s 8 -D 1 --cpu 0
 	beside os_rput_rate_8 "x messages of 8 B: puts of 8 B" '>=' 1.0 .msgs_per_s \
 		--instance A node:2 -t put -s 8 -D 1 --cpu 0 -- --instance A node:2 -t rate -s 8 -D 0.5 --cpu 0
+	beside os_rstride "x puts of 4 KiB: as 512 pieces of 8 B, 64 B apart" '>=' 0.5 .msgs_per_s \
+		--instance A node:2 -t put -s 4096 --layout 8:64 -D 1 --cpu 0 -- --instance A node:2 -t put -s 4096 -D 1 --cpu 0
 	beside os_stopped "x the rate while it sleeps: puts of 8 B, their target's program stopped" '>=' 0.95 .msgs_per_s \
 		--instance A node:2 -t put -s 8 -D 1 --cpu 0 --target stop -- --instance A node:2 -t put -s 8 -D 1 --cpu 0
 	stop_all

@@ -71,6 +71,7 @@ struct perf_message {
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
 	uint32_t batch;		    /* REQUEST: messages per call, at least 1 */
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
+	uint32_t type, op;	    /* REQUEST, acc: enum weir_type, weir_acc; 0: int64, sum */
 	uint32_t block, stride;	    /* REQUEST, put and get: pieces of the memory; 0: one */
 	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
 	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */

@@ -148,6 +148,44 @@ take_layout(void *into, const char *text, char *error, size_t size)
 	return 0;
 }
 
+static const char *const type_names[] = {
+    [WEIR_T_BYTE] = "byte",	[WEIR_T_BOOL] = "bool",	    [WEIR_T_INT8] = "int8",
+    [WEIR_T_UINT8] = "uint8",	[WEIR_T_INT16] = "int16",   [WEIR_T_UINT16] = "uint16",
+    [WEIR_T_INT32] = "int32",	[WEIR_T_UINT32] = "uint32", [WEIR_T_INT64] = "int64",
+    [WEIR_T_UINT64] = "uint64", [WEIR_T_FLOAT] = "float",   [WEIR_T_DOUBLE] = "double",
+};
+static const char *const acc_names[] = {
+    [WEIR_ACC_SUM] = "sum",   [WEIR_ACC_PROD] = "prod",	      [WEIR_ACC_MIN] = "min",
+    [WEIR_ACC_MAX] = "max",   [WEIR_ACC_LAND] = "land",	      [WEIR_ACC_LOR] = "lor",
+    [WEIR_ACC_LXOR] = "lxor", [WEIR_ACC_BAND] = "band",	      [WEIR_ACC_BOR] = "bor",
+    [WEIR_ACC_BXOR] = "bxor", [WEIR_ACC_REPLACE] = "replace",
+};
+
+static int
+take_name(const char *const *names, size_t n, const char *text, uint32_t *into)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (names[i] && strcmp(names[i], text) == 0) {
+			*into = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int
+take_type(void *into, const char *text, char *error, size_t size)
+{
+	return take_name(type_names, sizeof(type_names) / sizeof(type_names[0]), text,
+			 &((struct perf_options *)into)->type);
+}
+
+static int
+take_op(void *into, const char *text, char *error, size_t size)
+{
+	return take_name(acc_names, sizeof(acc_names) / sizeof(acc_names[0]), text,
+			 &((struct perf_options *)into)->op);
+}
+
 static int
 take_all(void *into, const char *text, char *error, size_t size)
 {
@@ -209,6 +247,10 @@ static const struct option_spec specs[] = {
      "through the node's own port, also to a program on this node"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
      "do not measure the machine before and after each run"},
+    {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc: how elements are updated, by ones (sum)",
+     .take = take_op,
+     .expected = "sum, prod, min, max, land, lor, lxor, band, bor, bxor or "
+		 "replace"},
     {"patience", 0, OPTION_UNSIGNED, AT(patience_s), "SECONDS", "30",
      "without progress until a run has failed", NUMBER(1, 86400)},
     {"pause", 0, OPTION_UNSIGNED, AT(pause_ms), "MS", NULL, "lat: rest before each round trip",
@@ -243,6 +285,8 @@ static const struct option_spec specs[] = {
      "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
      .words = "weir|tcp"},
+    {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc: of the elements (int64)", .take = take_type,
+     .expected = "byte, bool, float, double, or int or uint with 8, 16, 32 or 64"},
     {"verify", 0, OPTION_FLAG, AT(verify), NULL, NULL, "check every byte of every message"},
     {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
     {"wait", 0, OPTION_WORD, AT(sleep), NULL, "poll", "how both programs wait",
@@ -268,7 +312,7 @@ const struct option_table perf_option_table = {
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers out of its memory); of the message model: message, "
 	"request;\n"
-	"  of remote memory: put, get, acc (adds to integers), fop (fetches them, too), cas,\n"
+	"  of remote memory: put, get, acc (updates elements), fop (fetches them, too), cas,\n"
 	"  notify and signal (puts that the other end answers)\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
@@ -343,10 +387,15 @@ settle_test(struct perf_options *o, uint32_t test)
 		       "--alltoall, -b, --rate and --flags";
 	for (uint32_t i = 0; i < o->size_count; i++)
 		if (perf_is_update(test) &&
-		    (!o->sizes[i] || o->sizes[i] % 8 || (test != PERF_ACC && o->sizes[i] != 8)))
+		    (!o->sizes[i] || (test != PERF_ACC && o->sizes[i] != 8) ||
+		     o->sizes[i] % weir_type_size((enum weir_type)perf_element(o->type))))
 			return test == PERF_ACC
-				   ? "-t %s adds to integers of 8 bytes; give multiples of 8 to -s"
+				   ? "-t %s updates whole elements; give multiples of them to -s"
 				   : "-t %s is of one integer; give 8 to -s, or none";
+	if ((o->type || o->op) && test != PERF_ACC)
+		return "--type and --op are for -t acc; leave them out";
+	if (test == PERF_ACC && !perf_elements_ok(o->type, o->op, 8))
+		return "the --type does not have that --op; see weir/type.h";
 	if ((o->stop || o->apart) && !perf_is_remote(test))
 		return "--target and --apart are for tests of remote memory; leave them out";
 	if (o->block && test != PERF_PUT && test != PERF_GET)

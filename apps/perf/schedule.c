@@ -14,6 +14,49 @@
 #define LARGE_LAST_BIT 24  /* 16 MiB */
 #define SMALL_LAST_BIT 13  /* 8 KiB */
 
+bool
+perf_elements_ok(uint32_t type, uint32_t op, uint32_t size)
+{
+	uint32_t of = perf_element(type);
+
+	return of <= WEIR_T_DOUBLE && op != WEIR_ACC_NO_OP &&
+	       weir_acc_valid((enum weir_type)of, (enum weir_acc)perf_acc(op)) &&
+	       size % weir_type_size((enum weir_type)of) == 0;
+}
+
+uint64_t
+perf_element_value(uint32_t type, uint64_t value)
+{
+	const float f = (float)value;
+	const double d = (double)value;
+
+	/* little-endian, so that the first bytes are those of a shorter integer */
+	if (perf_element(type) == WEIR_T_FLOAT)
+		memcpy(&value, &f, sizeof(f));
+	else if (perf_element(type) == WEIR_T_DOUBLE)
+		memcpy(&value, &d, sizeof(d));
+	return value;
+}
+
+uint64_t
+perf_element_after(uint32_t type, uint32_t op, uint64_t times)
+{
+	switch (perf_acc(op)) {
+	case WEIR_ACC_SUM: /* a float that counts stops at the first number that it cannot hold */
+		return perf_element(type) == WEIR_T_FLOAT && times > 1u << 24 ? 1u << 24 : times;
+	case WEIR_ACC_LXOR:
+	case WEIR_ACC_BXOR:
+		return times % 2;
+	case WEIR_ACC_MAX:
+	case WEIR_ACC_LOR:
+	case WEIR_ACC_BOR:
+	case WEIR_ACC_REPLACE:
+		return times > 0;
+	default:
+		return 0;
+	}
+}
+
 const char *
 perf_test_name(uint32_t test)
 {
@@ -154,7 +197,8 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	if (kind == PERF_REQUEST && m.test >= PERF_MESSAGES && (!m.threads || m.threads > 256))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && perf_is_update(m.test) &&
-	    (!m.size || m.size % 8 || (m.test != PERF_ACC && m.size != 8)))
+	    (!m.size || !perf_elements_ok(m.type, m.op, m.size) ||
+	     (m.test != PERF_ACC && (m.size != 8 || m.type || m.op))))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.block &&
 	    ((m.test != PERF_PUT && m.test != PERF_GET) || !m.size || m.size % m.block ||

@@ -6,6 +6,8 @@
 #ifndef WEIR_PERF_SCHEDULE_H
 #define WEIR_PERF_SCHEDULE_H
 
+#include "weir/type.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,7 +47,8 @@ perf_is_fetch(uint32_t test)
 	return test == PERF_READ || test == PERF_GET;
 }
 
-/* Tests of remote memory whose elements, of 8 bytes, are updated: each operation adds 1. */
+/* Tests of remote memory whose elements are updated: each operation adds 1, with PERF_ACC what is
+ * asked for. */
 static inline bool
 perf_is_update(uint32_t test)
 {
@@ -65,6 +68,26 @@ perf_is_answered(uint32_t test)
 {
 	return test == PERF_NOTIFY || test == PERF_SIGNAL;
 }
+
+/* PERF_ACC: type and operation; 0 is the usual one. */
+static inline uint32_t
+perf_element(uint32_t type)
+{
+	return type ? type : WEIR_T_INT64;
+}
+
+static inline uint32_t
+perf_acc(uint32_t op)
+{
+	return op ? op : WEIR_ACC_SUM;
+}
+
+/* Whether `size` bytes are elements with that operation, and not wide ones. */
+bool perf_elements_ok(uint32_t type, uint32_t op, uint32_t size);
+/* A small number as an element: the first bytes of the result. */
+uint64_t perf_element_value(uint32_t type, uint64_t value);
+/* The number that 0 becomes when it is updated that many times with 1. */
+uint64_t perf_element_after(uint32_t type, uint32_t op, uint64_t times);
 
 struct perf_schedule {
 	uint32_t test;	 /* enum perf_test */

@@ -43,6 +43,9 @@ perf '.count > 0 and .lat_us.p50 > 0' --instance A node:2 -t notify -D 0.4 --pro
 perf '.count == 300 and .verified' --instance A node:2 -t put,get -s 3000,300000 --layout 1000:1k -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t get -s 0,1,7,933,9000,1m -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -n 300 --verify
+for of in "int8 sum" "uint16 bxor" "int32 max" "uint64 replace" "float sum" "double prod" "bool lxor" "byte bor"; do
+	perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,800 -n 300 --type "${of% *}" --op "${of#* }" --verify
+done
 perf '.count == 4000 and .verified and .shares.count == 4' --instance A node:2 -t get,fop -n 4000 --threads 4 --verify
 perf '.count == 10001 and .verified and .shares.count == 8' --instance A node:2 -t put -s 100 -n 10001 --threads 8 --verify
 perf '.count == 10000 and .shares.count == 2' --instance A node:2 -t put -n 10000 --programs 2 --threads 3 --wait sleep
@@ -74,7 +77,7 @@ for wrong in "--connections 2" "--loop" "-b" "--rate 5" "--flags RC" "--transpor
 	weir-perf --instance A node:2 -t put $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "$wrong was not refused"
 done
-for wrong in "put --layout 8:7" "put --layout 0:8" "put --layout 8" "acc --layout 8:16" "put -s 12 --layout 8:16" "signal --threads 2"; do
+for wrong in "put --layout 8:7" "put --layout 0:8" "put --layout 8" "acc --layout 8:16" "acc --type float --op land" "put --type int8" "acc --type float -s 6" "put -s 12 --layout 8:16" "signal --threads 2"; do
 	# shellcheck disable=SC2086
 	weir-perf --instance A node:2 -t $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "-t $wrong was not refused"

@@ -35,15 +35,17 @@ remote_fill(const struct perf_message *request, uint8_t *memory)
 
 /* Whether each element of slot i has been updated once by each of n operations that were on it. */
 static bool
-updated(const struct remote_layout *l, const uint8_t *slot, uint32_t size, uint64_t i, uint64_t n)
+updated(const struct perf_message *request, const struct remote_layout *l, const uint8_t *slot,
+	uint64_t i, uint64_t n)
 {
+	uint32_t size = (uint32_t)weir_type_size((enum weir_type)perf_element(request->type));
 	uint64_t times = n > i ? (n - i + l->slots - 1) / l->slots : 0, is;
 
-	for (uint32_t at = 0; at < size; at += sizeof(is)) {
-		memcpy(&is, slot + at, sizeof(is));
-		if (is != times)
+	is = perf_element_value(request->type,
+				perf_element_after(request->type, request->op, times));
+	for (uint32_t at = 0; at < request->size; at += size)
+		if (memcmp(slot + at, &is, size) != 0)
 			return false;
-	}
 	return true;
 }
 
@@ -78,7 +80,7 @@ remote_check(const struct perf_message *request, const uint8_t *memory, uint64_t
 				    (uint8_t *)(uintptr_t)memory + remote_slot_at(&l, t, k), bytes,
 				    false);
 			if (perf_is_update(request->test))
-				right = updated(&l, bytes, request->size, k, n);
+				right = updated(request, &l, bytes, k, n);
 			else if (request->test == PERF_GET)
 				right = has_contents(request, t, bytes, k);
 			else if (n > k) /* the last put there */

@@ -154,11 +154,12 @@ static int
 begin_acc(struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
+	uint32_t type = perf_element(run->request.type);
 	struct weir_update u = {.offset = remote_slot_at(&run->layout, l->number, i),
 				.operand = l->buffer,
-				.count = run->request.size / sizeof(int64_t),
-				.type = WEIR_T_INT64,
-				.op = WEIR_ACC_SUM};
+				.count = run->request.size / weir_type_size((enum weir_type)type),
+				.type = type,
+				.op = perf_acc(run->request.op)};
 
 	return weir_remote_update(run->remote, &u);
 }
@@ -436,11 +437,13 @@ run_lanes(struct remote_run *run, struct lane *lanes)
 static void
 fill(struct lane *l, size_t size)
 {
-	const int64_t one = 1;
+	uint32_t type = l->run->request.type;
+	size_t element = weir_type_size((enum weir_type)perf_element(type));
+	uint64_t one = perf_element_value(type, 1);
 
 	memset(l->buffer, 0x5a, size);
-	for (size_t at = 0; perf_is_update(l->run->request.test) && at < size; at += sizeof(one))
-		memcpy(l->buffer + at, &one, sizeof(one));
+	for (size_t at = 0; perf_is_update(l->run->request.test) && at < size; at += element)
+		memcpy(l->buffer + at, &one, element);
 }
 
 static struct lane *
