@@ -19,7 +19,7 @@
 #define RIGHTS (WEIR_MAY_WRITE | WEIR_MAY_NOTIFY)
 #define PATIENT 60000 /* ms */
 
-/* What each rank exports. */
+/* The memory that each rank exports. */
 struct words {
 	uint64_t total, round; /* the root's sum, and of which round; `round` is a signal */
 	uint64_t sum[CHILDREN];

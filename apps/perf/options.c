@@ -403,10 +403,10 @@ settle_test(struct perf_options *o, uint32_t test)
 	for (uint32_t i = 0; o->block && i < o->size_count; i++)
 		if (!o->sizes[i] || o->sizes[i] % o->block ||
 		    o->sizes[i] / o->block > PERF_EXTENT_MAX / o->stride)
-			return "a size that is no number of pieces, or lies apart too far; give "
-			       "-s and --layout that fit each other";
+			return "-s and --layout do not fit each other; give multiples of BLOCK to "
+			       "-s, within 1 GiB";
 	if (o->block && !o->size_count && 64 % o->block)
-		return "64 bytes are no number of pieces; give -s";
+		return "--layout does not divide 64 bytes; give -s to -t %s";
 	if (perf_is_answered(test) && (o->threads > 1 || o->stop || o->window))
 		return "-t %s goes to and fro between two threads; leave out --threads, --window "
 		       "and --target stop";

@@ -50,7 +50,7 @@ struct weir_cell_put {
 static_assert(sizeof(struct weir_cell_put) == WEIR_SLOT_HEAD_BYTES, "fills a head");
 
 #define WEIR_PUT_LAYOUT 0x1u /* the payload begins with a layout (pieces.h) */
-#define WEIR_PUT_FIELDS 16u /* bytes of a head before the payload */
+#define WEIR_PUT_FIELDS 16u  /* bytes of a head before the payload */
 /* Largest payload of a PUT: 932 bytes. */
 #define WEIR_PUT_MAX (WEIR_INLINE_MAX - WEIR_PUT_FIELDS)
 

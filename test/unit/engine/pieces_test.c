@@ -80,11 +80,10 @@ static void
 push(struct pconn *c, const struct cell *cell)
 {
 	uint32_t fields = weir_cell_fields(cell->op), head = sizeof(cell->layout), length, n;
-	struct weir_cell_put put = {.handle = cell->access.handle,
-				    .options = cell->access.options & WEIR_ACCESS_LAYOUT
-						   ? WEIR_PUT_LAYOUT
-						   : 0,
-				    .offset = cell->access.offset};
+	struct weir_cell_put put = {
+	    .handle = cell->access.handle,
+	    .options = cell->access.options & WEIR_ACCESS_LAYOUT ? WEIR_PUT_LAYOUT : 0,
+	    .offset = cell->access.offset};
 	struct weir_slot s = {.op = cell->op, .order = (uint16_t)c->sent, .vqpn = c->vqpn};
 	struct weir_ring *r = &c->p->tx[0];
 	uint8_t bytes[2048];
@@ -127,8 +126,8 @@ block_cell(const struct program *by, uint8_t op)
 	    .access = {.handle = WEIR_HANDLE_FIRST,
 		       .type = op == WEIR_OP_UPDATE ? WEIR_T_UINT64 : 0,
 		       .acc = op == WEIR_OP_UPDATE ? WEIR_ACC_REPLACE : 0,
-		       .options = (op == WEIR_OP_UPDATE ? WEIR_ACCESS_RESULT : 0) |
-				  WEIR_ACCESS_LAYOUT,
+		       .options =
+			   (op == WEIR_OP_UPDATE ? WEIR_ACCESS_RESULT : 0) | WEIR_ACCESS_LAYOUT,
 		       .offset = 4800,
 		       .result = (uint32_t)(weir_arena_send(&by->view.geometry) / 64),
 		       .count = op == WEIR_OP_UPDATE ? 5 : 40},

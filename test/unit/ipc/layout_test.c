@@ -176,7 +176,7 @@ is_invalid(const struct weir_layout *l)
 }
 #define LAYOUT(...) (&(struct weir_layout){__VA_ARGS__})
 
-/* What a cell says of a layout is read again as it was; a byte less is too little. */
+/* A layout in a cell is read again as it was; a byte less is too little. */
 TEST(test_in_cells)
 {
 	struct weir_layout l = {.block = 7, .dims = 3, .dim = {{2, 9}, {3, -40}, {5, 200}}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Transfers with layouts at both ends against a map of bytes, between two nodes, apart and mapped:
- * each place gives the same. What comes with them: notices, signals, no waiting, refusals.
+ * each place gives the same. With them come notices, signals, no waiting, refusals.
  */
 #include "places.h"
 
