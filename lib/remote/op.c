@@ -86,7 +86,7 @@ look_all(struct weir_op *const *ops, unsigned n, bool ask)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n && (ask || !rc); i++)
 		if (ops[i] && !has_ended(ops[i], ask))
 			rc = -EAGAIN;
 	return rc;
