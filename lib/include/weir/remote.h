@@ -223,8 +223,8 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
 int weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length,
 		    unsigned flags);
 
-/* Behind a put that is visible, or a get whose bytes were read, follows a notice, which delivers tag
- * and source to the thread that exported the memory, */
+/* Behind a put that is visible, or a get whose bytes were read, follows a notice, which delivers
+ * tag and source to the thread that exported the memory, */
 #define WEIR_WITH_NOTICE 0x1u
 /* or a signal: a 64-bit word of the export is set or added to, with release. */
 #define WEIR_WITH_SIGNAL_SET 0x2u

@@ -477,6 +477,80 @@ test_nowait(void **state)
 	}
 }
 
+/* Of the calling thread, since the test counts those of operations. */
+static __thread unsigned allocations;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *
+__wrap_malloc(size_t n)
+{
+	allocations++;
+	return __real_malloc(n);
+}
+
+void *__real_calloc(size_t k, size_t n);
+void *__wrap_calloc(size_t k, size_t n);
+void *
+__wrap_calloc(size_t k, size_t n)
+{
+	allocations++;
+	return __real_calloc(k, n);
+}
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *
+__wrap_realloc(void *p, size_t n)
+{
+	allocations++;
+	return __real_realloc(p, n);
+}
+
+/* Operations need no memory of their own, once the connection has some for answers. */
+static void
+test_no_allocation(void **state)
+{
+	struct weir_layout column = {.block = 8, .dims = 1, .dim = {{100, 24}}};
+	struct weir_piece list[] = {{0, 300}, {400, 500}};
+	struct weir_layout pieces = {.list = list, .count = 2};
+	struct weir_op op;
+	struct weir_transfer t = {.buf = ours,
+				  .here = &pieces,
+				  .there = &column,
+				  .op = &op,
+				  .flags = WEIR_AT_TARGET,
+				  .notify = WEIR_WITH_SIGNAL_ADD,
+				  .signal = 8192,
+				  .operand = 1};
+	struct weir_update u = {.operand = ours,
+				.result = want,
+				.count = 100,
+				.there = &column,
+				.handle = &op,
+				.type = WEIR_T_UINT64,
+				.op = WEIR_ACC_SUM};
+	struct weir_mark mark;
+
+	for (unsigned i = 0; i < PLACES; i++) {
+		struct memory m = memory_open(i);
+
+		for (unsigned k = 0; k < 200; k++) {
+			if (k == 10)
+				allocations = 0;
+			assert_int_equal(weir_remote_put_with(m.r, &t), 0);
+			assert_int_equal(weir_remote_get_with(m.r, &t), 0);
+			assert_int_equal(weir_remote_update(m.r, &u), 0);
+			weir_remote_mark(m.r, &mark);
+			assert_int_equal(weir_op_wait(&op, PATIENT), 0);
+			memory_flush(&m); /* signals of mapped memory are cells */
+			assert_int_equal(weir_mark_done(&mark), 1);
+		}
+		assert_int_equal(allocations, 0);
+		memory_close(&m);
+	}
+}
+
 static void
 refuse(struct memory *m, struct weir_transfer t, int want_rc)
 {
@@ -580,7 +654,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_random),  cmocka_unit_test(test_update),
 	    cmocka_unit_test(test_compact), cmocka_unit_test(test_notice),
-	    cmocka_unit_test(test_nowait),  cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_nowait),  cmocka_unit_test(test_no_allocation),
+	    cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
