@@ -357,6 +357,22 @@ rare_after(struct engine *e)
 	return soon;
 }
 
+/*
+ * A lone frame leaves before others are received: an idle engine has no reason to let it wait, and
+ * a loop brings it back in the same turn. If the link has more to send, or several links do, frames
+ * leave after receiving, with the newest credit.
+ */
+static inline void
+send_early(struct engine *e)
+{
+	struct peer_link *l = e->opened;
+
+	if (e->opened_more || e->classes || l->look || e->now >= l->credit_due)
+		return;
+	link_send(e, l);
+	nic_flush(e->config.nic, e->now);
+}
+
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
@@ -365,7 +381,10 @@ engine_turn(struct engine *e, uint64_t now)
 
 	weir_assert(now >= e->now);
 	e->now = now;
+	if (e->config.nic)
+		nic_set_now(e->config.nic, now);
 	e->turn++;
+	e->opened = NULL;
 	e->delivered = false;
 	if (UNLIKELY(e->rare))
 		rare_before(e);
@@ -377,8 +396,11 @@ engine_turn(struct engine *e, uint64_t now)
 		sessions_housekeeping(e);
 		node_events_put(e);
 	}
-	if (e->config.nic)
+	if (e->config.nic) {
+		if (e->opened)
+			send_early(e);
 		work += poll_nic(e);
+	}
 	if (!list_empty(&e->backlog))
 		backlogs_drain(e);
 	if (e->config.nic) {
@@ -397,7 +419,7 @@ engine_turn(struct engine *e, uint64_t now)
 		}
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
-		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
+		nic_flush(e->config.nic, now);
 	}
 	if (!list_empty(&e->doorbells) || !list_empty(&e->signalled))
 		doorbells_ring(e);

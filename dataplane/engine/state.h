@@ -67,6 +67,8 @@ struct engine {
 	uint32_t active_channels; /* channels that had work in this turn */
 	bool sleeps;		  /* it has slept, so it may sleep again
 				   */
+	struct peer_link *opened; /* a link whose frame was opened in this turn, NULL: none */
+	bool opened_more;	  /* so were other links' */
 	bool served;		  /* programs sent or received in this turn */
 	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
 	bool ctrl_added;      /* a control line, since links sent last */

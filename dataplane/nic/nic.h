@@ -320,7 +320,7 @@ struct nic_ops {
 	 */
 	unsigned (*poll)(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now,
 			 bool *busy);
-	/* D: rings doorbells / sends queued frames; once per turn. */
+	/* D: rings doorbells / sends queued frames; before poll(), after it, or both. */
 	void (*flush)(struct nic_context *ctx, uint64_t now);
 	/*
 	 * D: prepares for sleep. Returns the time (ns, absolute) at which poll() must be called at
@@ -340,6 +340,7 @@ struct nic_device_head {
 struct nic_context_head {
 	const struct nic_ops *ops;
 	struct nic_device *dev;
+	uint64_t now; /* ns; of the turn: nic_set_now() or poll(). 0: none yet */
 };
 struct nic_qp_head {
 	const struct nic_ops *ops;
@@ -358,6 +359,13 @@ static inline int
 nic_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 {
 	return NIC_OPS(qp)->post_send(qp, wr, n);
+}
+
+/* D: a turn begins; for posts of before its poll(). */
+static inline void
+nic_set_now(struct nic_context *ctx, uint64_t now)
+{
+	((struct nic_context_head *)(void *)ctx)->now = now;
 }
 
 static inline unsigned

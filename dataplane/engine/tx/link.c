@@ -86,6 +86,8 @@ open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
+	e->opened_more = e->opened != NULL;
+	e->opened = l;
 	l->by_send = l->send_next && lines < WEIR_SEND_LINES;
 	l->send_next &= !l->by_send;
 	set_limit(l);

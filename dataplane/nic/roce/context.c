@@ -178,7 +178,7 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 
 	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		roce_qp_take_orders(ctx);
-	ctx->now = now;
+	ctx->head.now = now;
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
 	ctx->received = frames != 0;
 	/* after a while without the CPU, late frames may lie behind those just taken */

@@ -42,7 +42,6 @@ struct roce_context {
 	bool received;	    /* frames came in this turn */
 	bool unsent;	    /* the turn ended before everything was sent */
 	uint8_t at_once;  /* 1 + frames that posts may still send before the flush; 0: not asked */
-	uint64_t now;	  /* of the last poll; 0: none yet */
 	bool acks_urgent; /* not only ACKs wait in `acks` */
 	bool acks_lazy;	  /* only ACKs of short messages */
 	uint64_t acks_since; /* time since when ACKs wait; 0: none */

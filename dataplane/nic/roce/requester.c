@@ -154,7 +154,8 @@ send_at_once(struct roce_qp *qp, const struct nic_send_wr *wr)
 	    rq->send != rq->next || qp->ud || rq->draining || rq->rnr_wait ||
 	    !list_empty(&ctx->senders) || !neighbour_known(qp->neighbour) ||
 	    rq->posted - rq->freed == rq->sq_depth || !window_open(rq, ROCE_FRAME_MAX(qp->mtu)) ||
-	    !mr_check(&ctx->dev->mrs, sge->lkey, sge->address, sge->length, 0) || ctx->now == 0)
+	    !mr_check(&ctx->dev->mrs, sge->lkey, sge->address, sge->length, 0) ||
+	    ctx->head.now == 0)
 		return false;
 	if (ctx->at_once == 0) { /* the first one since the last flush */
 		unsigned room = ctx->wire.room(ctx->wire_user);
@@ -173,9 +174,9 @@ send_at_once(struct roce_qp *qp, const struct nic_send_wr *wr)
 	frame = ctx->spare[--ctx->spare_count];
 	send_new(qp, frame,
 		 roce_build_only(qp, wr, wire_forms[wr->opcode], roce_frame_data(ctx, frame)),
-		 ctx->now);
+		 ctx->head.now);
 	if (idle)
-		start_waiting(qp, ctx->now);
+		start_waiting(qp, ctx->head.now);
 	return true;
 }
 

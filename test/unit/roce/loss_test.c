@@ -313,6 +313,30 @@ stream_gives_way(void **state)
 	destroy(p);
 }
 
+/* A post before the first poll() after a rest: the wait for its ACK begins now. */
+static void
+sent_after_a_rest(void **state)
+{
+	struct roce_config config = {.mtu = 1024};
+	struct pair *p = create(&config);
+	struct nic_send_wr wr = write_wr(p, 0, 64);
+	struct nic_context *nic = roce_nic_context(p->a->ctx);
+	struct nic_counters c;
+
+	transfer(p, NIC_WRITE);
+	net_run(p->net, SECOND / 100);
+	NIC_OPS(nic)->counters(nic, &c);
+	assert_int_equal(c.timeouts, 0);
+	p->net->now += 100 * SECOND;
+	nic_set_now(nic, p->net->now);
+	assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+	nic_flush(nic, p->net->now);
+	net_run(p->net, SECOND / 100);
+	NIC_OPS(nic)->counters(nic, &c);
+	assert_int_equal(c.timeouts + c.retransmits, 0);
+	destroy(p);
+}
+
 int
 main(void)
 {
@@ -321,7 +345,7 @@ main(void)
 	    cmocka_unit_test(silence_is_short), cmocka_unit_test(late_acks),
 	    cmocka_unit_test(acks_unread),	cmocka_unit_test(told_twice),
 	    cmocka_unit_test(chance_or_queue),	cmocka_unit_test(long_way),
-	    cmocka_unit_test(stream_gives_way),
+	    cmocka_unit_test(stream_gives_way), cmocka_unit_test(sent_after_a_rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

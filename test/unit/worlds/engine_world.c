@@ -112,12 +112,15 @@ rings(struct node *n, const struct engine_rings *r)
 	size_t bytes = (size_t)n->link.ring_lines * 64;
 
 	n->rings_told++;
-	if (r->ring_least && !n->ring_out) {
+	/* memory that was given stays until the engine has entered it */
+	n->ring_given &= r->ring_least;
+	n->staging_given &= r->staging_least;
+	if (r->ring_least && !n->ring_out && !n->ring_given) {
 		fake_mr_end(&current->net, &n->link.ring_mr);
 		memset(n->ring, 0xaa, bytes);
 		n->ring_out = true;
 	}
-	if (r->staging_least && !n->staging_out) {
+	if (r->staging_least && !n->staging_out && !n->staging_given) {
 		memset(n->staging, 0xbb, bytes);
 		memset(n->work, 0xcc, engine_staging_bytes(n->link.ring_lines));
 		n->staging_out = true;
@@ -129,6 +132,7 @@ rings(struct node *n, const struct engine_rings *r)
 		k.link.ring_mr = n->link.ring_mr;
 		k.link.ring = n->no_memory ? NULL : n->ring;
 		n->ring_out &= n->no_memory;
+		n->ring_given = !n->no_memory;
 		assert_int_equal(node_command(n, &k), n->no_memory ? -EBUSY : 0);
 	}
 	if (r->staging_wanted) {
@@ -136,6 +140,7 @@ rings(struct node *n, const struct engine_rings *r)
 		assert_int_equal(r->staging_wanted, n->link.staging_lines);
 		k.link.staging = n->no_memory ? NULL : n->staging;
 		n->staging_out &= n->no_memory;
+		n->staging_given = !n->no_memory;
 		assert_int_equal(node_command(n, &k), n->no_memory ? -EBUSY : 0);
 	}
 }
@@ -202,7 +207,7 @@ make_link(struct world *w, unsigned i)
 	size_t bytes = w->options.ring_lines * 64, least = ENGINE_RING_LEAST * 64;
 	uint32_t life = n->link.life;
 
-	n->ring_out = n->staging_out = false;
+	n->ring_out = n->staging_out = n->ring_given = n->staging_given = false;
 	memset(n->work, 0, engine_link_bytes(w->options.ring_lines));
 	memset(n->least + 2 * least, 0, engine_link_bytes(ENGINE_RING_LEAST));
 	memset(n->credit, 0, 128);

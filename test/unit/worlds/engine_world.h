@@ -84,10 +84,11 @@ struct node {
 	struct nic_context *nic;
 	struct fake_qp qp[2];
 	uint8_t *ring, *staging, *work, *recv;
-	uint8_t *least;		    /* of a link: struct engine_least */
-	bool no_memory;		    /* none for larger rings */
-	uint32_t rings_told;	    /* events LINK_RINGS */
-	bool ring_out, staging_out; /* withdrawn: in use they would be reported */
+	uint8_t *least;			/* of a link: struct engine_least */
+	bool no_memory;			/* none for larger rings */
+	uint32_t rings_told;		/* events LINK_RINGS */
+	bool ring_out, staging_out;	/* withdrawn: in use they would be reported */
+	bool ring_given, staging_given; /* the engine has not entered it yet */
 	struct weir_credit_line *credit;
 	struct weir_slot *answers;
 	struct engine_link_command link;
