@@ -59,6 +59,15 @@ list_remove(struct list_node *node)
 	node->next = node->prev = NULL;
 }
 
+/* Member `node` is the first one from now on, behind it those of before, and then the others. */
+static inline void
+list_begin_at(struct list_node *l, struct list_node *node)
+{
+	weir_assert(node != l);
+	list_remove(l);
+	list_append(node, l); /* in front of it */
+}
+
 /* Appends all members of `from`, in their order. */
 static inline void
 list_move(struct list_node *l, struct list_node *from)

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # instructions.sh LOOP_BENCH|LOCAL_BENCH|ENGINE_BENCH [MOST [SIZE]]: instructions of a message of SIZE (64) bytes.
 # LOOP_BENCH: a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without
-# the programs. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host. ENGINE_BENCH: a put, of 32 per turn,
+# the programs; SIZE 0: an idle turn. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host. ENGINE_BENCH: a put, of 32 per turn,
 # in both engines. Exit 1: more than MOST.
 set -u
 
 messages=5000 words=()
 case "${1##*/}" in
-# within lone_messages, and not within the programs' functions
-loop_bench) toggles=(lone_messages bench_send bench_receive) ;;
+loop_bench) toggles=(counted_turn) ;;
 engine_bench) toggles=(engine_turn) messages=20000 words=(32 0 1 20000 put) ;;
 *) toggles=(send_messages receive_messages) messages=5024 ;;
 esac

@@ -2,8 +2,8 @@
 /*
  * The cost of a lone message through an engine, all stages but the library's: a program, an engine,
  * two links between them over the RoCEv2 core and a DPDK port that loops. Two ends of a connection
- * answer each other, one message of SIZE bytes under way: loop_bench [SIZE [MESSAGES]].
- * instructions.sh counts instructions with it.
+ * answer each other, one message of SIZE bytes under way: loop_bench [SIZE [MESSAGES]]. SIZE 0:
+ * they rest, for MESSAGES turns. instructions.sh counts instructions with it.
  */
 #include "program.h"
 
@@ -125,24 +125,47 @@ connect_end(struct nic_device *dev, uint32_t id)
 	bench_must(&k);
 }
 
+static void
+turn(void)
+{
+	engine_turn(bench_engine, bench_now += TURN_NS);
+	turns++;
+}
+
+/* Its instructions are counted. */
+static __attribute__((noinline, noclone)) void
+counted_turn(void)
+{
+	turn();
+}
+
 /* Messages back and forth, one at a time. */
 static inline void
-back_and_forth(struct bench_end conn[2], uint64_t n, uint32_t length)
+back_and_forth(struct bench_end conn[2], uint64_t n, uint32_t length, void (*turn_once)(void))
 {
 	for (uint64_t i = 0; i < n; i++) {
 		bench_send(&program, &conn[i % 2], 1, length);
-		do {
-			engine_turn(bench_engine, bench_now += TURN_NS);
-			turns++;
-		} while (!bench_receive(&program, &conn[!(i % 2)]));
+		do
+			turn_once();
+		while (!bench_receive(&program, &conn[!(i % 2)]));
 	}
 }
 
-/* Its instructions are counted, but for those of the program. */
-static __attribute__((noinline, noclone)) void
+static void
 lone_messages(struct bench_end conn[2], uint64_t n, uint32_t length)
 {
-	back_and_forth(conn, n, length);
+	struct nic_counters before, after;
+
+	NIC_OPS(bench_config.nic)->counters(bench_config.nic, &before);
+	turns = 0;
+	back_and_forth(conn, n, length, counted_turn);
+	NIC_OPS(bench_config.nic)->counters(bench_config.nic, &after);
+	printf("%u B: per message %.2f turns, %.2f frames, %.2f acknowledgements; %llu credit "
+	       "writes in all\n",
+	       length, (double)turns / (double)n,
+	       (double)(after.tx_frames - before.tx_frames) / (double)n,
+	       (double)(after.acks_sent - before.acks_sent) / (double)n,
+	       (unsigned long long)engine_counters(bench_engine)->credit_writes);
 }
 
 int
@@ -151,8 +174,6 @@ main(int argc, char **argv)
 	uint32_t length = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 64;
 	uint64_t total = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
 	struct nic_device *dev = open_port();
-	const struct engine_counters *counters;
-	struct nic_counters before, after;
 	struct bench_end conn[2];
 
 	if (length > WEIR_INLINE_MAX || !total)
@@ -170,19 +191,17 @@ main(int argc, char **argv)
 	bench_attach(&program, 0, 64);
 	bench_connect(&program, 0, conn);
 	for (unsigned i = 0; i < 1000; i++) { /* windows grow, the port's address is learnt */
-		back_and_forth(conn, 2, length);
+		back_and_forth(conn, 2, length, turn);
 		bench_now += 1000;
 	}
-	counters = engine_counters(bench_engine);
-	NIC_OPS(bench_config.nic)->counters(bench_config.nic, &before);
-	turns = 0;
-	lone_messages(conn, total, length);
-	NIC_OPS(bench_config.nic)->counters(bench_config.nic, &after);
-	printf("%u B: per message %.2f turns, %.2f frames, %.2f acknowledgements; %llu credit "
-	       "writes in all\n",
-	       length, (double)turns / (double)total,
-	       (double)(after.tx_frames - before.tx_frames) / (double)total,
-	       (double)(after.acks_sent - before.acks_sent) / (double)total,
-	       (unsigned long long)counters->credit_writes);
+	if (length) {
+		lone_messages(conn, total, length);
+	} else {
+		bench_now += 1000000; /* credit and ACKs that waited leave */
+		for (unsigned i = 0; i < 1000; i++)
+			turn();
+		for (uint64_t i = 0; i < total; i++)
+			counted_turn();
+	}
 	return 0;
 }

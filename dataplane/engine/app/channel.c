@@ -460,10 +460,10 @@ static __attribute__((noinline)) unsigned
 poll_all(struct engine *e)
 {
 	bool fairly = e->now < e->rivals_until;
-	struct list_node *node, *following, *last;
+	struct list_node *node, *following;
 	unsigned n, left = COLD_CHANNELS;
 
-	n = poll_hot(e, fairly);
+	n = list_empty(&e->hot) ? 0 : poll_hot(e, fairly);
 	if (UNLIKELY(e->held && !n)) { /* no other program has slots */
 		e->round += FORGIVEN;
 		n = poll_hot(e, fairly);
@@ -472,18 +472,21 @@ poll_all(struct engine *e)
 		list_remove(node);
 		list_append(&e->hot, node);
 	}
-	last = e->cold.prev;
 	for (node = e->cold.next; node != &e->cold && left; left--, node = following) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);
 		unsigned some;
 
-		following = node == last ? &e->cold : node->next;
+		following = node->next;
 		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
+		if (!some)
+			continue;
 		list_remove(node);
-		list_append(some ? &e->hot : &e->cold, node);
+		list_append(&e->hot, node);
 		n += some;
-		e->active_channels += some != 0;
+		e->active_channels++;
 	}
+	if (node != &e->cold) /* others are first in the next turn */
+		list_begin_at(&e->cold, node);
 	return n;
 }
 

@@ -124,50 +124,42 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 	return ROCE_DONE;
 }
 
+/* Any headers. */
 static __attribute__((noinline)) int
-input_longer(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed,
-	     uint64_t now)
+input_any(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed, uint64_t now)
 {
 	return input(ctx, data, length, &ctx->dev->headers, handed, now);
 }
 
-/* IPv4 without a tag is the common case: compiled for it alone. */
-static inline int
-input_any(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed, uint64_t now)
+/* IPv4 without a tag is the common case: compiled for it alone. `checked`: a constant. */
+static inline __attribute__((always_inline)) int
+input_counted(struct roce_context *ctx, const uint8_t *data, size_t length, bool checked,
+	      uint64_t now)
 {
-	static const struct headers plain;
+	static const struct headers plain, trusted = {.checked = true};
+	int engine;
 
-	return ctx->front == 0 ? input(ctx, data, length, &plain, handed, now)
-			       : input_longer(ctx, data, length, handed, now);
+	roce_count(&ctx->counters.rx_frames, 1);
+	roce_count(&ctx->counters.rx_bytes, length);
+	if (__builtin_expect(ctx->front != 0, 0))
+		engine = input_any(ctx, data, length, false, now);
+	else
+		engine = input(ctx, data, length, checked ? &trusted : &plain, false, now);
+	if (engine != ROCE_DONE)
+		roce_count(&ctx->counters.handed_over, 1);
+	return engine;
 }
 
 int
 roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {
-	int engine;
-
-	roce_count(&ctx->counters.rx_frames, 1);
-	roce_count(&ctx->counters.rx_bytes, length);
-	engine = input_any(ctx, data, length, false, now);
-	if (engine != ROCE_DONE)
-		roce_count(&ctx->counters.handed_over, 1);
-	return engine;
+	return input_counted(ctx, data, length, false, now);
 }
 
 int
 roce_input_checked(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {
-	static const struct headers checked = {.checked = true};
-	int engine;
-
-	if (ctx->front != 0)
-		return roce_input(ctx, data, length, now);
-	roce_count(&ctx->counters.rx_frames, 1);
-	roce_count(&ctx->counters.rx_bytes, length);
-	engine = input(ctx, data, length, &checked, false, now);
-	if (engine != ROCE_DONE)
-		roce_count(&ctx->counters.handed_over, 1);
-	return engine;
+	return input_counted(ctx, data, length, true, now);
 }
 
 int

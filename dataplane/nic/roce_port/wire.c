@@ -42,6 +42,13 @@ wire_alloc(void *user, void **frames, unsigned n)
 	return i;
 }
 
+/* Of a frame that is not kept for later. */
+static __attribute__((noinline)) void
+free_frame(struct rte_mbuf *m)
+{
+	rte_pktmbuf_free(m);
+}
+
 static void
 wire_drop(void *user, void *const *frames, unsigned n)
 {
@@ -50,11 +57,12 @@ wire_drop(void *user, void *const *frames, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		struct rte_mbuf *m = frames[i];
 
-		if (c->warm_count < ETHDEV_WARM && rte_mbuf_refcnt_read(m) == 1 && !m->next &&
-		    m->pool == c->pool)
+		if (unlikely(m->next || c->warm_count == ETHDEV_WARM || m->pool != c->pool)) {
+			free_frame(m);
+		} else if (rte_mbuf_refcnt_update(m, -1) == 0) { /* nobody else holds it */
+			rte_mbuf_refcnt_set(m, 1);
 			c->warm[c->warm_count++] = m;
-		else
-			rte_pktmbuf_free(m);
+		}
 	}
 	/* a thread that dropped its reference has read the frame before */
 	atomic_thread_fence(memory_order_acquire);
@@ -116,7 +124,7 @@ corrupt_frame(struct ethdev_context *c, struct rte_mbuf *m)
 	return copy;
 }
 
-static void
+static __attribute__((noinline)) void
 send_impaired(struct ethdev_context *c, struct rte_mbuf *m)
 {
 	unsigned fate = impair_fate(&c->impair);
@@ -184,53 +192,45 @@ parked(const struct ethdev_context *c)
 	return atomic_load_explicit(&c->port->parked, memory_order_relaxed);
 }
 
-/* Gives frames to our queue, or to the engine that has one; frames that it does not take stay in
- * front. */
+/* Frames that were delayed on purpose, and those of contexts without a queue. */
 static __attribute__((noinline)) void
-flush_frames(struct ethdev_context *c, uint64_t now)
+collect_frames(struct ethdev_context *c, uint64_t now)
 {
-	const struct ethdev_port *port = c->port;
-	uint32_t done = 0, length;
 	struct rte_mbuf *m;
+	uint32_t length;
 
 	if (impaired(c))
 		while (c->tx_count < ETHDEV_TX && (m = impair_release(&c->impair, now, &length)))
 			c->tx[c->tx_count++] = m;
-	if (c->tx_queue != ETHDEV_NO_QUEUE) /* frames of contexts without a queue */
-		for (unsigned i = port->tx_queues; i < port->config.contexts; i++)
+	if (c->tx_queue != ETHDEV_NO_QUEUE)
+		for (unsigned i = c->port->tx_queues; i < c->port->config.contexts; i++)
 			while (c->tx_in[i] && c->tx_count < ETHDEV_TX &&
 			       spsc_pop(&c->tx_in[i]->ring, &m, sizeof(m)))
 				c->tx[c->tx_count++] = m;
-	if (c->tx_count == 0)
-		return;
-	weir_assert(c->tx_count <= ETHDEV_TX);
-	if (c->tx_queue == ETHDEV_NO_QUEUE) {
-		while (done < c->tx_count &&
-		       spsc_push(&c->tx_to->ring, &c->tx[done], sizeof(c->tx[0])))
-			done++;
-		if (done)
-			port->config.wake(port->config.user, c->id % port->tx_queues);
-	}
-	while (c->tx_queue != ETHDEV_NO_QUEUE && done < c->tx_count) {
-		uint16_t n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
-		uint16_t sent = 0;
+}
 
-		if (!parked(c)) {
-			sent = rte_eth_tx_burst(port->id, c->tx_queue, c->tx + done, n);
-			c->tx_offered = n - sent;
-		}
-		roce_count(&c->counters->doorbells, 1);
-		done += sent;
-		if (sent < n)
-			break;
-	}
-	c->tx_count -= done;
+/* To the engine that has a queue: the number that it took. */
+static __attribute__((noinline)) uint32_t
+hand_frames(struct ethdev_context *c)
+{
+	const struct ethdev_port *port = c->port;
+	uint32_t done = 0;
+
+	while (done < c->tx_count && spsc_push(&c->tx_to->ring, &c->tx[done], sizeof(c->tx[0])))
+		done++;
 	if (done)
+		port->config.wake(port->config.user, c->id % port->tx_queues);
+	return done;
+}
+
+/* Frames stay that the port did not take: they are first in the next turn, for some time. */
+static __attribute__((noinline)) void
+keep_frames(struct ethdev_context *c, uint32_t done, uint64_t now)
+{
+	if (done) {
 		c->tx_stuck = 0;
-	if (c->tx_count == 0)
-		return;
-	if (done)
 		memmove(c->tx, c->tx + done, c->tx_count * sizeof(c->tx[0]));
+	}
 	if (!c->tx_stuck) {
 		c->tx_stuck = now;
 	} else if (now - c->tx_stuck > STUCK_NS) {
@@ -242,6 +242,39 @@ flush_frames(struct ethdev_context *c, uint64_t now)
 	}
 }
 
+/* Gives frames to our queue, or to the engine that has one. */
+static __attribute__((noinline)) void
+flush_frames(struct ethdev_context *c, uint64_t now)
+{
+	uint32_t done = 0;
+
+	if (c->shares || impaired(c))
+		collect_frames(c, now);
+	if (c->tx_count == 0)
+		return;
+	weir_assert(c->tx_count <= ETHDEV_TX);
+	if (c->tx_queue == ETHDEV_NO_QUEUE)
+		done = hand_frames(c);
+	while (c->tx_queue != ETHDEV_NO_QUEUE && done < c->tx_count) {
+		uint16_t n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
+		uint16_t sent = 0;
+
+		if (!parked(c)) {
+			sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
+			c->tx_offered = n - sent;
+		}
+		roce_count(&c->counters->doorbells, 1);
+		done += sent;
+		if (sent < n)
+			break;
+	}
+	c->tx_count -= done;
+	if (c->tx_count == 0)
+		c->tx_stuck = 0;
+	else
+		keep_frames(c, done, now);
+}
+
 static void
 wire_flush(void *user, uint64_t now)
 {
@@ -251,11 +284,10 @@ wire_flush(void *user, uint64_t now)
 		flush_frames(c, now);
 }
 
-/* Passes frames to the core; those of other engines are handed over. */
-static void
+/* Passes frames to the core; those of other engines are handed over. The array is used up. */
+static inline __attribute__((always_inline)) void
 take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint64_t now)
 {
-	struct rte_mbuf *done[ETHDEV_BURST];
 	uint32_t wake = 0;
 	unsigned free = 0;
 
@@ -288,10 +320,9 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 			}
 			roce_count(&c->counters->drop_handover_full, 1);
 		}
-		done[free++] = m;
+		mbufs[free++] = m;
 	}
-	if (free)
-		wire_drop(c, (void *const *)done, free);
+	wire_drop(c, (void *const *)mbufs, free);
 	for (; wake; wake &= wake - 1)
 		c->port->config.wake(c->port->config.user, (unsigned)__builtin_ctz(wake));
 }

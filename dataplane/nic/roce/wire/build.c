@@ -219,7 +219,8 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	return length;
 }
 
-uint32_t
+/* Inlined where a lone WR is posted: a call with its registers is a tenth of this. */
+inline __attribute__((always_inline)) uint32_t
 roce_build_only(struct roce_qp *qp, const struct nic_send_wr *wr, struct wire_form form,
 		uint8_t *frame)
 {
