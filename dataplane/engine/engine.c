@@ -19,6 +19,7 @@
 
 enum {
 	AWAY_MOST_NS = 1000000, /* ns: largest delay of credit while others had the CPU */
+	FEW = 4,		/* completions after which a turn looks at their links alone */
 	SRQ_REFILL = 16,	/* receive WRs posted at a time, if no peer needs them earlier */
 };
 
@@ -243,23 +244,29 @@ read_credit_lines(struct engine *e)
 	return some;
 }
 
-/* Credit of ours that peers may be told of, and theirs unless completions may be left. */
-static unsigned
+/* Credit of ours that the peer may be told of. */
+static inline void
+return_credit(struct engine *e, struct peer_link *l)
+{
+	if (l->wrs_back == l->wrs_seen) /* each frame takes one */
+		return;
+	if (LIKELY(!e->wrs_lack))
+		l->wrs_back = l->wrs_seen;
+	link_owes(e, l);
+}
+
+/* Credit of all links: ours, and theirs unless completions may be left. */
+static COLD unsigned
 apply_credit(struct engine *e, bool all)
 {
 	struct list_node *node, *following;
 	unsigned work = 0;
 
-	e->wrs_lack = !srq_covers(e);
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
 
-		if (l->wrs_back != l->wrs_seen) { /* each frame takes one */
-			if (LIKELY(!e->wrs_lack))
-				l->wrs_back = l->wrs_seen;
-			link_owes(e, l);
-		}
+		return_credit(e, l);
 		if (LIKELY(!l->snapped))
 			continue;
 		l->snapped = false;
@@ -278,7 +285,7 @@ apply_credit(struct engine *e, bool all)
 static unsigned
 poll_nic(struct engine *e)
 {
-	bool busy = false, credit = read_credit_lines(e);
+	bool busy = false, credit = read_credit_lines(e), lacked = e->wrs_lack;
 	struct nic_wc wc[NIC_POLL_MAX];
 	unsigned n, work;
 
@@ -287,9 +294,17 @@ poll_nic(struct engine *e)
 		take_completion(e, &wc[i]);
 	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
 		refill_srq(e);
+	e->wrs_lack = !srq_covers(e);
 	work = n + busy;
-	if (n || UNLIKELY(credit || e->wrs_lack))
-		work += apply_credit(e, n < NIC_POLL_MAX);
+	/* few completions: of few links */
+	if (UNLIKELY(credit || lacked || n > FEW))
+		return work + apply_credit(e, n < NIC_POLL_MAX);
+	for (unsigned i = 0; i < n; i++) {
+		const struct link_qp *qp = wc[i].qp_user;
+
+		if (qp->link && list_linked(&qp->link->busy))
+			return_credit(e, qp->link);
+	}
 	return work;
 }
 

@@ -477,7 +477,7 @@ link_send(struct engine *e, struct peer_link *l)
 	l->look = link_has_more(e, l);
 	/* nothing is left to send, to acknowledge or to return */
 	if (!l->look && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
-	    l->wrs_back == l->wrs_told)
+	    l->wrs_seen == l->wrs_told)
 		list_remove(&l->busy);
 }
 

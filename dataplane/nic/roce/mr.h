@@ -34,7 +34,7 @@ void roce_mr_remove(struct mr_table *t, uint32_t key);
 bool roce_mr_invalidate(struct mr_table *t, uint32_t key);
 
 /* Whether `key` names memory that holds [address, address + length) with all rights in `access`. */
-static inline bool
+static inline __attribute__((always_inline)) bool
 mr_check(const struct mr_table *t, uint32_t key, uint64_t address, uint64_t length, uint32_t access)
 {
 	struct mr *m = &t->mrs[key & t->mask];

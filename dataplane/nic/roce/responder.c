@@ -96,11 +96,11 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	return DROP_NONE;
 }
 
-static enum drop
-take_write(struct roce_qp *qp, const struct packet *p)
+static inline __attribute__((always_inline)) enum drop
+take_write(struct roce_qp *qp, const struct packet *p, uint8_t flags)
 {
 	struct responder *rs = &qp->rs;
-	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
+	bool first = flags & PACKET_FIRST, last = flags & PACKET_LAST;
 	uint64_t address = first ? p->address : rs->address;
 	uint32_t left = first ? p->dma_length : rs->left, n = p->payload_length;
 	uint32_t rkey = first ? p->rkey : rs->rkey;
@@ -111,7 +111,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	/* the whole message when it begins, and each packet: the region may be gone meanwhile */
 	if (left != 0 && !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE))
 		return refuse(qp, NAK_REMOTE_ACCESS);
-	if (p->flags & PACKET_IMM) {
+	if (flags & PACKET_IMM) {
 		wr = take_recv(qp);
 		if (wr == NULL)
 			return not_ready(qp);
@@ -180,8 +180,9 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 	return DROP_out_of_order;
 }
 
-enum drop
-roce_responder_input(struct roce_qp *qp, const struct packet *p)
+/* `kind` and `flags` are those of *p; constants for the packet that is the most frequent. */
+static inline __attribute__((always_inline)) enum drop
+request(struct roce_qp *qp, const struct packet *p, uint8_t kind, uint8_t flags)
 {
 	static const uint8_t rights[] = {
 	    [PACKET_SEND] = 0,
@@ -192,28 +193,28 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 	};
 	struct responder *rs = &qp->rs;
 	uint32_t ahead = (p->psn - rs->expected) & PSN_MASK;
-	uint8_t right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
-	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
+	uint8_t right = flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[kind];
+	bool first = flags & PACKET_FIRST, last = flags & PACKET_LAST;
 	enum drop drop;
 
 	if (ahead != 0)
 		return out_of_sequence(qp, p, ahead);
-	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
+	if (rs->kind == PACKET_NONE ? !first : (first || kind != rs->kind))
 		return refuse(qp, NAK_INVALID_REQUEST);
 	/* The IBTA's table of responder errors calls an operation that the QP lacks the right for
 	 * an invalid request, of 0 bytes too; keys are checked later. */
-	if (p->kind == PACKET_RESERVED || (qp->access & right) != right)
+	if (kind == PACKET_RESERVED || (qp->access & right) != right)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
 		 : p->payload_length != qp->mtu)
 		return refuse(qp, NAK_INVALID_REQUEST);
-	if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC) {
+	if (kind == PACKET_READ || kind == PACKET_ATOMIC) {
 		drop = roce_read_serve(qp, p);
 		if (drop == DROP_NONE && rs->gap)
 			gap_closed(rs);
 		return drop;
 	}
-	drop = p->kind == PACKET_SEND ? take_send(qp, p) : take_write(qp, p);
+	drop = kind == PACKET_SEND ? take_send(qp, p) : take_write(qp, p, flags);
 	if (drop != DROP_NONE)
 		return drop;
 	rs->expected = (rs->expected + 1) & PSN_MASK;
@@ -227,9 +228,19 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		return DROP_NONE;
 	/* one packet, which took a receive WR */
 	if (first && last && p->payload_length <= ROCE_ACK_LAZY_BYTES &&
-	    (p->kind == PACKET_SEND || (p->flags & PACKET_IMM)))
+	    (kind == PACKET_SEND || (flags & PACKET_IMM)))
 		roce_ack_lazily(qp);
 	else
 		roce_ack_later(qp, RESPOND_ACK);
 	return DROP_NONE;
+}
+
+enum drop
+roce_responder_input(struct roce_qp *qp, const struct packet *p)
+{
+	enum { FRAME = PACKET_ONLY | PACKET_RETH | PACKET_IMM | PACKET_PAYLOAD };
+
+	if (__builtin_expect(p->kind == PACKET_WRITE && p->flags == FRAME, 1))
+		return request(qp, p, PACKET_WRITE, FRAME);
+	return request(qp, p, p->kind, p->flags);
 }

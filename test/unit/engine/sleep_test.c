@@ -284,26 +284,30 @@ test_slow_bells(void **state)
 	}
 }
 
-/* Channels without work are looked at less often, and noticed all the same, before sleep too. */
+/*
+ * Channels without work are looked at less often, some in each turn, and noticed all the same,
+ * before sleep too.
+ */
 static void
 test_cold_channels(void **state)
 {
-	struct pair p = PAIR(3);
+	enum { N = 12 };
+	struct pair p = PAIR(N);
 	struct engine *e = p.w->node[0].engine;
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < N; i++) {
 		world_run(p.w, 6000);
 		engine_sleep_prepare(e, p.w->now);
-		assert_flags(p.pa, 3, 1);
+		assert_flags(p.pa, N, 1);
 		assert_false(engine_sleep_check(e));
 		pconn_push(p.a, i, 10, 0);
 		assert_true(engine_sleep_check(e));
 		engine_sleep_cancel(e);
-		assert_flags(p.pa, 3, 0);
+		assert_flags(p.pa, N, 0);
 		assert_receives(p.b, 10, i + 1);
 	}
 	world_run(p.w, 6000);
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < N; i++) {
 		uint64_t want = p.b->received + 1;
 
 		pconn_push(p.a, i, 10, 0);

@@ -289,6 +289,8 @@ fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
 			s->wr[s->end++ % FAKE_SRQ] = wr[i];
 		return (int)n;
 	}
+	if (c->takes_no_recv)
+		return 0;
 	for (unsigned i = 0; i < n; i++) /* the context stands for its SRQ */
 		c->recv[(c->recv_first + c->recv_wrs++) % FAKE_SRQ] = wr[i];
 	if (c->recv_wrs > FAKE_SRQ)

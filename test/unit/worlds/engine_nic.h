@@ -63,6 +63,7 @@ struct nic_context {
 	uint32_t recv_first, recv_wrs;
 	uint64_t now;
 	unsigned post_most; /* WRs taken a call, 0: all */
+	bool takes_no_recv; /* post_srq_recv() has no room */
 };
 
 struct fake_qp {
