@@ -19,6 +19,7 @@ WALLS = {
     "lib/client": (ANY, "lib/include lib/ipc lib/stream"),
     "lib/stream": (ANY, "lib/include lib/ipc lib/client lib/base"),
     "lib/message": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
+    "lib/group": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/remote": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "dataplane/capture": ("capture.h", ""),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),

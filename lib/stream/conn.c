@@ -418,7 +418,7 @@ weir_conn_report(struct weir_conn *c, uint8_t pending)
 
 	weir_assert(weir_worker_locked(c->worker));
 	c->pending |= pending;
-	if (weir_unlikely(c->remote)) /* who waits for it looks at the connection */
+	if (weir_unlikely(c->silent))
 		return;
 	if (c->queued || c->state == CONN_CLOSING || c->listener)
 		return;

@@ -182,7 +182,8 @@ struct weir_conn {
 	struct weir_reconnect_state *reconnect_state; /* NULL: never reconnects */
 	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
 	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
-	/* to memory: the handle that it serves, which no program polls; NULL: a stream's */
+	bool silent; /* no program polls it: who waits for it looks at it */
+	/* to memory: the handle that it serves; NULL: a stream's */
 	struct weir_remote *remote;
 	LIST_ENTRY(weir_conn) in_remote;
 	_Atomic uint64_t remote_bytes; /* of the export, as OPENED said; any thread reads */
@@ -205,6 +206,7 @@ struct weir_listener {
 	int error;     /* why no other could take its place. Worker */
 	bool replaced; /* does not count among its worker's users any more */
 	bool of_lanes; /* of the message model, which accepts */
+	bool silent;   /* no program polls it or its connections */
 	char service[WEIR_SERVICE_MAX];
 	uint32_t backlog, flags;
 	uint32_t id;

@@ -68,6 +68,7 @@ weir_conn_start_memory(struct weir_thread *t, struct weir_remote *remote, const 
 	if (rc)
 		return rc;
 	(*conn)->remote = remote;
+	(*conn)->silent = true;
 	*local = r.connecting.local;
 	return 0;
 }

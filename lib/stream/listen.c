@@ -13,9 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Of whom a listener is. */
+enum owner { OF_PROGRAM, OF_LANES, SILENT };
+
 static int
-make(struct weir_thread *t, const char *service, const struct weir_listen_options *o, bool of_lanes,
-     struct weir_listener **out)
+make(struct weir_thread *t, const char *service, const struct weir_listen_options *o,
+     enum owner owner, struct weir_listener **out)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
 	struct weir_listener *l = calloc(1, sizeof(*l));
@@ -27,7 +30,8 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 	l->handle = l;
 	l->backlog = o->backlog;
 	l->flags = o->flags;
-	l->of_lanes = of_lanes;
+	l->of_lanes = owner == OF_LANES;
+	l->silent = owner == SILENT;
 	memcpy(l->service, service, sizeof(l->service));
 	TAILQ_INIT(&l->conns);
 	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
@@ -52,7 +56,7 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 
 static int
 listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
-	    bool of_lanes, struct weir_listener **listener)
+	    enum owner owner, struct weir_listener **listener)
 {
 	struct weir_listen_options o = WEIR_LISTEN_OPTIONS_INIT;
 	char name[WEIR_SERVICE_MAX] = "";
@@ -78,21 +82,28 @@ listen_with(struct weir *w, const char *service, const struct weir_listen_option
 	t = weir_thread_own(w, &rc);
 	if (!t)
 		return rc;
-	return make(t, name, &o, of_lanes, listener);
+	return make(t, name, &o, owner, listener);
 }
 
 int
 weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *o,
 		 struct weir_listener **listener)
 {
-	return listen_with(w, service, o, false, listener);
+	return listen_with(w, service, o, OF_PROGRAM, listener);
 }
 
 int
 weir_listen_lanes(struct weir *w, const char *service, const struct weir_listen_options *o,
 		  struct weir_listener **listener)
 {
-	return listen_with(w, service, o, true, listener);
+	return listen_with(w, service, o, OF_LANES, listener);
+}
+
+int
+weir_listen_silent(struct weir *w, const char *service, const struct weir_listen_options *o,
+		   struct weir_listener **listener)
+{
+	return listen_with(w, service, o, SILENT, listener);
 }
 
 bool
@@ -119,7 +130,7 @@ follow(struct weir_thread *t, struct weir_listener *l)
 
 	if (atomic_load(&l->successor) || l->error)
 		return l->error;
-	rc = make(t, l->service, &o, l->of_lanes, &n);
+	rc = make(t, l->service, &o, l->silent ? SILENT : l->of_lanes ? OF_LANES : OF_PROGRAM, &n);
 	if (weir_is_loss(rc) || rc == -ETIMEDOUT)
 		return rc; /* the next session is asked */
 	weir_lock(l->worker);
@@ -177,7 +188,7 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 void
 weir_listener_report(struct weir_listener *l)
 {
-	if (l->queued)
+	if (l->queued || l->silent)
 		return;
 	l->queued = true;
 	TAILQ_INSERT_TAIL(weir_accepts_list(l), l, in_accepts);
@@ -213,6 +224,7 @@ take_accepted(struct weir_listener *l, struct weir_conn **conn)
 	TAILQ_REMOVE(&l->conns, c, in_accept);
 	weir_listener_took(l);
 	c->listener = NULL;
+	c->silent = l->silent;
 	if (l->queued && TAILQ_EMPTY(&l->conns)) {
 		TAILQ_REMOVE(weir_accepts_list(l), l, in_accepts);
 		l->queued = false;

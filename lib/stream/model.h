@@ -32,6 +32,9 @@ void weir_taken_done(struct weir_conn *c, struct weir_taken *taken);
 /* weir_listen_with() for the message model: weir_poll() does not report its connections. */
 int weir_listen_lanes(struct weir *w, const char *service, const struct weir_listen_options *o,
 		      struct weir_listener **listener);
+/* The same for groups: nothing reports the listener or its connections. */
+int weir_listen_silent(struct weir *w, const char *service, const struct weir_listen_options *o,
+		       struct weir_listener **listener);
 /* Whether the listener, or one in its place, listens in session w. */
 bool weir_listener_in(const struct weir_listener *l, const struct weir *w);
 

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where neighbours connect to: one listener for a joined group and all that are made from it. */
+#include "handle.h"
+
+#include "stream/model.h"
+#include "stream/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define BACKLOG 1024u
+
+void
+endpoint_service(uint64_t id, char service[WEIR_SERVICE_MAX])
+{
+	snprintf(service, WEIR_SERVICE_MAX, "gm.%016llx", (unsigned long long)id);
+}
+
+int
+endpoint_create(struct weir *w, struct endpoint **out)
+{
+	const struct weir_listen_options o = {.size = sizeof(o), .backlog = BACKLOG};
+	struct endpoint *e = calloc(1, sizeof(*e));
+	char service[WEIR_SERVICE_MAX];
+	int rc;
+
+	if (!e)
+		return weir_fail(-ENOMEM, "no memory for a group; free some");
+	if (getrandom(&e->id, sizeof(e->id), 0) != sizeof(e->id)) {
+		free(e);
+		return weir_fail(-EAGAIN, "the system has no random numbers yet; try again");
+	}
+	endpoint_service(e->id, service);
+	rc = weir_listen_silent(w, service, &o, &e->listener);
+	if (rc) {
+		free(e);
+		return rc;
+	}
+	e->worker = e->listener->worker;
+	e->w = e->worker->w;
+	e->users = 1;
+	LIST_INIT(&e->incoming);
+	pthread_mutex_init(&e->lock, NULL);
+	*out = e;
+	return 0;
+}
+
+void
+endpoint_keep(struct endpoint *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->users++;
+	pthread_mutex_unlock(&e->lock);
+}
+
+static void
+forget(struct incoming *in)
+{
+	LIST_REMOVE(in, next);
+	free(in);
+}
+
+void
+endpoint_drop(struct endpoint *e)
+{
+	struct incoming *in;
+	bool last;
+
+	pthread_mutex_lock(&e->lock);
+	last = !--e->users;
+	pthread_mutex_unlock(&e->lock);
+	if (!last)
+		return;
+	while ((in = LIST_FIRST(&e->incoming))) {
+		weir_close(in->conn);
+		forget(in);
+	}
+	weir_listener_close(e->listener);
+	pthread_mutex_destroy(&e->lock);
+	free(e->contexts);
+	free(e);
+}
+
+int
+endpoint_connect(struct endpoint *e, uint16_t node, const char *service, struct weir_conn **c)
+{
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = node};
+	int rc;
+
+	snprintf(a.service, sizeof(a.service), "%s", service);
+	weir_lock(e->worker);
+	rc = weir_conn_start(e->worker, &a, NULL, c);
+	if (!rc)
+		(*c)->silent = true;
+	weir_unlock(e->worker);
+	return rc;
+}
+
+/* Reads a hello. False: there is none yet. */
+static bool
+read_hello(struct incoming *in)
+{
+	size_t length = 0;
+	int rc = weir_recv(in->conn, &in->hello, sizeof(in->hello), &length, 0);
+
+	if (rc == -EAGAIN)
+		return false;
+	in->said = true;
+	if (rc || length != sizeof(in->hello) || in->hello.magic != GROUP_MAGIC ||
+	    in->hello.version != GROUP_VERSION) {
+		/* a probe that has ended, or not a member of this release */
+		weir_close(in->conn);
+		forget(in);
+	}
+	return true;
+}
+
+void
+endpoint_accept(struct endpoint *e)
+{
+	struct incoming *in, *next;
+	struct weir_conn *c;
+
+	pthread_mutex_lock(&e->lock);
+	while (!weir_accept(e->listener, 0, &c)) {
+		in = calloc(1, sizeof(*in));
+		if (!in) {
+			weir_close(c); /* its program takes this one for ended */
+			continue;
+		}
+		in->conn = c;
+		LIST_INSERT_HEAD(&e->incoming, in, next);
+	}
+	for (in = LIST_FIRST(&e->incoming); in; in = next) {
+		next = LIST_NEXT(in, next);
+		if (!in->said)
+			read_hello(in);
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+struct weir_conn *
+endpoint_claim(struct endpoint *e, uint64_t context, uint32_t serial, uint32_t from)
+{
+	struct weir_conn *c = NULL;
+	struct incoming *in;
+
+	pthread_mutex_lock(&e->lock);
+	LIST_FOREACH(in, &e->incoming, next)
+	if (in->said && in->hello.context == context && in->hello.serial == serial &&
+	    in->hello.from == from) {
+		c = in->conn;
+		forget(in);
+		break;
+	}
+	pthread_mutex_unlock(&e->lock);
+	return c;
+}
+
+int64_t
+endpoint_serial(struct endpoint *e, uint64_t context)
+{
+	int64_t serial = 0;
+
+	pthread_mutex_lock(&e->lock);
+	for (uint32_t i = 0; i < e->context_count; i++)
+		if (e->contexts[i].context == context) {
+			serial = ++e->contexts[i].count;
+			goto out;
+		}
+	if (e->context_count == e->context_room) {
+		uint32_t room = e->context_room ? 2 * e->context_room : 8;
+		struct context_count *more = realloc(e->contexts, room * sizeof(*more));
+
+		if (!more) {
+			serial = -ENOMEM;
+			goto out;
+		}
+		e->contexts = more;
+		e->context_room = room;
+	}
+	e->contexts[e->context_count++] = (struct context_count){context, 0};
+out:
+	pthread_mutex_unlock(&e->lock);
+	return serial;
+}

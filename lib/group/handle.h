@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups of a program. The endpoint of weir_group_join() listens for the neighbours of that group
+ * and of all groups made from it; each group has a connection per neighbour, made when the group is
+ * first used. All connections belong to the worker of the thread that joined; other threads make
+ * progress in its place. docs/group.md describes the messages.
+ */
+#ifndef WEIR_GROUP_HANDLE_H
+#define WEIR_GROUP_HANDLE_H
+
+#include "exchange.h"
+#include "public.h"
+
+#include "client/reason.h"
+#include "client/session.h"
+#include "client/wait.h"
+#include "stream/conn.h"
+
+#define GROUP_MAGIC 0x70726757u /* "Wgrp" */
+#define GROUP_VERSION 1u
+#define GROUP_NEIGHBOURS 64u
+
+/* 16 bytes per member and program, and what members send of themselves. */
+struct member {
+	uint64_t id;	  /* of its endpoint: random, unique */
+	uint16_t node;
+	int16_t numa;	  /* node; -1: not known */
+	uint32_t on_host; /* rank among the members of its host */
+};
+
+/* First message on a connection between neighbours; the lower rank connects. */
+struct group_hello {
+	uint32_t magic, version;
+	uint64_t context; /* of the group */
+	uint32_t serial;  /* groups of this context that were made before */
+	uint32_t from;	  /* rank */
+};
+
+/* A neighbour has connected, whose group may not exist here yet. */
+struct incoming {
+	LIST_ENTRY(incoming) next;
+	struct weir_conn *conn;
+	bool said; /* hello is valid */
+	struct group_hello hello;
+};
+
+struct context_count {
+	uint64_t context;
+	uint32_t count;
+};
+
+struct endpoint {
+	struct weir *w;
+	struct weir_thread *worker;
+	struct weir_listener *listener;
+	uint64_t id;
+	pthread_mutex_t lock; /* of what follows; workers are locked inside it */
+	uint32_t users;	      /* groups */
+	LIST_HEAD(, incoming) incoming;
+	struct context_count *contexts;
+	uint32_t context_count, context_room;
+};
+
+/* The connection with a neighbour. */
+struct edge {
+	struct weir_conn *conn; /* NULL: none yet, or ended */
+	struct weir_conn *probe; /* tells whether a neighbour lives that has not connected yet */
+	struct member peer;
+	bool ready; /* hello was sent, or received */
+};
+
+/* A collective call that has begun, and its arguments. Without padding: compared whole. */
+enum call_op {
+	CALL_NONE,
+	CALL_COLLECTIVE,
+	CALL_SPLIT,
+	CALL_SUBSET,
+	CALL_SURVIVORS,
+};
+struct group_call {
+	uint32_t op;	    /* enum call_op */
+	int32_t color, key; /* SPLIT */
+	uint32_t none;
+	uint64_t context; /* SUBSET */
+	struct collective_call collective;
+};
+static_assert(sizeof(struct group_call) == 24 + sizeof(struct collective_call) &&
+		  sizeof(struct collective_call) == 16 + 3 * sizeof(size_t),
+	      "no padding");
+
+/* What a member tells in weir_group_split(). */
+struct choice {
+	int32_t color, key;
+};
+
+struct weir_group {
+	struct endpoint *endpoint;
+	struct exchange x;
+	uint64_t context;
+	uint32_t serial;
+	uint32_t unready;      /* edges without a ready connection that may still get one */
+	uint64_t made;	       /* ns */
+	bool nap;	       /* waits for memory */
+	struct member *member; /* by rank */
+	struct edge *edge;     /* by neighbour */
+	struct group_call call; /* has begun and is not complete */
+	/* of a call that makes a group */
+	struct choice choice, *choices;
+	struct weir_group *sub;
+	uint32_t sub_deaths; /* SURVIVORS: failures known when sub was made */
+};
+
+/* ---- endpoint.c ---- */
+/* For the calling thread; with one user. 0 or -errno. */
+int endpoint_create(struct weir *w, struct endpoint **e);
+void endpoint_keep(struct endpoint *e);
+void endpoint_drop(struct endpoint *e);
+/* Accepts connections and reads who they are from. */
+void endpoint_accept(struct endpoint *e);
+/* Takes the connection of that neighbour. NULL: it has not come. */
+struct weir_conn *endpoint_claim(struct endpoint *e, uint64_t context, uint32_t serial,
+				 uint32_t from);
+/* Number of the next group of this context; -ENOMEM. */
+int64_t endpoint_serial(struct endpoint *e, uint64_t context);
+/* Starts a connection to a service of a node, which nothing reports. 0 or -errno. */
+int endpoint_connect(struct endpoint *e, uint16_t node, const char *service, struct weir_conn **c);
+/* "gm." and the endpoint's id. */
+void endpoint_service(uint64_t id, char service[WEIR_SERVICE_MAX]);
+
+/* ---- wire.c ---- */
+/* Makes a group on the endpoint, which it keeps. 0 or -ENOMEM. */
+int group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context, uint32_t serial,
+	      struct weir_group **g);
+/* Frees it. Closes its connections. */
+void group_free(struct weir_group *g);
+/* Takes what has come, and goes on. As exchange_step(), or how the session has ended. */
+int group_progress(struct weir_group *g);
+/* Until group_progress() has a result, or the time is over. */
+int group_await(struct weir_group *g, uint64_t deadline);
+/* After a call has failed: tells neighbours, for a short time at most. */
+void group_spread(struct weir_group *g);
+/* Whether a call failed for want of memory, descriptors or the like here. */
+bool group_lacks(int rc);
+/* Numbers the members of each host. 0 or -ENOMEM. */
+int group_number(struct weir_group *g);
+/* Sets weir_reason() for the result of a collective call. */
+int group_error(const struct weir_group *g, int rc);
+/* ns of a timeout in ms; 0: do not wait; UINT64_MAX: no limit. */
+uint64_t group_deadline(int timeout_ms);
+/* ms left. */
+int group_left(uint64_t deadline);
+uint64_t group_mix(uint64_t a, uint64_t b);
+
+/* ---- call.c ---- */
+/* Begins a collective call, or goes on with it: 0; 1: it has begun before; or an error. */
+int group_enter(struct weir_group *g, const struct group_call *call);
+/* The call has ended with rc, or waits: -EAGAIN, -EINTR, group_lacks(). Returns rc. */
+int group_leave_call(struct weir_group *g, int rc);
+
+#endif

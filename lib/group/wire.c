@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The connections of a group with its neighbours, and waiting for them. */
+#include "handle.h"
+
+#include "stream/model.h"
+#include "stream/progress.h"
+
+#include <stdlib.h>
+
+#define PROBE_NS 100000000u  /* ns until a neighbour that has not connected is probed */
+#define SPREAD_NS 200000000u /* ns to tell neighbours of a failure */
+
+uint64_t
+group_mix(uint64_t a, uint64_t b)
+{
+	uint64_t x = (a ^ b * 0x9e3779b97f4a7c15u) + 0x9e3779b97f4a7c15u;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+/* ---- time ---- */
+
+uint64_t
+group_deadline(int timeout_ms)
+{
+	if (timeout_ms <= 0)
+		return timeout_ms ? UINT64_MAX : 0;
+	return weir_clock() + (uint64_t)timeout_ms * 1000000u;
+}
+
+int
+group_left(uint64_t deadline)
+{
+	uint64_t now, ms;
+
+	if (!deadline || deadline == UINT64_MAX)
+		return deadline ? -1 : 0;
+	now = weir_clock();
+	if (now >= deadline)
+		return 0;
+	ms = (deadline - now) / 1000000u;
+	return ms < 1 ? 1 : (int)ms;
+}
+
+/* ---- life ---- */
+
+static int send_message(void *user, uint32_t neighbour, const struct iovec *parts, unsigned n,
+			size_t length);
+
+int
+group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context, uint32_t serial,
+	  struct weir_group **out)
+{
+	struct weir_group *g = calloc(1, sizeof(*g));
+
+	if (!g || exchange_init(&g->x, rank, size)) {
+		free(g);
+		return weir_fail(-ENOMEM, "no memory for a group; free some");
+	}
+	g->member = calloc(size, sizeof(*g->member));
+	g->edge = calloc(g->x.neighbours + 1, sizeof(*g->edge));
+	if (!g->member || !g->edge) {
+		free(g->member);
+		free(g->edge);
+		exchange_free(&g->x);
+		free(g);
+		return weir_fail(-ENOMEM, "no memory for a group of %u; free some", size);
+	}
+	g->x.send = send_message;
+	g->x.user = g;
+	g->context = context;
+	g->serial = serial;
+	g->unready = g->x.neighbours;
+	g->made = weir_clock();
+	g->endpoint = e;
+	endpoint_keep(e);
+	*out = g;
+	return 0;
+}
+
+void
+group_free(struct weir_group *g)
+{
+	for (uint32_t i = 0; i < g->x.neighbours; i++) {
+		weir_close(g->edge[i].conn);
+		weir_close(g->edge[i].probe);
+	}
+	if (g->sub)
+		group_free(g->sub);
+	endpoint_drop(g->endpoint);
+	exchange_free(&g->x);
+	free(g->choices);
+	free(g->member);
+	free(g->edge);
+	free(g);
+}
+
+int
+group_number(struct weir_group *g)
+{
+	uint32_t *count = calloc(UINT16_MAX + 1u, sizeof(*count));
+
+	if (!count)
+		return weir_fail(-ENOMEM, "no memory for a group; free some");
+	for (uint32_t i = 0; i < g->x.size; i++)
+		g->member[i].on_host = count[g->member[i].node]++;
+	free(count);
+	return 0;
+}
+
+/* ---- connections ---- */
+
+static void
+edge_close(struct weir_conn **c)
+{
+	weir_close(*c);
+	*c = NULL;
+}
+
+static void
+edge_ended(struct weir_group *g, uint32_t i, int rc)
+{
+	struct edge *e = &g->edge[i];
+
+	if (!e->ready)
+		g->unready--;
+	e->ready = true;
+	edge_close(&e->conn);
+	edge_close(&e->probe);
+	exchange_ended(&g->x, i, rc == -ESHUTDOWN ? 0 : rc);
+}
+
+static int
+send_message(void *user, uint32_t neighbour, const struct iovec *parts, unsigned n, size_t length)
+{
+	struct weir_group *g = user;
+	struct edge *e = &g->edge[neighbour];
+	int rc;
+
+	if (!e->ready || !e->conn)
+		return -EAGAIN;
+	rc = weir_sendv(e->conn, parts, n, 0, 0, 0);
+	g->nap = rc == -ENOMEM; /* no doorbell tells when there is some */
+	return rc == -ENOMEM || (rc && weir_state(g->endpoint->w) != WEIR_UP) ? -EAGAIN : rc;
+}
+
+bool
+group_lacks(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE || rc == -EDQUOT || rc == -EACCES;
+}
+
+static void
+edge_made(struct weir_group *g, struct edge *e)
+{
+	e->ready = true;
+	g->unready--;
+	edge_close(&e->probe);
+}
+
+/* To a neighbour of a higher rank. 0 or -errno: for want of something here. */
+static int
+connect_edge(struct weir_group *g, uint32_t i, struct weir_conn **c)
+{
+	char service[WEIR_SERVICE_MAX];
+	int rc;
+
+	if (*c)
+		return 0;
+	endpoint_service(g->edge[i].peer.id, service);
+	rc = endpoint_connect(g->endpoint, g->edge[i].peer.node, service, c);
+	if (!rc || group_lacks(rc))
+		return rc;
+	edge_ended(g, i, rc);
+	return 0;
+}
+
+static int
+reach(struct weir_group *g, uint32_t i)
+{
+	const struct group_hello hello = {.magic = GROUP_MAGIC,
+					  .version = GROUP_VERSION,
+					  .context = g->context,
+					  .serial = g->serial,
+					  .from = g->x.rank};
+	struct edge *e = &g->edge[i];
+	int rc = connect_edge(g, i, &e->conn);
+
+	if (rc || !e->conn)
+		return rc;
+	rc = weir_conn_opened(e->conn);
+	if (!rc)
+		rc = weir_send(e->conn, &hello, sizeof(hello), 0);
+	if (!rc)
+		edge_made(g, e);
+	else if (rc != -EAGAIN)
+		edge_ended(g, i, rc);
+	return 0;
+}
+
+/* From a neighbour of a lower rank. */
+static int
+await_edge(struct weir_group *g, uint32_t i)
+{
+	struct edge *e = &g->edge[i];
+	size_t length;
+	int rc = 0;
+
+	e->conn = endpoint_claim(g->endpoint, g->context, g->serial, g->x.neighbour[i].rank);
+	if (e->conn) {
+		edge_made(g, e);
+		return 0;
+	}
+	/* a neighbour that has ended never connects: nobody but its listener tells */
+	if (weir_clock() - g->made < PROBE_NS)
+		return 0;
+	rc = connect_edge(g, i, &e->probe);
+	if (rc || !e->probe)
+		return rc;
+	rc = weir_conn_opened(e->probe);
+	if (!rc)
+		rc = weir_recv(e->probe, NULL, 0, &length, 0);
+	if (rc != -EAGAIN)
+		edge_ended(g, i, rc == -ESHUTDOWN || !rc ? -ECONNRESET : rc);
+	return 0;
+}
+
+static int
+make_edges(struct weir_group *g)
+{
+	int rc = 0;
+
+	endpoint_accept(g->endpoint);
+	for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)
+		if (!g->edge[i].ready)
+			rc = g->x.neighbour[i].rank > g->x.rank ? reach(g, i) : await_edge(g, i);
+	return rc;
+}
+
+static void
+receive(struct weir_group *g, uint32_t i)
+{
+	struct edge *e = &g->edge[i];
+	struct weir_loan loan;
+	int rc = -EAGAIN;
+
+	while (exchange_wants(&g->x, i)) {
+		rc = weir_recv_loan(e->conn, &loan, 0);
+		if (rc)
+			break;
+		exchange_input(&g->x, i, loan.data, loan.length);
+		weir_release(g->endpoint->w, &loan);
+		rc = -EAGAIN;
+	}
+	if (rc != -EAGAIN && weir_state(g->endpoint->w) == WEIR_UP)
+		edge_ended(g, i, rc);
+}
+
+/* ---- waiting ---- */
+
+/* What has come. 0, or an error that is not about the other members. */
+static int
+take_all(struct weir_group *g)
+{
+	struct weir_thread *t = g->endpoint->worker;
+	int rc = 0;
+
+	if (weir_state(t->w) != WEIR_UP)
+		return weir_gone(t->w);
+	weir_lock(t);
+	weir_progress(t, NULL);
+	weir_unlock(t);
+	if (g->unready)
+		rc = make_edges(g);
+	for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)
+		if (g->edge[i].conn && g->edge[i].ready)
+			receive(g, i);
+	return weir_state(t->w) == WEIR_UP ? rc : weir_gone(t->w);
+}
+
+int
+group_progress(struct weir_group *g)
+{
+	int rc = take_all(g);
+
+	return rc ? rc : exchange_step(&g->x);
+}
+
+int
+group_await(struct weir_group *g, uint64_t deadline)
+{
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, g->endpoint->worker, group_left(deadline));
+	while ((rc = group_progress(g)) == -EAGAIN) {
+		/* another thread may have accepted what this one awaits, and no doorbell tells */
+		wait.nap_always = g->unready || g->nap;
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	return rc;
+}
+
+void
+group_spread(struct weir_group *g)
+{
+	uint64_t end = weir_clock() + SPREAD_NS;
+	struct weir_wait wait;
+
+	weir_wait_init(&wait, g->endpoint->worker, group_left(end));
+	wait.nap_always = true;
+	while (!take_all(g) && exchange_tell(&g->x) == -EAGAIN && !weir_wait_next(&wait))
+		;
+	weir_wait_end(&wait);
+}
+
+int
+group_error(const struct weir_group *g, int rc)
+{
+	uint32_t rank = g->x.failures ? g->x.failure[0].rank : NOBODY;
+
+	if (rc != exchange_error(&g->x))
+		return rc;
+	if (rc == -ECONNRESET)
+		return weir_fail(rc, "member %u has ended, or left the group; "
+				     "weir_group_survivors() makes a group of the others",
+				 rank);
+	if (rc == -EHOSTDOWN)
+		return weir_fail(rc, "the node of member %u is down; weir_group_survivors() makes "
+				     "a group of the others",
+				 rank);
+	if (rc == -EINVAL)
+		return weir_fail(rc, "the members' collective calls differ in kind, order, length "
+				     "or root; all members make the same ones");
+	return rc ? weir_fail(rc, "no memory for messages of the group; free some") : 0;
+}
