@@ -240,10 +240,10 @@ control_output(void *user, const struct weir_ctl_msg *m)
 	struct plane *p = n->plane;
 	uint32_t peer = m->type == WEIR_CTL_LINK ? m->link.peer_node : m->link_down.peer_node;
 
-	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
+	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC && m->type != WEIR_CTL_SERVICES)
 		return;
 	for (uint32_t i = 0; i < p->nodes; i++)
-		if (node_id(p, i) == peer) {
+		if (m->type == WEIR_CTL_SERVICES ? i != n->id : node_id(p, i) == peer) {
 			struct letter *l = &p->letter[put(&p->mail)];
 
 			assert_true(m->length <= sizeof(l->m));

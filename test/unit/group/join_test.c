@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups from the public calls down to the engines: joining on one node and on two, misuse, groups
+ * made from groups, collective calls, members that end.
+ */
+#include "worlds/stream_pair.h"
+
+#include "weir/group.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define MOST 8u
+
+/* Members, each a program with a thread of its own. The even ones are on node 0. */
+struct team {
+	struct plane *f;
+	uint32_t size;
+	struct weir *w[MOST];
+	struct weir_group *g[MOST];
+	pthread_t thread[MOST];
+	int result[MOST];
+	struct team_member {
+		struct team *t;
+		uint32_t index;
+	} at[MOST];
+	int (*run)(struct team *t, uint32_t index);
+};
+
+static void *
+member_thread(void *arg)
+{
+	struct team_member *m = arg;
+
+	m->t->result[m->index] = m->t->run(m->t, m->index);
+	return NULL;
+}
+
+static void
+team_start(struct team *t, uint32_t index)
+{
+	t->at[index] = (struct team_member){t, index};
+	assert_int_equal(pthread_create(&t->thread[index], NULL, member_thread, &t->at[index]), 0);
+}
+
+static void
+team_run(struct team *t, int (*run)(struct team *t, uint32_t index))
+{
+	t->run = run;
+	for (uint32_t i = 0; i < t->size; i++)
+		team_start(t, i);
+	for (uint32_t i = 0; i < t->size; i++)
+		pthread_join(t->thread[i], NULL);
+}
+
+static void
+team_open(struct team *t, uint32_t size, bool one_node)
+{
+	*t = (struct team){.f = plane_create(NULL), .size = size};
+	for (uint32_t i = 0; i < size; i++)
+		t->w[i] = plane_attach_at(t->f, one_node ? 0 : i % 2);
+	plane_run(t->f);
+}
+
+static void
+team_close(struct team *t)
+{
+	for (uint32_t i = 0; i < t->size; i++)
+		weir_group_leave(t->g[i]);
+	plane_stop(t->f);
+	plane_settle(t->f);
+	for (uint32_t i = 0; i < t->size; i++) {
+		struct weir_event e;
+
+		if (weir_poll(t->w[i], &e, 1) > 0) /* nothing of groups is reported */
+			assert_int_equal(e.type, WEIR_EVENT_NODE);
+	}
+	plane_settle(t->f);
+	assert_int_equal(plane_open_ends(t->f), 0);
+	for (uint32_t i = 0; i < t->size; i++)
+		weir_detach(t->w[i]);
+	plane_destroy(t->f);
+}
+
+static int
+join(struct team *t, uint32_t i)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+
+	o.size = t->size;
+	o.secret = "open sesame";
+	return weir_group_join(t->w[i], "team", &o, PATIENT, &t->g[i]);
+}
+
+static void
+team_join(struct team *t)
+{
+	bool seen[MOST] = {false};
+
+	team_run(t, join);
+	for (uint32_t i = 0; i < t->size; i++) {
+		assert_int_equal(t->result[i], 0);
+		assert_int_equal(weir_group_size(t->g[i]), t->size);
+		assert_false(seen[weir_group_rank(t->g[i])]);
+		seen[weir_group_rank(t->g[i])] = true;
+	}
+}
+
+/* All collective calls; 0, or the line that fails. */
+static int
+all_calls(struct weir_group *g)
+{
+	uint32_t rank = weir_group_rank(g), size = weir_group_size(g);
+	uint64_t mine[MOST], all[MOST];
+	size_t large = 200000;
+	uint8_t *buf = malloc(large * size);
+	double sum, part = 1.0 / (rank + 1);
+
+	if (weir_group_barrier(g, PATIENT))
+		return __LINE__;
+	for (uint32_t root = 0; root < size; root++) {
+		uint64_t v = rank == root ? 77 + root : 0;
+
+		if (weir_group_broadcast(g, root, &v, sizeof(v), PATIENT) || v != 77 + root)
+			return __LINE__;
+	}
+	mine[0] = rank * 3 + 1;
+	if (weir_group_allgather(g, mine, sizeof(*mine), all, PATIENT))
+		return __LINE__;
+	for (uint32_t i = 0; i < size; i++)
+		if (all[i] != i * 3 + 1)
+			return __LINE__;
+	if (weir_group_allreduce(g, mine, mine, 1, WEIR_T_UINT64, WEIR_ACC_SUM, PATIENT) ||
+	    mine[0] != 3 * size * (size - 1) / 2 + size)
+		return __LINE__;
+	if (weir_group_allreduce(g, &part, &sum, 1, WEIR_T_DOUBLE, WEIR_ACC_SUM, PATIENT) ||
+	    sum < 1 || (size > 1 && sum >= size))
+		return __LINE__;
+	for (uint32_t i = 0; i < size; i++)
+		mine[i] = rank * 100 + i;
+	if (weir_group_alltoall(g, mine, sizeof(*mine), all, PATIENT))
+		return __LINE__;
+	for (uint32_t i = 0; i < size; i++)
+		if (all[i] != i * 100 + rank)
+			return __LINE__;
+	for (size_t i = 0; i < large; i++)
+		buf[rank * large + i] = pattern(rank, i);
+	if (weir_group_broadcast(g, size - 1, buf + (size - 1) * large, large, PATIENT))
+		return __LINE__;
+	check_message(buf + (size - 1) * large, size - 1, large);
+	free(buf);
+	return 0;
+}
+
+static int
+use(struct team *t, uint32_t i)
+{
+	return all_calls(t->g[i]);
+}
+
+static void
+test_calls(void **state)
+{
+	for (uint32_t size = 1; size <= 6; size++) {
+		struct weir_member m;
+		struct team t;
+
+		team_open(&t, size, false);
+		team_join(&t);
+		team_run(&t, use);
+		for (uint32_t i = 0; i < size; i++)
+			assert_int_equal(t.result[i], 0);
+		/* by node */
+		for (uint32_t rank = 0; rank < size; rank++) {
+			uint32_t here = (size + 1) / 2;
+
+			assert_int_equal(weir_group_member(t.g[0], rank, &m), 0);
+			assert_int_equal(m.node, rank >= here);
+			assert_int_equal(m.local, rank < here);
+			assert_int_equal(m.on_host, rank < here ? rank : rank - here);
+		}
+		assert_int_equal(weir_group_member(t.g[0], size, &m), -EINVAL);
+		team_close(&t);
+	}
+}
+
+/* ---- joining ---- */
+
+static const struct {
+	uint32_t size, rank;
+	const char *secret;
+	int result; /* of the second member */
+} second[] = {
+    {2, WEIR_RANK_ANY, NULL, -EACCES}, {2, WEIR_RANK_ANY, "b", -EACCES},
+    {2, WEIR_RANK_ANY, "aa", -EACCES}, {3, WEIR_RANK_ANY, "a", -EINVAL},
+    {2, 1, "a", -EEXIST},	       {2, 0, "a", 0},
+};
+static unsigned which;
+
+static int
+join_second(struct team *t, uint32_t i)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+
+	o.size = 2;
+	o.rank = 1;
+	o.secret = "a";
+	if (i) {
+		o.size = second[which].size;
+		o.rank = second[which].rank;
+		o.secret = second[which].secret;
+	}
+	return weir_group_join(t->w[i], "pair", &o, i || !second[which].result ? PATIENT : 1500,
+			       &t->g[i]);
+}
+
+static void
+test_disagree(void **state)
+{
+	for (which = 0; which < sizeof(second) / sizeof(second[0]); which++) {
+		struct team t;
+
+		team_open(&t, 2, which % 2);
+		t.run = join_second;
+		team_start(&t, 0);
+		usleep(200000); /* the first one gathers */
+		team_start(&t, 1);
+		pthread_join(t.thread[0], NULL);
+		pthread_join(t.thread[1], NULL);
+		assert_int_equal(t.result[1], second[which].result);
+		assert_int_equal(t.result[0], second[which].result ? -EAGAIN : 0);
+		team_close(&t);
+	}
+}
+
+static void
+test_misuse(void **state)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	uint32_t ranks[2] = {0, 0}, out;
+	struct weir_group *g, *h;
+	struct team t;
+	char secret[65];
+	int64_t v = 5;
+
+	team_open(&t, 1, true);
+	memset(secret, 'x', sizeof(secret));
+	secret[64] = 0;
+	assert_int_equal(weir_group_join(t.w[0], "g", NULL, 0, &g), -EINVAL);
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 0, &g), -EINVAL); /* no size */
+	o.size = 1;
+	assert_int_equal(weir_group_join(t.w[0], "", &o, 0, &g), -EINVAL);
+	assert_int_equal(weir_group_join(t.w[0], "a b", &o, 0, &g), -EINVAL);
+	assert_int_equal(weir_group_join(t.w[0], "abcdefghijklmnopqrstuvwxyz", &o, 0, &g), -EINVAL);
+	o.rank = 1;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 0, &g), -EINVAL);
+	o.rank = 0;
+	o.secret = secret;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 0, &g), -EINVAL);
+	o.secret = secret + 1;
+	o.flags = 2;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 0, &g), -EINVAL);
+	o.flags = WEIR_GROUP_NODE;
+	o.more[3] = 1;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 0, &g), -EINVAL);
+	o.more[3] = 0;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, PATIENT, &g), 0);
+	weir_group_leave(g);
+	weir_group_leave(NULL);
+	o.size = 2;
+	assert_int_equal(weir_group_join(t.w[0], "g", &o, 50, &g), -EAGAIN);
+	assert_non_null(strstr(weir_reason(), "not all 2 members"));
+
+	assert_int_equal(weir_group_self(t.w[0], &g), 0);
+	assert_int_equal(all_calls(g), 0);
+	assert_int_equal(weir_group_broadcast(g, 1, &v, 8, 0), -EINVAL);
+	assert_int_equal(weir_group_allreduce(g, &v, &v, 1, WEIR_T_DOUBLE, WEIR_ACC_BAND, 0),
+			 -EINVAL);
+	assert_int_equal(weir_group_allreduce(g, &v, (char *)&v + 1, 0, WEIR_T_INT64, WEIR_ACC_SUM,
+					      0),
+			 -EINVAL);
+	assert_int_equal(weir_group_allgather(g, &v, SIZE_MAX / 2, &v, 0), -EINVAL);
+	assert_int_equal(weir_group_subset(g, ranks, 2, 0, &h), -EINVAL); /* more than there are */
+	ranks[0] = 1;
+	assert_int_equal(weir_group_subset(g, ranks, 1, 0, &h), -EINVAL);
+	assert_int_equal(weir_group_translate(g, 1, ranks, g, &out), -EINVAL);
+	ranks[0] = 0;
+	assert_int_equal(weir_group_subset(g, ranks, 1, PATIENT, &h), 0);
+	assert_int_equal(weir_group_translate(g, 1, ranks, h, &out), 0);
+	assert_int_equal(out, 0);
+	weir_group_leave(g);
+	assert_int_equal(all_calls(h), 0); /* outlives the one that it was made from */
+	weir_group_leave(h);
+	team_close(&t);
+}
+
+/* ---- groups of groups ---- */
+
+static int
+make_parts(struct team *t, uint32_t i)
+{
+	struct weir_group *g = t->g[i], *half, *host, *rest, *none;
+	uint32_t rank = weir_group_rank(g), size = weir_group_size(g), n = 0;
+	uint32_t ranks[MOST], out[MOST];
+
+	/* by parity, in reverse order */
+	if (weir_group_split(g, rank % 2, (int)(size - rank), PATIENT, &half))
+		return __LINE__;
+	if (weir_group_size(half) != (size + 1 - rank % 2) / 2)
+		return __LINE__;
+	for (uint32_t k = 0; k < size; k++)
+		ranks[k] = k;
+	if (weir_group_translate(g, size, ranks, half, out))
+		return __LINE__;
+	for (uint32_t k = 0; k < size; k++)
+		if (out[k] != (k % 2 != rank % 2 ? WEIR_RANK_ANY
+						 : weir_group_size(half) - 1 - k / 2))
+			return __LINE__;
+	if (all_calls(half))
+		return __LINE__;
+	if (weir_group_split_host(g, PATIENT, &host) || all_calls(host))
+		return __LINE__;
+	/* all but rank 1, backwards; twice the same */
+	for (uint32_t k = size; k-- > 0;)
+		if (k != 1)
+			ranks[n++] = k;
+	for (int again = 0; again < 2 && rank != 1; again++) {
+		if (weir_group_subset(g, ranks, n, PATIENT, &rest))
+			return __LINE__;
+		if (ranks[weir_group_rank(rest)] != rank || all_calls(rest))
+			return __LINE__;
+		weir_group_leave(rest);
+	}
+	if (weir_group_split(g, rank ? -1 : 3, 0, PATIENT, &none) || !none != !!rank)
+		return __LINE__;
+	weir_group_leave(none);
+	weir_group_leave(half);
+	weir_group_leave(host);
+	return all_calls(g);
+}
+
+static void
+test_parts(void **state)
+{
+	struct team t;
+
+	team_open(&t, 5, false);
+	team_join(&t);
+	team_run(&t, make_parts);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+/* ---- timeouts and differences ---- */
+
+static int
+come_late(struct team *t, uint32_t i)
+{
+	uint64_t mine = i, all[MOST];
+	int rc, waits = 0;
+
+	if (i == 1)
+		usleep(300000);
+	while ((rc = weir_group_allgather(t->g[i], &mine, 8, all, i ? PATIENT : 10)) == -EAGAIN) {
+		waits++;
+		if (weir_group_barrier(t->g[i], 0) != -EBUSY)
+			return __LINE__;
+	}
+	if (rc || all[weir_group_rank(t->g[i])] != i)
+		return __LINE__;
+	return i || waits ? 0 : __LINE__;
+}
+
+static void
+test_continue(void **state)
+{
+	struct team t;
+
+	team_open(&t, 3, false);
+	team_join(&t);
+	team_run(&t, come_late);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+static int
+differ(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]);
+	uint64_t mine[2] = {0}, all[2 * MOST];
+	int rc = weir_group_allgather(t->g[i], mine, rank == 1 ? 16 : 8, all, PATIENT);
+
+	return rc ? rc : weir_group_barrier(t->g[i], PATIENT);
+}
+
+static void
+test_differ(void **state)
+{
+	uint32_t dead;
+	struct team t;
+
+	team_open(&t, 4, false);
+	team_join(&t);
+	team_run(&t, differ);
+	for (uint32_t i = 0; i < t.size; i++) {
+		assert_int_equal(t.result[i], -EINVAL);
+		assert_int_equal(weir_group_barrier(t.g[i], PATIENT), -EINVAL);
+		assert_int_equal(weir_group_failed(t.g[i], &dead, 1), 0);
+	}
+	team_close(&t);
+}
+
+/* ---- members that end ---- */
+
+static int
+go_on(struct team *t, uint32_t i)
+{
+	uint32_t dead[MOST], rank = weir_group_rank(t->g[i]);
+	struct weir_group *h;
+	int rc;
+
+	if (rank == 2) {
+		plane_die(t->f, t->w[i]);
+		return 0;
+	}
+	do
+		rc = weir_group_barrier(t->g[i], PATIENT);
+	while (!rc);
+	if (rc != -ECONNRESET || weir_group_failed(t->g[i], dead, MOST) != 1 || dead[0] != 2)
+		return __LINE__;
+	if (weir_group_survivors(t->g[i], PATIENT, &h))
+		return __LINE__;
+	if (weir_group_size(h) != t->size - 1 || weir_group_rank(h) != rank - (rank > 2))
+		return __LINE__;
+	rc = all_calls(h);
+	weir_group_leave(h);
+	return rc;
+}
+
+static void
+test_death(void **state)
+{
+	struct team t;
+
+	team_open(&t, 6, false);
+	team_join(&t);
+	team_run(&t, go_on);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_calls),    cmocka_unit_test(test_disagree),
+	    cmocka_unit_test(test_misuse),   cmocka_unit_test(test_parts),
+	    cmocka_unit_test(test_continue), cmocka_unit_test(test_differ),
+	    cmocka_unit_test(test_death),
+	};
+
+	return cmocka_run_group_tests_name("group_join", tests, NULL, NULL);
+}
