@@ -197,6 +197,58 @@ head_of(const struct exchange *x, size_t bytes)
 				      .bytes = bytes};
 }
 
+/* Whether a neighbour's message shows that it makes other calls than this member. */
+static bool
+contradicts(const struct exchange *x, const struct exchange_head *h)
+{
+	const struct collective_call *call = &x->collective.call;
+
+	/* what belonged to an earlier call has been taken */
+	if ((int32_t)(h->number - x->number) < 0 || (h->number == x->number && !x->begun))
+		return h->op == EXCHANGE_DATA;
+	return h->number == x->number &&
+	       (h->kind != call->kind || h->check != check_of(call) ||
+		(h->op == EXCHANGE_CALL && h->bytes != call->length));
+}
+
+/* The same for what came before the call began. */
+static void
+check_early(struct exchange *x)
+{
+	for (uint32_t i = 0; i < x->neighbours; i++) {
+		const struct neighbour *n = &x->neighbour[i];
+		const struct exchange_early *e = STAILQ_FIRST(&n->messages);
+		struct exchange_head h;
+
+		if (n->call.op && contradicts(x, &n->call))
+			fail_add(x, NOBODY, -EINVAL);
+		if (!e)
+			continue;
+		memcpy(&h, e->bytes, sizeof(h));
+		if (contradicts(x, &h))
+			fail_add(x, NOBODY, -EINVAL);
+	}
+}
+
+int
+exchange_announce(struct exchange *x)
+{
+	struct exchange_head h = head_of(x, x->collective.call.length);
+	struct iovec part = {&h, sizeof(h)};
+
+	h.op = EXCHANGE_CALL;
+	for (; x->begun && x->announced < x->neighbours; x->announced++) {
+		struct neighbour *n = &x->neighbour[x->announced];
+		int rc = n->ended ? 0 : x->send(x->user, x->announced, &part, 1, sizeof(h));
+
+		if (rc == -EAGAIN)
+			return rc;
+		if (rc)
+			exchange_ended(x, x->announced, rc);
+	}
+	return 0;
+}
+
 static bool
 to_send(const struct exchange *x)
 {
@@ -255,7 +307,14 @@ exchange_input(struct exchange *x, uint32_t neighbour, const uint8_t *message, s
 			exchange_failed(x, h.check, -(int)(h.number & 0xfff));
 		return;
 	}
-	if (h.op != EXCHANGE_DATA || length > sizeof(h) + EXCHANGE_FRAGMENT) {
+	if (h.op == EXCHANGE_CALL && length == sizeof(h)) {
+		n->call = h;
+		if (contradicts(x, &h))
+			fail_add(x, NOBODY, -EINVAL);
+		return;
+	}
+	if (h.op != EXCHANGE_DATA || length > sizeof(h) + EXCHANGE_FRAGMENT ||
+	    contradicts(x, &h)) {
 		fail_add(x, NOBODY, -EINVAL);
 		return;
 	}
@@ -327,6 +386,8 @@ exchange_begin(struct exchange *x, const struct collective_call *call)
 		return rc;
 	x->number++;
 	x->begun = true;
+	x->announced = 0;
+	check_early(x);
 	return 0;
 }
 

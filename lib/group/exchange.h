@@ -23,7 +23,7 @@
 
 /* In front of each message. Little-endian. */
 struct exchange_head {
-	uint8_t op;   /* EXCHANGE_DATA, EXCHANGE_FAIL */
+	uint8_t op;   /* EXCHANGE_* */
 	uint8_t kind; /* DATA: enum collective_kind */
 	uint16_t label;
 	uint32_t check;	 /* DATA: of the other arguments; FAIL: rank, or NOBODY: the calls differ */
@@ -33,6 +33,7 @@ struct exchange_head {
 };
 #define EXCHANGE_DATA 1u
 #define EXCHANGE_FAIL 2u
+#define EXCHANGE_CALL 3u /* as DATA, of the call as a whole: `bytes` is its length */
 
 struct exchange_early {
 	STAILQ_ENTRY(exchange_early) next;
@@ -45,6 +46,7 @@ struct neighbour {
 	uint32_t told; /* entries of failures it was told of, or has told */
 	bool ended;    /* takes nothing any more, and nothing more comes */
 	size_t early;  /* bytes in the list */
+	struct exchange_head call; /* that it has announced last; op 0: none */
 	STAILQ_HEAD(, exchange_early) messages;
 };
 
@@ -65,6 +67,7 @@ struct exchange {
 	struct step step;
 	uint32_t to, from; /* neighbours of the step */
 	bool begun;	   /* a call has begun and is not complete */
+	uint32_t announced; /* neighbours that were told which call it is */
 	bool stepping;	   /* `step` is under way */
 	bool sent_any, received_any;
 	size_t sent, received;
@@ -85,6 +88,11 @@ int exchange_begin(struct exchange *x, const struct collective_call *call);
 /* Goes on with the call. 0: it is complete, or none is under way; -EAGAIN: it waits; else how it,
  * and the group, has ended. */
 int exchange_step(struct exchange *x);
+/*
+ * The call has waited for long: tells neighbours which one it is, so that members that wait for
+ * each other in different calls notice. 0, or -EAGAIN: some have no room now.
+ */
+int exchange_announce(struct exchange *x);
 /* Tells neighbours of failures. 0: all know; -EAGAIN: some have no room now. */
 int exchange_tell(struct exchange *x);
 /* Gives up the call. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define PROBE_NS 100000000u  /* ns until a neighbour that has not connected is probed */
+#define ANNOUNCE_NS 1000000000u /* ns in a call until neighbours are told which one it is */
 #define SPREAD_NS 200000000u /* ns to tell neighbours of a failure */
 
 uint64_t
@@ -288,8 +289,8 @@ group_progress(struct weir_group *g)
 	return rc ? rc : exchange_step(&g->x);
 }
 
-int
-group_await(struct weir_group *g, uint64_t deadline)
+static int
+await(struct weir_group *g, uint64_t deadline)
 {
 	struct weir_wait wait;
 	int rc;
@@ -303,6 +304,27 @@ group_await(struct weir_group *g, uint64_t deadline)
 			break;
 	}
 	weir_wait_end(&wait);
+	return rc;
+}
+
+/* When neighbours are told which call it is. */
+static uint64_t
+soon(uint64_t deadline)
+{
+	uint64_t at = weir_clock() + ANNOUNCE_NS;
+
+	return at < deadline ? at : deadline;
+}
+
+int
+group_await(struct weir_group *g, uint64_t deadline)
+{
+	uint64_t until = soon(deadline);
+	int rc;
+
+	/* neighbours without room are told later */
+	while ((rc = await(g, until)) == -EAGAIN && until < deadline)
+		until = exchange_announce(&g->x) ? soon(deadline) : deadline;
 	return rc;
 }
 

@@ -20,6 +20,7 @@
 #define CALLS 12u
 #define WINDOW 100000u		  /* bytes under way per connection and direction */
 #define DETECT_NS 100000000u	  /* ns, at most, until the neighbours of a dead member know */
+#define ANNOUNCE_NS 1000000000u  /* ns in a call until neighbours are told which one it is */
 #define HEARD_NS 1000000000u	  /* ns, at most, until all that wait know */
 #define END_NS 600000000000ull	  /* ns; nothing takes so long */
 
@@ -64,11 +65,11 @@ struct world {
 	uint64_t delay;	       /* ns, of messages, at most */
 };
 
-enum what { ARRIVES, WAKES, DIES, ENDS };
+enum what { ARRIVES, WAKES, DIES, ENDS, ANNOUNCES };
 struct event {
 	enum what what;
 	struct member *member;
-	uint32_t neighbour;
+	uint32_t neighbour; /* ANNOUNCES: number of the call */
 };
 
 static bool failed;
@@ -323,6 +324,7 @@ begin_call(struct member *m)
 	m->messages = 0;
 	m->begun = w->queue.now;
 	m->in_call = true;
+	schedule(w, ANNOUNCE_NS, ANNOUNCES, m, m->call);
 	if (exchange_begin(&m->x, &c))
 		complain(w, "no memory", m->x.rank);
 }
@@ -423,7 +425,7 @@ die(struct member *m)
 static void
 handle(struct world *w, const struct event *e)
 {
-	struct line *line = &e->member->line[e->neighbour];
+	struct line *line = &e->member->line[e->neighbour % 64];
 
 	switch (e->what) {
 	case ARRIVES:
@@ -436,6 +438,13 @@ handle(struct world *w, const struct event *e)
 		break;
 	case WAKES:
 		run(e->member);
+		break;
+	case ANNOUNCES:
+		if (e->member->in_call && e->member->call == e->neighbour && !e->member->dead) {
+			if (exchange_announce(&e->member->x))
+				schedule(w, ANNOUNCE_NS, ANNOUNCES, e->member, e->neighbour);
+			wake(e->member, 1000);
+		}
 		break;
 	case DIES:
 		die(e->member);

@@ -83,6 +83,19 @@ for ((rank = 0; rank < 20; rank++)); do
 	says "tree-$rank" "^rank $rank of 20: 50 rounds, 10500 in the last one"
 done
 
+# five programs that start at once on two nodes are one group
+for i in 1 2 3 4; do
+	node=A
+	[ $((i % 2)) = 0 ] || node=B
+	on $node "group-$i" example-group pi 5 100000
+done
+WEIR_INSTANCE=A example-group pi 5 100000 >"$weir_tmp/group.log" 2>&1 || fail "example-group: $(last_line group)"
+says group '^rank [0-4] of 5: pi is 3.14159265'
+for i in 1 2 3 4; do
+	says "group-$i" '^rank [0-4] of 5: pi is 3.14159265'
+done
+[ "$(cat "$weir_tmp"/group*.log | grep '^rank' | sort -u | wc -l)" = 5 ] || fail "ranks: $(cat "$weir_tmp"/group*.log)"
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'
