@@ -13,6 +13,7 @@
 #                       sim:FROM-TO[:OPTIONS]    seeds of test-sim
 #                       members:FROM-TO          seeds of test-membership
 #                       setup:FROM-TO            seeds of test-setup
+#                       groups:FROM-TO           seeds of test-collectives
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -65,6 +66,7 @@ programs_of() # TEST
 	sim:*) echo test/sim/test-sim ;;
 	members:*) echo test/sim/test-membership ;;
 	setup:*) echo test/sim/test-setup ;;
+	groups:*) echo test/sim/test-collectives ;;
 	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
 	*) echo "test/unit/${1#tsan:}_test" ;;
 	esac
@@ -89,7 +91,7 @@ run_test() # DIR TEST: the log is in DIR/log
 
 	programs=$(programs_of "$2")
 	case $2 in
-	sim:* | members:* | setup:*)
+	sim:* | members:* | setup:* | groups:*)
 		[ "$what" = "${what#*:}" ] || options=${what#*:}
 		what=${what%%:*}
 		# shellcheck disable=SC2206

@@ -101,11 +101,8 @@ int
 weir_group_allreduce(struct weir_group *g, const void *mine, void *result, size_t count,
 		     enum weir_type type, enum weir_acc op, int timeout_ms)
 {
-	struct collective_call c = {.kind = COLLECTIVE_ALLREDUCE,
-				    .mine = mine,
-				    .all = result,
-				    .type = type,
-				    .op = op};
+	struct collective_call c = {
+	    .kind = COLLECTIVE_ALLREDUCE, .mine = mine, .all = result, .type = type, .op = op};
 
 	if (!g || !weir_acc_valid(type, op) || !holds(mine, count, weir_type_size(type)) ||
 	    !holds(result, count, weir_type_size(type)) ||

@@ -93,6 +93,16 @@ exchange_free(struct exchange *x)
 
 /* ---- failures ---- */
 
+uint32_t
+exchange_deaths(const struct exchange *x)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < x->failures; i++)
+		n += x->failure[i].rank < x->size;
+	return n;
+}
+
 /* Adds one that is not known yet. */
 static void
 fail_add(struct exchange *x, uint32_t rank, int status)
@@ -158,9 +168,8 @@ exchange_tell(struct exchange *x)
 
 		while (!n->ended && n->told < x->failures) {
 			const struct failure *f = &x->failure[n->told];
-			struct exchange_head h = {.op = EXCHANGE_FAIL,
-						  .check = f->rank,
-						  .number = (uint32_t)-f->status};
+			struct exchange_head h = {
+			    .op = EXCHANGE_FAIL, .check = f->rank, .number = (uint32_t)-f->status};
 			struct iovec part = {&h, sizeof(h)};
 			int rc = x->send(x->user, i, &part, 1, sizeof(h));
 
@@ -206,9 +215,8 @@ contradicts(const struct exchange *x, const struct exchange_head *h)
 	/* what belonged to an earlier call has been taken */
 	if ((int32_t)(h->number - x->number) < 0 || (h->number == x->number && !x->begun))
 		return h->op == EXCHANGE_DATA;
-	return h->number == x->number &&
-	       (h->kind != call->kind || h->check != check_of(call) ||
-		(h->op == EXCHANGE_CALL && h->bytes != call->length));
+	return h->number == x->number && (h->kind != call->kind || h->check != check_of(call) ||
+					  (h->op == EXCHANGE_CALL && h->bytes != call->length));
 }
 
 /* The same for what came before the call began. */
@@ -252,8 +260,7 @@ exchange_announce(struct exchange *x)
 static bool
 to_send(const struct exchange *x)
 {
-	return x->stepping && x->step.to != NOBODY &&
-	       (!x->sent_any || x->sent < x->step.send);
+	return x->stepping && x->step.to != NOBODY && (!x->sent_any || x->sent < x->step.send);
 }
 
 static bool
@@ -307,14 +314,15 @@ exchange_input(struct exchange *x, uint32_t neighbour, const uint8_t *message, s
 			exchange_failed(x, h.check, -(int)(h.number & 0xfff));
 		return;
 	}
+	if (exchange_error(x)) /* messages of calls that end here match nothing any more */
+		return;
 	if (h.op == EXCHANGE_CALL && length == sizeof(h)) {
 		n->call = h;
 		if (contradicts(x, &h))
 			fail_add(x, NOBODY, -EINVAL);
 		return;
 	}
-	if (h.op != EXCHANGE_DATA || length > sizeof(h) + EXCHANGE_FRAGMENT ||
-	    contradicts(x, &h)) {
+	if (h.op != EXCHANGE_DATA || length > sizeof(h) + EXCHANGE_FRAGMENT || contradicts(x, &h)) {
 		fail_add(x, NOBODY, -EINVAL);
 		return;
 	}
@@ -358,9 +366,8 @@ send_data(struct exchange *x)
 		size_t left = x->step.send - x->sent;
 		size_t n = left < EXCHANGE_FRAGMENT ? left : EXCHANGE_FRAGMENT;
 		struct exchange_head h = head_of(x, x->step.send);
-		struct iovec parts[] = {
-		    {&h, sizeof(h)},
-		    {n ? (void *)(uintptr_t)(x->step.data + x->sent) : &h, n}};
+		struct iovec parts[] = {{&h, sizeof(h)},
+					{n ? (void *)(uintptr_t)(x->step.data + x->sent) : &h, n}};
 		int rc = x->neighbour[x->to].ended
 			     ? -ECONNRESET
 			     : x->send(x->user, x->to, parts, n ? 2 : 1, sizeof(h) + n);

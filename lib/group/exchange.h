@@ -43,9 +43,9 @@ struct exchange_early {
 
 struct neighbour {
 	uint32_t rank;
-	uint32_t told; /* entries of failures it was told of, or has told */
-	bool ended;    /* takes nothing any more, and nothing more comes */
-	size_t early;  /* bytes in the list */
+	uint32_t told;		   /* entries of failures it was told of, or has told */
+	bool ended;		   /* takes nothing any more, and nothing more comes */
+	size_t early;		   /* bytes in the list */
 	struct exchange_head call; /* that it has announced last; op 0: none */
 	STAILQ_HEAD(, exchange_early) messages;
 };
@@ -65,10 +65,10 @@ struct exchange {
 	bool no_memory; /* news or messages were lost */
 	struct collective collective;
 	struct step step;
-	uint32_t to, from; /* neighbours of the step */
-	bool begun;	   /* a call has begun and is not complete */
+	uint32_t to, from;  /* neighbours of the step */
+	bool begun;	    /* a call has begun and is not complete */
 	uint32_t announced; /* neighbours that were told which call it is */
-	bool stepping;	   /* `step` is under way */
+	bool stepping;	    /* `step` is under way */
 	bool sent_any, received_any;
 	size_t sent, received;
 	/* Sends one message. 0, -EAGAIN (later), or another error: the caller ends the neighbour */
@@ -111,6 +111,8 @@ void exchange_ended(struct exchange *x, uint32_t neighbour, int status);
 void exchange_failed(struct exchange *x, uint32_t rank, int status);
 /* How the group has ended; 0: it has not. */
 int exchange_error(const struct exchange *x);
+/* Members that are known to have ended. */
+uint32_t exchange_deaths(const struct exchange *x);
 /* Whether the rank is known to have ended. */
 bool exchange_is_dead(const struct exchange *x, uint32_t rank);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a group is, without waiting: leaving, ranks, members, failures. */
+/* Calls that do not wait: leaving, ranks, members, failures. */
 #include "handle.h"
 
 #include <stdlib.h>

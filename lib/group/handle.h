@@ -22,7 +22,7 @@
 
 /* 16 bytes per member and program, and what members send of themselves. */
 struct member {
-	uint64_t id;	  /* of its endpoint: random, unique */
+	uint64_t id; /* of its endpoint: random, unique */
 	uint16_t node;
 	int16_t numa;	  /* node; -1: not known */
 	uint32_t on_host; /* rank among the members of its host */
@@ -63,7 +63,7 @@ struct endpoint {
 
 /* The connection with a neighbour. */
 struct edge {
-	struct weir_conn *conn; /* NULL: none yet, or ended */
+	struct weir_conn *conn;	 /* NULL: none yet, or ended */
 	struct weir_conn *probe; /* tells whether a neighbour lives that has not connected yet */
 	struct member peer;
 	bool ready; /* hello was sent, or received */
@@ -88,7 +88,7 @@ static_assert(sizeof(struct group_call) == 24 + sizeof(struct collective_call) &
 		  sizeof(struct collective_call) == 16 + 3 * sizeof(size_t),
 	      "no padding");
 
-/* What a member tells in weir_group_split(). */
+/* A member's arguments of weir_group_split(). */
 struct choice {
 	int32_t color, key;
 };
@@ -98,16 +98,16 @@ struct weir_group {
 	struct exchange x;
 	uint64_t context;
 	uint32_t serial;
-	uint32_t unready;      /* edges without a ready connection that may still get one */
-	uint64_t made;	       /* ns */
-	bool nap;	       /* waits for memory */
-	struct member *member; /* by rank */
-	struct edge *edge;     /* by neighbour */
+	uint32_t unready;	/* edges without a ready connection that may still get one */
+	uint64_t made;		/* ns */
+	bool nap;		/* waits for memory */
+	struct member *member;	/* by rank */
+	struct edge *edge;	/* by neighbour */
 	struct group_call call; /* has begun and is not complete */
 	/* of a call that makes a group */
 	struct choice choice, *choices;
 	struct weir_group *sub;
-	uint32_t sub_deaths; /* SURVIVORS: failures known when sub was made */
+	uint32_t sub_deaths; /* SURVIVORS: deaths known when sub was made */
 };
 
 /* ---- endpoint.c ---- */

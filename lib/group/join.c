@@ -145,7 +145,7 @@ refuse(struct joiner *m, int status)
 	m->conn = NULL;
 }
 
-/* What a joiner says. */
+/* Reads the request of a joiner. */
 static void
 hear(struct gathering *j, struct joiner *m)
 {
@@ -525,11 +525,11 @@ check_join(const char *name, const struct weir_group_options *o)
 		return weir_fail(-EINVAL, "a group of %u members; give 1 to %u", o->size,
 				 WEIR_GROUP_MAX);
 	if (o->rank != WEIR_RANK_ANY && o->rank >= o->size)
-		return weir_fail(-EINVAL, "rank %u of %u members; give a lower one, or "
-					  "WEIR_RANK_ANY",
+		return weir_fail(-EINVAL,
+				 "rank %u of %u members; give a lower one, or "
+				 "WEIR_RANK_ANY",
 				 o->rank, o->size);
-	if (o->flags & ~WEIR_GROUP_NODE || o->reserved ||
-	    memcmp(o->more, none, sizeof(none)) != 0)
+	if (o->flags & ~WEIR_GROUP_NODE || o->reserved || memcmp(o->more, none, sizeof(none)) != 0)
 		return weir_fail(-EINVAL, "unknown flag, or a reserved field that is not 0; see "
 					  "weir/group.h");
 	if (o->secret && strlen(o->secret) > WEIR_GROUP_SECRET_MAX)

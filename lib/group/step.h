@@ -29,8 +29,8 @@ struct collective_call {
 	uint32_t kind; /* enum collective_kind */
 	uint32_t root; /* BROADCAST */
 	const void *mine;
-	void *all;	/* buffer of BROADCAST, result of ALLREDUCE */
-	size_t length;	/* bytes; of a block in ALLGATHER, ALLTOALL */
+	void *all;	   /* buffer of BROADCAST, result of ALLREDUCE */
+	size_t length;	   /* bytes; of a block in ALLGATHER, ALLTOALL */
 	uint32_t type, op; /* ALLREDUCE */
 };
 
@@ -50,8 +50,8 @@ struct collective {
 	uint32_t mask; /* BROADCAST: distance to the parent; 0: none */
 	enum { STAGE_FIRST, STAGE_REDUCE, STAGE_SPREAD, STAGE_DONE } stage;
 	bool begun;
-	bool combine;  /* scratch has an operand */
-	bool unpack;   /* scratch has blocks */
+	bool combine; /* scratch has an operand */
+	bool unpack;  /* scratch has blocks */
 	uint8_t *scratch;
 };
 

@@ -238,12 +238,12 @@ make_survivors(struct weir_group *g)
 		}
 	serial = endpoint_serial(g->endpoint, context);
 	rc = serial < 0 ? no_memory() : make_sub(g, ranks, n, context, (uint32_t)serial);
-	g->sub_deaths = g->x.failures;
+	g->sub_deaths = exchange_deaths(&g->x);
 	free(ranks);
 	return rc;
 }
 
-/* What the new group learned of ended members, the old one spreads; or the other way round. */
+/* Each of the two groups learns of ended members from the other. */
 static void
 pass_on(struct weir_group *g)
 {
@@ -283,7 +283,7 @@ survive_step(struct weir_group *g)
 			return rc;
 	}
 	exchange_tell(&g->x);
-	if (g->sub && g->sub_deaths == g->x.failures)
+	if (g->sub && g->sub_deaths == exchange_deaths(&g->x))
 		return exchange_error(&g->sub->x) ? exchange_error(&g->sub->x) : -EAGAIN;
 	if (g->sub) {
 		/* members that have it already hear why, before they hear that this one left it */

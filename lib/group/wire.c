@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define PROBE_NS 100000000u  /* ns until a neighbour that has not connected is probed */
+#define PROBE_NS 100000000u	/* ns until a neighbour that has not connected is probed */
 #define ANNOUNCE_NS 1000000000u /* ns in a call until neighbours are told which one it is */
-#define SPREAD_NS 200000000u /* ns to tell neighbours of a failure */
+#define SPREAD_NS 200000000u	/* ns to tell neighbours of a failure */
 
 uint64_t
 group_mix(uint64_t a, uint64_t b)
@@ -261,7 +261,7 @@ receive(struct weir_group *g, uint32_t i)
 
 /* ---- waiting ---- */
 
-/* What has come. 0, or an error that is not about the other members. */
+/* Takes messages that have come. 0, or an error that is not about the other members. */
 static int
 take_all(struct weir_group *g)
 {
@@ -349,12 +349,14 @@ group_error(const struct weir_group *g, int rc)
 	if (rc != exchange_error(&g->x))
 		return rc;
 	if (rc == -ECONNRESET)
-		return weir_fail(rc, "member %u has ended, or left the group; "
-				     "weir_group_survivors() makes a group of the others",
+		return weir_fail(rc,
+				 "member %u has ended, or left the group; "
+				 "weir_group_survivors() makes a group of the others",
 				 rank);
 	if (rc == -EHOSTDOWN)
-		return weir_fail(rc, "the node of member %u is down; weir_group_survivors() makes "
-				     "a group of the others",
+		return weir_fail(rc,
+				 "the node of member %u is down; weir_group_survivors() makes "
+				 "a group of the others",
 				 rank);
 	if (rc == -EINVAL)
 		return weir_fail(rc, "the members' collective calls differ in kind, order, length "

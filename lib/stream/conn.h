@@ -182,7 +182,7 @@ struct weir_conn {
 	struct weir_reconnect_state *reconnect_state; /* NULL: never reconnects */
 	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
 	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
-	bool silent; /* no program polls it: who waits for it looks at it */
+	bool silent;		/* no program polls it: who waits for it looks at it */
 	/* to memory: the handle that it serves; NULL: a stream's */
 	struct weir_remote *remote;
 	LIST_ENTRY(weir_conn) in_remote;

@@ -18,11 +18,11 @@
 #include <string.h>
 
 #define CALLS 12u
-#define WINDOW 100000u		  /* bytes under way per connection and direction */
-#define DETECT_NS 100000000u	  /* ns, at most, until the neighbours of a dead member know */
-#define ANNOUNCE_NS 1000000000u  /* ns in a call until neighbours are told which one it is */
-#define HEARD_NS 1000000000u	  /* ns, at most, until all that wait know */
-#define END_NS 600000000000ull	  /* ns; nothing takes so long */
+#define WINDOW 100000u		/* bytes under way per connection and direction */
+#define DETECT_NS 100000000u	/* ns, at most, until the neighbours of a dead member know */
+#define ANNOUNCE_NS 1000000000u /* ns in a call until neighbours are told which one it is */
+#define HEARD_NS 1000000000u	/* ns, at most, until all that wait know */
+#define END_NS 600000000000ull	/* ns; a scenario ends before */
 
 struct message {
 	struct message *next;
@@ -98,8 +98,8 @@ schedule(struct world *w, uint64_t in, enum what what, struct member *m, uint32_
 	struct event *e = malloc(sizeof(*e));
 
 	*e = (struct event){what, m, neighbour};
-	queue_push(&w->queue,
-		   (struct queued){.at = w->queue.now + in, .order = w->queue.pushed, .subject = e});
+	queue_push(&w->queue, (struct queued){
+				  .at = w->queue.now + in, .order = w->queue.pushed, .subject = e});
 }
 
 static void
@@ -205,7 +205,7 @@ element(const struct collective_call *c)
 	return c->kind == COLLECTIVE_ALLREDUCE ? weir_type_size(c->type) : 1;
 }
 
-/* What a member gives, byte by byte. */
+/* The bytes that a member gives. */
 static void
 fill(const struct world *w, const struct collective_call *c, uint32_t call, uint32_t rank,
      uint8_t *to, size_t bytes)
@@ -229,8 +229,7 @@ fill(const struct world *w, const struct collective_call *c, uint32_t call, uint
 			break;
 		case WEIR_T_INT32_AT:
 			memcpy(to + i,
-			       &(struct weir_int32_at){(int32_t)(v % 5), (int32_t)(v >> 40)},
-			       size);
+			       &(struct weir_int32_at){(int32_t)(v % 5), (int32_t)(v >> 40)}, size);
 			break;
 		case WEIR_T_BOOL:
 			to[i] = v & 1;
@@ -335,8 +334,7 @@ end_call(struct member *m, int rc)
 	const struct world *w = m->world;
 
 	m->in_call = false;
-	if (!rc && w->odd == NOBODY &&
-	    (w->size < 100 || m->x.rank % (w->size / 16) == m->call % 7))
+	if (!rc && w->odd == NOBODY && (w->size < 100 || m->x.rank % (w->size / 16) == m->call % 7))
 		check_result(m);
 	free(m->mine);
 	free(m->all);
@@ -455,8 +453,8 @@ handle(struct world *w, const struct event *e)
 static void
 choose_call(struct world *w, struct collective_call *c)
 {
-	static const uint32_t types[] = {WEIR_T_BYTE,	WEIR_T_BOOL,   WEIR_T_INT16,
-					 WEIR_T_UINT64, WEIR_T_FLOAT,  WEIR_T_DOUBLE,
+	static const uint32_t types[] = {WEIR_T_BYTE,		WEIR_T_BOOL,	WEIR_T_INT16,
+					 WEIR_T_UINT64,		WEIR_T_FLOAT,	WEIR_T_DOUBLE,
 					 WEIR_T_DOUBLE_COMPLEX, WEIR_T_INT32_AT};
 	bool large = w->size <= 16 && !chance(w, 6);
 	size_t length = chance(w, 4) ? chance(w, 40) : chance(w, 3000);
@@ -465,8 +463,8 @@ choose_call(struct world *w, struct collective_call *c)
 		length = 60000 + chance(w, 200000);
 	if (w->size > 100)
 		length = chance(w, 9);
-	*c = (struct collective_call){
-	    .kind = 1 + (uint32_t)chance(w, COLLECTIVE_ALLTOALL), .length = length};
+	*c = (struct collective_call){.kind = 1 + (uint32_t)chance(w, COLLECTIVE_ALLTOALL),
+				      .length = length};
 	if (c->kind == COLLECTIVE_BARRIER)
 		c->length = 0;
 	if (c->kind == COLLECTIVE_BROADCAST)
@@ -500,6 +498,8 @@ check_end(struct world *w)
 		else if (w->odd == NOBODY && m->result && m->result != -ECONNRESET &&
 			 m->result != -EHOSTDOWN)
 			complain(w, "another error", i);
+		if (w->odd == NOBODY && exchange_deaths(&m->x) != m->x.failures)
+			complain(w, "heard that calls differ", i);
 		for (uint32_t k = 0; k < m->x.failures; k++)
 			if (m->x.failure[k].rank < w->size && !w->member[m->x.failure[k].rank].dead)
 				complain(w, "takes a living member for dead", i);
@@ -517,8 +517,9 @@ scenario(uint64_t seed, uint32_t members)
 	struct world w = {.seed = seed, .rng = {seed}};
 	struct queued q;
 
-	w.size = members ? members : seed % 50 == 49 ? 200 + (uint32_t)chance(&w, 825)
-						      : 1 + (uint32_t)chance(&w, 40);
+	w.size = members	   ? members
+		 : seed % 50 == 49 ? 200 + (uint32_t)chance(&w, 825)
+				   : 1 + (uint32_t)chance(&w, 40);
 	w.calls = w.size > 100 ? 4 : CALLS;
 	w.delay = chance(&w, 2) ? 20000 : 2000000;
 	w.odd = seed % 7 == 6 && w.size > 1 ? (uint32_t)chance(&w, w.size) : NOBODY;

@@ -43,24 +43,27 @@ extern "C" {
 struct weir_group; /* valid until weir_group_leave() */
 
 #define WEIR_RANK_ANY UINT32_MAX
-#define WEIR_GROUP_MAX 65536u  /* members of a group */
-#define WEIR_GROUP_NAME_MAX 25 /* characters of a group's name */
+#define WEIR_GROUP_MAX 65536u	 /* members of a group */
+#define WEIR_GROUP_NAME_MAX 25	 /* characters of a group's name */
 #define WEIR_GROUP_SECRET_MAX 63 /* bytes of a secret */
 
 #define WEIR_GROUP_NODE 0x1u /* members of this host only; the group's name is one of this host */
 
 /* Initialize with WEIR_GROUP_OPTIONS_INIT, then set `size`. */
 struct weir_group_options {
-	uint32_t rank;	     /* WEIR_RANK_ANY: assigned by node, then by arrival */
-	uint32_t size;	     /* members, 1 to WEIR_GROUP_MAX; equal at all members */
-	uint32_t flags;	     /* WEIR_GROUP_NODE or 0 */
-	uint32_t reserved;   /* 0 */
-	const char *secret;  /* equal at all members, copied; NULL: none */
-	uint64_t more[4];    /* 0 */
+	uint32_t rank;	    /* WEIR_RANK_ANY: assigned by node, then by arrival */
+	uint32_t size;	    /* members, 1 to WEIR_GROUP_MAX; equal at all members */
+	uint32_t flags;	    /* WEIR_GROUP_NODE or 0 */
+	uint32_t reserved;  /* 0 */
+	const char *secret; /* equal at all members, copied; NULL: none */
+	uint64_t more[4];   /* 0 */
 };
 #define WEIR_GROUP_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		WEIR_RANK_ANY, 0, 0, 0, NULL, {0, 0, 0, 0}                                         \
+		WEIR_RANK_ANY, 0, 0, 0, NULL,                                                      \
+		{                                                                                  \
+			0, 0, 0, 0                                                                 \
+		}                                                                                  \
 	}
 
 /* ---- Joining ---- */

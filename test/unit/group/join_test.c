@@ -193,9 +193,12 @@ static const struct {
 	const char *secret;
 	int result; /* of the second member */
 } second[] = {
-    {2, WEIR_RANK_ANY, NULL, -EACCES}, {2, WEIR_RANK_ANY, "b", -EACCES},
-    {2, WEIR_RANK_ANY, "aa", -EACCES}, {3, WEIR_RANK_ANY, "a", -EINVAL},
-    {2, 1, "a", -EEXIST},	       {2, 0, "a", 0},
+    {2, WEIR_RANK_ANY, NULL, -EACCES},
+    {2, WEIR_RANK_ANY, "b", -EACCES},
+    {2, WEIR_RANK_ANY, "aa", -EACCES},
+    {3, WEIR_RANK_ANY, "a", -EINVAL},
+    {2, 1, "a", -EEXIST},
+    {2, 0, "a", 0},
 };
 static unsigned which;
 
@@ -278,9 +281,8 @@ test_misuse(void **state)
 	assert_int_equal(weir_group_broadcast(g, 1, &v, 8, 0), -EINVAL);
 	assert_int_equal(weir_group_allreduce(g, &v, &v, 1, WEIR_T_DOUBLE, WEIR_ACC_BAND, 0),
 			 -EINVAL);
-	assert_int_equal(weir_group_allreduce(g, &v, (char *)&v + 1, 0, WEIR_T_INT64, WEIR_ACC_SUM,
-					      0),
-			 -EINVAL);
+	assert_int_equal(
+	    weir_group_allreduce(g, &v, (char *)&v + 1, 0, WEIR_T_INT64, WEIR_ACC_SUM, 0), -EINVAL);
 	assert_int_equal(weir_group_allgather(g, &v, SIZE_MAX / 2, &v, 0), -EINVAL);
 	assert_int_equal(weir_group_subset(g, ranks, 2, 0, &h), -EINVAL); /* more than there are */
 	ranks[0] = 1;
@@ -315,8 +317,8 @@ make_parts(struct team *t, uint32_t i)
 	if (weir_group_translate(g, size, ranks, half, out))
 		return __LINE__;
 	for (uint32_t k = 0; k < size; k++)
-		if (out[k] != (k % 2 != rank % 2 ? WEIR_RANK_ANY
-						 : weir_group_size(half) - 1 - k / 2))
+		if (out[k] !=
+		    (k % 2 != rank % 2 ? WEIR_RANK_ANY : weir_group_size(half) - 1 - k / 2))
 			return __LINE__;
 	if (all_calls(half))
 		return __LINE__;
@@ -454,6 +456,35 @@ test_death(void **state)
 	team_close(&t);
 }
 
+/* A member that leaves is missed when it is needed, by all. */
+static int
+need(struct team *t, uint32_t i)
+{
+	uint32_t dead = 9;
+
+	if (weir_group_rank(t->g[i]) == 1) {
+		weir_group_leave(t->g[i]);
+		t->g[i] = NULL;
+		return 0;
+	}
+	if (weir_group_barrier(t->g[i], PATIENT) != -ECONNRESET)
+		return __LINE__;
+	return weir_group_failed(t->g[i], &dead, 1) == 1 && dead == 1 ? 0 : __LINE__;
+}
+
+static void
+test_leave(void **state)
+{
+	struct team t;
+
+	team_open(&t, 5, false);
+	team_join(&t);
+	team_run(&t, need);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
 int
 main(void)
 {
@@ -461,7 +492,7 @@ main(void)
 	    cmocka_unit_test(test_calls),    cmocka_unit_test(test_disagree),
 	    cmocka_unit_test(test_misuse),   cmocka_unit_test(test_parts),
 	    cmocka_unit_test(test_continue), cmocka_unit_test(test_differ),
-	    cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_death),    cmocka_unit_test(test_leave),
 	};
 
 	return cmocka_run_group_tests_name("group_join", tests, NULL, NULL);
