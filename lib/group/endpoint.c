@@ -78,7 +78,6 @@ endpoint_drop(struct endpoint *e)
 	}
 	weir_listener_close(e->listener);
 	pthread_mutex_destroy(&e->lock);
-	free(e->contexts);
 	free(e);
 }
 
@@ -141,47 +140,18 @@ endpoint_accept(struct endpoint *e)
 }
 
 struct weir_conn *
-endpoint_claim(struct endpoint *e, uint64_t context, uint32_t serial, uint32_t from)
+endpoint_claim(struct endpoint *e, uint64_t context, uint32_t from)
 {
 	struct weir_conn *c = NULL;
 	struct incoming *in;
 
 	pthread_mutex_lock(&e->lock);
 	LIST_FOREACH(in, &e->incoming, next)
-	if (in->said && in->hello.context == context && in->hello.serial == serial &&
-	    in->hello.from == from) {
+	if (in->said && in->hello.context == context && in->hello.from == from) {
 		c = in->conn;
 		forget(in);
 		break;
 	}
 	pthread_mutex_unlock(&e->lock);
 	return c;
-}
-
-int64_t
-endpoint_serial(struct endpoint *e, uint64_t context)
-{
-	int64_t serial = 0;
-
-	pthread_mutex_lock(&e->lock);
-	for (uint32_t i = 0; i < e->context_count; i++)
-		if (e->contexts[i].context == context) {
-			serial = ++e->contexts[i].count;
-			goto out;
-		}
-	if (e->context_count == e->context_room) {
-		uint32_t room = e->context_room ? 2 * e->context_room : 8;
-		struct context_count *more = realloc(e->contexts, room * sizeof(*more));
-
-		if (!more) {
-			serial = -ENOMEM;
-			goto out;
-		}
-		e->contexts = more;
-		e->context_room = room;
-	}
-	e->contexts[e->context_count++] = (struct context_count){context, 0};
-out:
-	pthread_mutex_unlock(&e->lock);
-	return serial;
 }

@@ -326,7 +326,8 @@ exchange_input(struct exchange *x, uint32_t neighbour, const uint8_t *message, s
 		fail_add(x, NOBODY, -EINVAL);
 		return;
 	}
-	if (to_receive(x) && x->from == neighbour && STAILQ_EMPTY(&n->messages)) {
+	if (to_receive(x) && x->from == neighbour) {
+		weir_assert(STAILQ_EMPTY(&n->messages)); /* exchange_step() has taken them */
 		take(x, message, length);
 		return;
 	}

@@ -32,8 +32,8 @@ struct member {
 struct group_hello {
 	uint32_t magic, version;
 	uint64_t context; /* of the group */
-	uint32_t serial;  /* groups of this context that were made before */
 	uint32_t from;	  /* rank */
+	uint32_t reserved;
 };
 
 /* A neighbour has connected, whose group may not exist here yet. */
@@ -44,11 +44,6 @@ struct incoming {
 	struct group_hello hello;
 };
 
-struct context_count {
-	uint64_t context;
-	uint32_t count;
-};
-
 struct endpoint {
 	struct weir *w;
 	struct weir_thread *worker;
@@ -57,8 +52,6 @@ struct endpoint {
 	pthread_mutex_t lock; /* of what follows; workers are locked inside it */
 	uint32_t users;	      /* groups */
 	LIST_HEAD(, incoming) incoming;
-	struct context_count *contexts;
-	uint32_t context_count, context_room;
 };
 
 /* The connection with a neighbour. */
@@ -97,7 +90,6 @@ struct weir_group {
 	struct endpoint *endpoint;
 	struct exchange x;
 	uint64_t context;
-	uint32_t serial;
 	uint32_t unready;	/* edges without a ready connection that may still get one */
 	uint64_t made;		/* ns */
 	bool nap;		/* waits for memory */
@@ -118,10 +110,7 @@ void endpoint_drop(struct endpoint *e);
 /* Accepts connections and reads who they are from. */
 void endpoint_accept(struct endpoint *e);
 /* Takes the connection of that neighbour. NULL: it has not come. */
-struct weir_conn *endpoint_claim(struct endpoint *e, uint64_t context, uint32_t serial,
-				 uint32_t from);
-/* Number of the next group of this context; -ENOMEM. */
-int64_t endpoint_serial(struct endpoint *e, uint64_t context);
+struct weir_conn *endpoint_claim(struct endpoint *e, uint64_t context, uint32_t from);
 /* Starts a connection to a service of a node, which nothing reports. 0 or -errno. */
 int endpoint_connect(struct endpoint *e, uint16_t node, const char *service, struct weir_conn **c);
 /* "gm." and the endpoint's id. */
@@ -129,7 +118,7 @@ void endpoint_service(uint64_t id, char service[WEIR_SERVICE_MAX]);
 
 /* ---- wire.c ---- */
 /* Makes a group on the endpoint, which it keeps. 0 or -ENOMEM. */
-int group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context, uint32_t serial,
+int group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context,
 	      struct weir_group **g);
 /* Frees it. Closes its connections. */
 void group_free(struct weir_group *g);

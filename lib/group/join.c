@@ -485,7 +485,7 @@ make_group(struct gathering *j, uint64_t deadline, struct weir_group **out)
 	struct collective_call c = {.kind = COLLECTIVE_ALLGATHER, .length = sizeof(struct member)};
 	const struct join_answer *a = &j->answer;
 	struct weir_group *g;
-	int rc = group_new(j->endpoint, a->rank, j->request.size, a->context, 0, &g);
+	int rc = group_new(j->endpoint, a->rank, j->request.size, a->context, &g);
 
 	if (rc)
 		return rc;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Groups of members of another group. The number of the new group, its context, is computed from
- * what all its members know, so that nobody has to give it.
+ * what all its members know, so that nobody has to give it. Groups with the same members made by
+ * the same call may have the same number: the first one has all its connections before the next
+ * begins.
  */
 #include "handle.h"
 
@@ -27,7 +29,7 @@ no_memory(void)
 
 /* Makes the group of g's members with these ranks, of which one is the caller's. */
 static int
-make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t context, uint32_t serial)
+make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t context)
 {
 	const struct collective_call barrier = {.kind = COLLECTIVE_BARRIER};
 	struct weir_group *sub;
@@ -36,7 +38,7 @@ make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t conte
 
 	while (ranks[mine] != g->x.rank)
 		mine++;
-	rc = group_new(g->endpoint, mine, n, context, serial, &sub);
+	rc = group_new(g->endpoint, mine, n, context, &sub);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < n; i++)
@@ -107,7 +109,7 @@ make_part(struct weir_group *g)
 		qsort(places, n, sizeof(*places), by_key);
 		for (uint32_t i = 0; i < n; i++)
 			ranks[i] = places[i].rank;
-		rc = make_sub(g, ranks, n, group_mix(context, g->serial), 0);
+		rc = make_sub(g, ranks, n, context);
 	} else {
 		rc = no_memory();
 	}
@@ -183,7 +185,6 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 	struct group_call call = {.op = CALL_SUBSET};
 	bool *listed, member;
 	uint32_t i;
-	int64_t serial;
 	int rc;
 
 	if (!g || !ranks || !n || n > g->x.size || !sub)
@@ -192,7 +193,7 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 	listed = calloc(g->x.size, sizeof(*listed));
 	if (!listed)
 		return no_memory();
-	call.context = group_mix(group_mix(g->context, g->serial), (uint64_t)OF_SUBSET << 32 | n);
+	call.context = group_mix(g->context, (uint64_t)OF_SUBSET << 32 | n);
 	for (i = 0; i < n && ranks[i] < g->x.size && !listed[ranks[i]]; i++) {
 		listed[ranks[i]] = true;
 		call.context = group_mix(call.context, ranks[i]);
@@ -206,9 +207,7 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 	if (rc < 0)
 		return rc;
 	if (!rc) {
-		serial = endpoint_serial(g->endpoint, call.context);
-		rc = serial < 0 ? no_memory()
-				: make_sub(g, ranks, n, call.context, (uint32_t)serial);
+		rc = make_sub(g, ranks, n, call.context);
 		if (rc) {
 			g->call.op = CALL_NONE;
 			return rc;
@@ -225,7 +224,6 @@ make_survivors(struct weir_group *g)
 {
 	uint32_t *ranks = calloc(g->x.size, sizeof(*ranks)), n = 0;
 	uint64_t context = OF_SURVIVORS;
-	int64_t serial;
 	int rc;
 
 	if (!ranks)
@@ -236,8 +234,7 @@ make_survivors(struct weir_group *g)
 			ranks[n++] = i;
 			context = group_mix(context, g->member[i].id);
 		}
-	serial = endpoint_serial(g->endpoint, context);
-	rc = serial < 0 ? no_memory() : make_sub(g, ranks, n, context, (uint32_t)serial);
+	rc = make_sub(g, ranks, n, context);
 	g->sub_deaths = exchange_deaths(&g->x);
 	free(ranks);
 	return rc;

@@ -51,7 +51,7 @@ static int send_message(void *user, uint32_t neighbour, const struct iovec *part
 			size_t length);
 
 int
-group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context, uint32_t serial,
+group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context,
 	  struct weir_group **out)
 {
 	struct weir_group *g = calloc(1, sizeof(*g));
@@ -72,7 +72,6 @@ group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context, ui
 	g->x.send = send_message;
 	g->x.user = g;
 	g->context = context;
-	g->serial = serial;
 	g->unready = g->x.neighbours;
 	g->made = weir_clock();
 	g->endpoint = e;
@@ -184,7 +183,6 @@ reach(struct weir_group *g, uint32_t i)
 	const struct group_hello hello = {.magic = GROUP_MAGIC,
 					  .version = GROUP_VERSION,
 					  .context = g->context,
-					  .serial = g->serial,
 					  .from = g->x.rank};
 	struct edge *e = &g->edge[i];
 	int rc = connect_edge(g, i, &e->conn);
@@ -209,7 +207,7 @@ await_edge(struct weir_group *g, uint32_t i)
 	size_t length;
 	int rc = 0;
 
-	e->conn = endpoint_claim(g->endpoint, g->context, g->serial, g->x.neighbour[i].rank);
+	e->conn = endpoint_claim(g->endpoint, g->context, g->x.neighbour[i].rank);
 	if (e->conn) {
 		edge_made(g, e);
 		return 0;

@@ -305,7 +305,7 @@ begin_call(struct member *m)
 	struct collective_call c = w->call[m->call];
 
 	if (m->x.rank == w->odd && m->call == w->calls / 2) {
-		c.kind = c.kind == COLLECTIVE_BARRIER ? COLLECTIVE_ALLREDUCE : c.kind;
+		c.kind = 1 + (uint32_t)chance(w, COLLECTIVE_ALLTOALL);
 		c.type = WEIR_T_UINT8;
 		c.op = WEIR_ACC_SUM;
 		c.length += 1;
