@@ -43,10 +43,9 @@ struct exchange_early {
 
 struct neighbour {
 	uint32_t rank;
-	uint32_t told;		   /* entries of failures it was told of, or has told */
-	bool ended;		   /* takes nothing any more, and nothing more comes */
-	size_t early;		   /* bytes in the list */
-	struct exchange_head call; /* that it has announced last; op 0: none */
+	uint32_t told; /* entries of failures it was told of, or has told */
+	bool ended;    /* takes nothing any more, and nothing more comes */
+	size_t early;  /* bytes in the list */
 	STAILQ_HEAD(, exchange_early) messages;
 };
 

@@ -456,6 +456,35 @@ test_death(void **state)
 	team_close(&t);
 }
 
+/* The lowest rank connects to all others: none connects to it, and so finds that it has ended. */
+static int
+miss(struct team *t, uint32_t i)
+{
+	static const uint32_t ranks[] = {0, 1, 2, 3};
+	struct weir_group *h;
+
+	if (!weir_group_rank(t->g[i])) {
+		plane_die(t->f, t->w[i]);
+		return 0;
+	}
+	if (weir_group_subset(t->g[i], ranks, 4, PATIENT, &h) != -ECONNRESET || h)
+		return __LINE__;
+	return strstr(weir_reason(), "member 0 has ended") ? 0 : __LINE__;
+}
+
+static void
+test_absent(void **state)
+{
+	struct team t;
+
+	team_open(&t, 4, false);
+	team_join(&t);
+	team_run(&t, miss);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
 /* A member that leaves is missed when it is needed, by all. */
 static int
 need(struct team *t, uint32_t i)
@@ -493,6 +522,7 @@ main(void)
 	    cmocka_unit_test(test_misuse),   cmocka_unit_test(test_parts),
 	    cmocka_unit_test(test_continue), cmocka_unit_test(test_differ),
 	    cmocka_unit_test(test_death),    cmocka_unit_test(test_leave),
+	    cmocka_unit_test(test_absent),
 	};
 
 	return cmocka_run_group_tests_name("group_join", tests, NULL, NULL);
