@@ -71,12 +71,6 @@ team_close(struct team *t)
 		weir_group_leave(t->g[i]);
 	plane_stop(t->f);
 	plane_settle(t->f);
-	for (uint32_t i = 0; i < t->size; i++) {
-		struct weir_event e;
-
-		if (weir_poll(t->w[i], &e, 1) > 0) /* nothing of groups is reported */
-			assert_int_equal(e.type, WEIR_EVENT_NODE);
-	}
 	plane_settle(t->f);
 	assert_int_equal(plane_open_ends(t->f), 0);
 	for (uint32_t i = 0; i < t->size; i++)
@@ -88,10 +82,16 @@ static int
 join(struct team *t, uint32_t i)
 {
 	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_event e;
+	int rc;
 
 	o.size = t->size;
 	o.secret = "open sesame";
-	return weir_group_join(t->w[i], "team", &o, PATIENT, &t->g[i]);
+	rc = weir_group_join(t->w[i], "team", &o, PATIENT, &t->g[i]);
+	while (!rc && weir_poll(t->w[i], &e, 1) > 0) /* nothing of groups is reported */
+		if (e.type != WEIR_EVENT_NODE)
+			rc = -EPROTO;
+	return rc;
 }
 
 static void
