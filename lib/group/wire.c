@@ -142,7 +142,7 @@ send_message(void *user, uint32_t neighbour, const struct iovec *parts, unsigned
 	if (!e->ready || !e->conn)
 		return -EAGAIN;
 	rc = weir_sendv(e->conn, parts, n, 0, 0, 0);
-	g->nap = rc == -ENOMEM; /* no doorbell tells when there is some */
+	g->nap |= rc == -ENOMEM; /* no doorbell tells when there is some */
 	return rc == -ENOMEM || (rc && weir_state(g->endpoint->w) != WEIR_UP) ? -EAGAIN : rc;
 }
 
@@ -253,7 +253,8 @@ receive(struct weir_group *g, uint32_t i)
 		weir_release(g->endpoint->w, &loan);
 		rc = -EAGAIN;
 	}
-	if (rc != -EAGAIN && weir_state(g->endpoint->w) == WEIR_UP)
+	g->nap |= rc == -ENOMEM;
+	if (rc != -EAGAIN && rc != -ENOMEM && weir_state(g->endpoint->w) == WEIR_UP)
 		edge_ended(g, i, rc);
 }
 
@@ -268,6 +269,7 @@ take_all(struct weir_group *g)
 
 	if (weir_state(t->w) != WEIR_UP)
 		return weir_gone(t->w);
+	g->nap = false;
 	weir_lock(t);
 	weir_progress(t, NULL);
 	weir_unlock(t);
