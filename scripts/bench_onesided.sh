@@ -134,6 +134,28 @@ mapped_onesided()
 	stop_all
 }
 
+# recover NEXT HOLDER: ms from the SIGKILL of a program on HOLDER, with a lock of memory on B, to the lock of one on
+# NEXT; ten times.
+recover()
+{
+	local i at memory=memory-$1$2 holder taker
+
+	run "$memory" locker B export "$weir_tmp/key"
+	await grep -q ready "$weir_tmp/$memory.log" || die "no export"
+	for i in {1..10}; do
+		holder=holder-$1$2$i taker=taker-$1$2$i
+		run "$holder" locker "$2" hold "$weir_tmp/key" exclusive
+		await grep -q held "$weir_tmp/$holder.log" || die "no lock"
+		run "$taker" locker "$1" take "$weir_tmp/key" exclusive
+		await sh -c "weirctl --instance B --json show exports | jq -e '.[0].waiters == 1'" || die "nobody waits"
+		at=$(now_ms)
+		kill -KILL "${weir_pid[$holder]}"
+		await grep -q 'held -130' "$weir_tmp/$taker.log" || die "the lock of a dead program stays"
+		awk -v at="$at" '/held/ { print $1 - at }' "$weir_tmp/$taker.log"
+	done
+	stop "$memory"
+}
+
 set_onesided()
 {
 	wanted os_put_instr && test/bench/instructions.sh "$WEIR_BUILD/test/bench/engine_bench" 0 8 |
@@ -150,7 +172,13 @@ set_onesided()
 			--instance A node:1 -t notify -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 		stop_all
 	fi
-	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_rstride os_stopped || return 0
+	if any_wanted os_recover os_recover_far; then
+		two_nodes_memif "" --idle adaptive
+		recover B B | record os_recover "ms from the SIGKILL of a lock's holder to the next holder, one host" '<=' 100 any "locker"
+		recover B A | record os_recover_far "ms likewise, the holder on the other node" '<=' 1000 any "locker"
+		stop_all
+	fi
+	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_rstride os_stopped || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
@@ -160,6 +188,10 @@ set_onesided()
 		--instance A node:2 -t get -s 8 -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
 	beside os_rfop_p50 "x round trip of 64 B, p50: fetch and add" '<=' 0.8 .lat_us.p50 \
 		--instance A node:2 -t fop -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	beside os_rlock_p50 "x round trip of 64 B, p50: lock and unlock, free" '<=' 0.85 .lat_us.p50 \
+		--instance A node:2 -t lock -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	perf os_lock_32 "x the mean: least count of 32 threads that contend for one lock" '>=' 0.33 '.shares.min / .shares.mean' \
+		--instance A node:2 -t lock --threads 32 -D 10 --cpu 0
 	beside os_rnotify_p50 "x round trip of 64 B, p50: notified ping-pong of 8 B" '<=' 1.1 .lat_us.p50 \
 		--instance A node:2 -t notify -s 8 -D 1 --cpu 0 -- --instance A node:2 -t lat -s 64 -D 1 --cpu 0
 	beside os_racc_rate_8 "x puts of 8 B: sums of one int64" '>=' 0.9 .msgs_per_s \

@@ -280,7 +280,7 @@ static const struct option_spec specs[] = {
      "put, get, ...: the program whose memory it is sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
      .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
-		 "cas, notify or signal"},
+		 "cas, notify, signal or lock"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
      "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
@@ -313,7 +313,7 @@ const struct option_table perf_option_table = {
 	"  read (the server answers out of its memory); of the message model: message, "
 	"request;\n"
 	"  of remote memory: put, get, acc (updates elements), fop (fetches them, too), cas,\n"
-	"  notify and signal (puts that the other end answers)\n"
+	"  notify and signal (puts that the other end answers), lock\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
@@ -392,6 +392,10 @@ settle_test(struct perf_options *o, uint32_t test)
 			return test == PERF_ACC
 				   ? "-t %s updates whole elements; give multiples of them to -s"
 				   : "-t %s is of one integer; give 8 to -s, or none";
+	if (perf_is_lock(test) && (o->size_count > 1 || (o->size_count && o->sizes[0])))
+		return "-t %s moves no bytes; leave out -s";
+	if (perf_is_lock(test) && o->window)
+		return "-t %s has one lock under way; leave out --window";
 	if ((o->type || o->op) && test != PERF_ACC)
 		return "--type and --op are for -t acc; leave them out";
 	if (test == PERF_ACC && !perf_elements_ok(o->type, o->op, 8))

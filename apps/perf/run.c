@@ -203,6 +203,7 @@ run_usual_size(uint32_t test)
 {
 	return test == PERF_BW || test == PERF_READ ? 65536
 	       : test == PERF_MIX		    ? 0
+	       : perf_is_lock(test)		    ? 0
 	       : perf_is_update(test)		    ? 8
 						    : 64;
 }

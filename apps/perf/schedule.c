@@ -61,8 +61,8 @@ const char *
 perf_test_name(uint32_t test)
 {
 	static const char *const names[PERF_TESTS] = {
-	    "lat", "bw",  "rate", "mix", "read", "message", "request",
-	    "put", "get", "acc",  "fop", "cas",	 "notify",  "signal"};
+	    "lat", "bw",  "rate", "mix", "read",   "message", "request", "put",
+	    "get", "acc", "fop",  "cas", "notify", "signal",  "lock"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }

@@ -30,6 +30,7 @@ enum perf_test {
 	PERF_CAS,
 	PERF_NOTIFY,
 	PERF_SIGNAL,
+	PERF_LOCK,
 	PERF_TESTS
 };
 
@@ -88,6 +89,20 @@ bool perf_elements_ok(uint32_t type, uint32_t op, uint32_t size);
 uint64_t perf_element_value(uint32_t type, uint64_t value);
 /* The number that 0 becomes when it is updated that many times with 1. */
 uint64_t perf_element_after(uint32_t type, uint32_t op, uint64_t times);
+
+/* Tests of remote memory without payload: each operation locks the memory and unlocks it. */
+static inline bool
+perf_is_lock(uint32_t test)
+{
+	return test == PERF_LOCK;
+}
+
+/* Tests of remote memory of which one operation after the other is measured alone. */
+static inline bool
+perf_is_serial(uint32_t test)
+{
+	return perf_is_answered(test) || perf_is_lock(test);
+}
 
 struct perf_schedule {
 	uint32_t test;	 /* enum perf_test */

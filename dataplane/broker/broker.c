@@ -8,6 +8,7 @@
 #include "connect.h"
 #include "control_socket.h"
 #include "datagram.h"
+#include "export.h"
 #include "link.h"
 #include "local.h"
 #include "node.h"
@@ -351,6 +352,9 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 							     : NULL;
 		if (s)
 			session_spoil(s, event->reason);
+		break;
+	case ENGINE_EVENT_LOCK:
+		export_lock(b, &event->lock);
 		break;
 	case ENGINE_EVENT_FULL:
 		session_full(b, event->conn.session);

@@ -49,6 +49,11 @@ bool export_row(const struct broker *b, uint32_t id, struct weir_row_export *r);
 struct engine_export_record export_record(const struct broker *b, const struct weir_row_export *r);
 /* The row of an export of that session, as engines number them. */
 uint32_t export_id(const struct broker *b, uint32_t session, uint32_t number);
+/* An engine asks the owner engine of an export's lock. */
+void export_lock(struct broker *b, const struct engine_lock *asked);
+/* Fills the row with the lock as the owner engine has it. */
+void export_lock_row(const struct broker *b, const struct engine_export_record *e,
+		     struct weir_row_export *r);
 /* Forgets all of them, once no engine knows the session any more. */
 void exports_free(struct broker_session *s);
 

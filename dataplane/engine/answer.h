@@ -32,6 +32,8 @@ void answers_forget(struct engine *e, struct conn *c);
 uint64_t answers_complete(const struct conn *c);
 /* The number of the first operation of c that is not answered; UINT64_MAX: none. */
 uint64_t answers_before(const struct conn *c);
+/* The answer to our operation with this number, low bits, has come. */
+void answer_came(struct conn *c, uint32_t number);
 /*
  * Takes the answer at `pos`, in a frame that ends at `end`. Returns its lines, or -1: the frame is
  * malformed.

@@ -9,6 +9,7 @@
 #include "events.h"
 #include "export.h"
 #include "link.h"
+#include "lock.h"
 #include "region.h"
 #include "scheduler.h"
 #include "session.h"
@@ -307,6 +308,7 @@ execute(struct engine *e, struct engine_command *command)
 		return 0;
 	case ENGINE_QUIET:
 		return 0;
+	case ENGINE_LOCK:
 	case ENGINE_SESSION_REMOVE:
 		break; /* in engine_execute() */
 	}
@@ -322,6 +324,8 @@ engine_execute(struct engine *e, struct engine_command *c)
 		session_remove(e, c);
 		return false;
 	}
+	if (c->type == ENGINE_LOCK)
+		return lock_command(e, c);
 	c->result = execute(e, c);
 	if (c->result != -EAGAIN)
 		return true;

@@ -21,6 +21,33 @@ struct awaited {
 	uint32_t length; /* of the answer */
 };
 
+enum lock_state {
+	LOCK_NONE,
+	LOCK_WAITS,
+	LOCK_HELD,
+};
+
+/* The lock of the export as one connection asks for it. */
+struct conn_lock {
+	/* beginning end */
+	uint32_t number, result; /* of the LOCK that is awaited, as in struct awaited */
+	bool awaited;		 /* it has left, or waits here, and LOCKED has not come */
+	bool begun;		 /* LOCK was taken from the program, and no UNLOCK */
+	bool silent;		 /* LOCKED has not come for what was taken */
+	/* executing end */
+	uint8_t state;		 /* enum lock_state */
+	bool cut;		 /* the connection ended while it waited */
+	weir_lock_status status; /* of LOCKED, if that is due */
+	struct engine_seat seat;
+	/* if another engine is the owner */
+	uint8_t wanted;		  /* WEIR_LOCKS_* */
+	bool ask_due;		  /* main must hear of the request */
+	bool drop_due;		  /* and before, of the end of the last one */
+	bool dropping;		  /* main has heard of that end, the owner has not answered */
+	struct engine_lock asked; /* of what main heard last, or hears as its end */
+	struct list_node news;	  /* in engine.lock_news */
+};
+
 /*
  * Fields that an idle connection doesn't touch. Entry i belongs to connection i of the table; an
  * entry that no connection has used yet takes no memory. The lists are empty when the connection
@@ -54,6 +81,7 @@ struct conn_cold {
 					struct awaited awaited[WEIR_AWAITED_MAX];
 					struct list_node lacks_answers; /* in link.lack_answers */
 					uint32_t lacked; /* if there: bytes of credit */
+					struct conn_lock lock;
 				} memory;
 			};
 			char refusal[WEIR_REFUSAL_MAX]; /* if conn.reasoned, which never opens */

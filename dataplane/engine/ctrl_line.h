@@ -22,11 +22,12 @@ enum ctrl_line {
 	CTRL_STALLED = 0x20,
 	CTRL_RTS = 0x40,
 	CTRL_CTS = 0x80,
-	CTRL_END = 0x100,
-	CTRL_FIN = 0x200,
-	CTRL_RESET = 0x400,
-	CTRL_FIN_ACK = 0x800,
-	CTRL_REJECT = 0x1000, /* of a connection that its program held; its last */
+	CTRL_LOCKED = 0x100,
+	CTRL_END = 0x200,
+	CTRL_FIN = 0x400,
+	CTRL_RESET = 0x800,
+	CTRL_FIN_ACK = 0x1000,
+	CTRL_REJECT = 0x2000, /* of a connection that its program held; its last */
 };
 
 struct reject {

@@ -83,6 +83,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->link_news);
 	list_init(&e->backlog);
 	list_init(&e->doorbells);
+	list_init(&e->lock_news);
 	list_init(&e->signalled);
 	list_init(&e->closing);
 	list_init(&e->settling);

@@ -11,6 +11,7 @@
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
+#include "base/list.h"
 #include "ipc/export_counters.h"
 #include "ipc/remote.h"
 #include "ipc/shm.h"
@@ -78,6 +79,35 @@ struct engine_export {
 	uint32_t channel;	 /* with WEIR_RIGHT_NOTIFY: index in the arena */
 };
 
+/* The engine in which the lock of an export is. */
+static inline uint32_t
+engine_lock_owner(uint32_t session, uint32_t number, uint32_t engines)
+{
+	return (session + number) % engines;
+}
+
+/* A request for a lock by a connection of another engine, which main carries, or its end. */
+struct engine_lock {
+	uint32_t session, number, generation; /* of the export */
+	uint32_t engine, vqpn;		      /* of the connection */
+	uint32_t turn;			      /* number of the request on it */
+	weir_lock_status status;	      /* said: with which the lock was granted */
+	uint8_t kind; /* WEIR_LOCKS_*; 0: the request is given up, or the lock released */
+	bool held;    /* kind 0: the connection has heard that it was granted */
+	bool dead;    /* kind 0: the connection has ended */
+	bool unseen;  /* kind 0: the program has not seen that it was granted */
+	bool said;    /* to the engine of the connection: it was granted, or given up */
+};
+
+/* A request that waits for a lock, in the connection or in the command that brought it. */
+struct engine_seat {
+	struct list_node queued;
+	struct engine_command *command; /* NULL: of a connection of this engine */
+	uint64_t since;			/* ns */
+	uint32_t vqpn;
+	uint8_t kind; /* WEIR_LOCKS_* */
+};
+
 /* Commands from main to an engine, which has the struct until it is done. */
 enum engine_command_type {
 	ENGINE_SET_NODE,       /* node: own node id and incarnation */
@@ -89,6 +119,9 @@ enum engine_command_type {
 	ENGINE_EXPORT_ADD,     /* export: connections to it may be made */
 	ENGINE_EXPORT_REMOVE,  /* export: its connections end with ESTALE; when it is done, no
 				  operation on it is under way in this engine */
+	ENGINE_LOCK,	       /* lock: to the owner engine: a request, which is done when it is
+				  granted, or with an error never will be; or its end. `said`: to
+				  that of the connection */
 	ENGINE_SESSION_SHARE,  /* session: main has changed its share */
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
@@ -276,6 +309,10 @@ struct engine_command {
 		struct engine_region region;
 		struct engine_export export;
 		struct {
+			struct engine_lock lock;
+			struct engine_seat seat; /* the engine's */
+		};
+		struct {
 			uint32_t session, channel; /* channel: index in the arena */
 			uint32_t doorbell;	   /* handed to ring_doorbell() */
 			bool fence;		   /* the program isn't registered for membarrier */
@@ -311,6 +348,7 @@ enum engine_event_type {
 	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
 					is outstanding; its connections have ended */
 	ENGINE_EVENT_VIOLATION,	     /* conn.session broke the rules: close it (reason) */
+	ENGINE_EVENT_LOCK,	     /* lock: for the owner engine */
 	ENGINE_EVENT_FULL,	     /* conn.session: peers have waited for its receive memory for
 					long */
 };
@@ -321,8 +359,11 @@ struct engine_event {
 	uint32_t qpn; /* events of a link: of the QP for the ring; LINK_ERROR: that failed, as it
 			 was then */
 	struct engine_rings rings; /* LINK_RINGS */
-	struct engine_conn_command
-	    conn;	    /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
+	union {
+		struct engine_conn_command
+		    conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
+		struct engine_lock lock; /* LOCK */
+	};
 	const char *reason; /* VIOLATION: a constant */
 };
 static_assert(sizeof(struct engine_event) <= 160, "each engine has MAILBOX_EVENTS of them");
@@ -495,6 +536,11 @@ struct engine_conn_record {
 struct engine_export_record {
 	uint32_t session, number, generation; /* as in struct engine_export */
 	uint32_t openers;		      /* connections to it */
+	/* its lock, from the owner engine */
+	bool lock_exclusive, lock_in_doubt;
+	uint32_t lock_holders, lock_waiters;
+	uint32_t lock_holder;		      /* vqpn of the latest, 0: not known */
+	uint64_t lock_held_ns, lock_waits_ns; /* for how long; of the first one that waits */
 	struct weir_export_counters counters;
 };
 

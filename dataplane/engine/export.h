@@ -16,6 +16,16 @@ struct export
 	uint8_t *base;
 	uint64_t length;
 	struct weir_export_counters counters;
+	struct {			/* in the owner engine */
+		struct list_node queue; /* struct engine_seat, in the order of their coming */
+		uint32_t holders, waiters;
+		uint32_t holder; /* vqpn of the latest; 0: not known */
+		uint64_t since;	 /* ns: when the first of the present holders came */
+		bool exclusive;	 /* they are one, exclusive */
+		bool in_doubt;	 /* the last exclusive one ended with it; none was told */
+		bool told;	 /* the present one, exclusive, of the end of the one before */
+		bool ended;
+	} lock;
 	uint16_t region; /* which it keeps */
 	uint16_t session, number;
 	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: of its session, for notices */
@@ -28,6 +38,9 @@ int export_add(struct engine *e, const struct engine_export *k);
 int export_remove(struct engine *e, const struct engine_export *k);
 /* The session ends, and with it all its exports. */
 void exports_end(struct engine *e, struct session *s);
+/* NULL: there is none of that generation. */
+struct export *export_known(struct engine *e, uint32_t session, uint32_t number,
+			    uint32_t generation);
 /* The export that a command names, or NULL: there is none any more. */
 struct export *export_named(struct engine *e, const struct engine_conn_command *k);
 /* Operations of this connection, whose executing end is here, are on this export. */

@@ -53,6 +53,7 @@ struct engine {
 	struct list_node link_news;    /* links that main must hear of */
 	struct list_node settling;  /* connections that conns_settle() looks at in the next turn */
 	struct list_node violators; /* sessions whose connections end in the next turn */
+	struct list_node lock_news; /* connections with requests for the owners of locks */
 	struct list_node signalled; /* sessions whose sleepers signals_ring() looks for */
 	struct list_node limited;   /* struct queue of programs that have used up their rate */
 	uint64_t limited_at;	    /* ns: the first of them may send again */
@@ -97,7 +98,8 @@ static inline bool
 engine_tells_later(const struct engine *e)
 {
 	return e->main_events_due || e->waiting || !list_empty(&e->closing) ||
-	       !list_empty(&e->removals) || e->connect_first != e->connect_end;
+	       !list_empty(&e->removals) || !list_empty(&e->lock_news) ||
+	       e->connect_first != e->connect_end;
 }
 
 static inline void

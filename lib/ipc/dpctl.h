@@ -215,8 +215,12 @@ struct weir_row_export {
 	uint32_t openers; /* connections to it */
 	uint64_t offset, bytes;
 	struct weir_export_counters counters;
-	char state[16];	  /* adding, open, leaving, evicted */
-	char program[32]; /* name of the session */
+	uint64_t held_ms, waits_ms; /* ms for which its lock is held, its first waiter waits */
+	uint32_t holders, waiters;  /* connections that hold it, that wait */
+	char state[16];		    /* adding, open, leaving, evicted */
+	char program[32];	    /* name of the session */
+	char lock[16];		    /* shared, exclusive; free: "", "in-doubt" */
+	char holder[48];	    /* the latest: PROGRAM:PID or node:ID; "": not known */
 };
 struct weir_row_counter {
 	char name[48];

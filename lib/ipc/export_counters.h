@@ -16,6 +16,7 @@
 	X(bytes_got, "GOT", UNIT_BYTES)                                                            \
 	X(updates, "UPDATES", UNIT_COUNT)                                                          \
 	X(notices, "NOTICES", UNIT_COUNT) /* and signals */                                        \
+	X(locks, "LOCKS", UNIT_COUNT)	  /* that were granted */                                  \
 	X(refused, "REFUSED", UNIT_COUNT) /* connections, and operations outside range or rights   \
 					   */
 

@@ -622,11 +622,9 @@ export_rights(const void *row, struct weir_value *v)
 	static const struct {
 		uint32_t bit;
 		const char *name;
-	} all[] = {{WEIR_RIGHT_READ, "read"},
-		   {WEIR_RIGHT_WRITE, "write"},
-		   {WEIR_RIGHT_UPDATE, "update"},
-		   {WEIR_RIGHT_NOTIFY, "notify"},
-		   {WEIR_RIGHT_MAP, "map"}};
+	} all[] = {{WEIR_RIGHT_READ, "read"},	  {WEIR_RIGHT_WRITE, "write"},
+		   {WEIR_RIGHT_UPDATE, "update"}, {WEIR_RIGHT_NOTIFY, "notify"},
+		   {WEIR_RIGHT_LOCK, "lock"},	  {WEIR_RIGHT_MAP, "map"}};
 	const struct weir_row_export *r = row;
 	size_t n = 0;
 
@@ -652,7 +650,13 @@ static const struct weir_field export_fields[] = {
     COMPUTED("rights", export_rights, .title = "RIGHTS"),
     NUMBER(rights, .hidden = HIDE_JSON),
     NUMBER(openers, .title = "OPENERS"),
-    WEIR_EXPORT_COUNTERS(COUNTER)};
+    WEIR_EXPORT_COUNTERS(COUNTER) TEXT(lock, .title = "LOCK"),
+    TEXT(holder, .title = "HOLDER"),
+    NUMBER(holders, .title = "HOLDERS"),
+    NUMBER(held_ms, .title = "HELD ms"),
+    NUMBER(waiters, .title = "WAITERS"),
+    NUMBER(waits_ms, .title = "WAITS ms"),
+};
 #undef COUNTER
 #undef ROW
 

@@ -17,10 +17,12 @@
 #define WEIR_RIGHT_WRITE 0x2u
 #define WEIR_RIGHT_UPDATE 0x4u
 #define WEIR_RIGHT_NOTIFY 0x8u
+#define WEIR_RIGHT_LOCK 0x10u
 #define WEIR_RIGHT_MAP 0x20u /* of an export only: nobody opens a connection with it */
 /* Rights of a connection. */
 #define WEIR_RIGHTS_KNOWN                                                                          \
-	(WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
+	(WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY |              \
+	 WEIR_RIGHT_LOCK)
 /* The offset of an export with one of these is a multiple of WEIR_EXPORT_ALIGN: elements and signal
  * words are aligned then. */
 #define WEIR_RIGHTS_ALIGNED (WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
@@ -106,6 +108,31 @@ struct weir_slot_notice {
 	uint64_t bytes;
 };
 
+/*
+ * WEIR_OP_LOCK and WEIR_OP_UNLOCK, in weir_slot.data, without a payload. LOCK waits at the memory,
+ * in the connection itself; WEIR_WIRE_LOCKED answers it, with the status that is stored at
+ * `result`. Until then only UNLOCK may follow, which takes the request back: it is answered with
+ * ECANCELED, unless the lock was granted before, and is released then.
+ */
+struct weir_cell_lock {
+	uint32_t handle;
+	uint32_t kind;	      /* LOCK: SHARED or EXCLUSIVE; UNLOCK: 0 or UNSEEN */
+	uint32_t result;      /* LOCK: as in weir_cell_access; UNLOCK: 0 */
+	uint32_t reserved[9]; /* 0 */
+};
+static_assert(sizeof(struct weir_cell_lock) == WEIR_SLOT_HEAD_BYTES, "fills a head");
+
+#define WEIR_LOCKS_SHARED 1u
+#define WEIR_LOCKS_EXCLUSIVE 2u
+#define WEIR_LOCKS_UNSEEN 4u	   /* the program has given up, and does not see an answer */
+typedef uint32_t weir_lock_status; /* 0; EOWNERDEAD: granted, too; ECANCELED */
+
+static inline bool
+weir_op_is_lock(uint8_t op)
+{
+	return op == WEIR_OP_LOCK || op == WEIR_OP_UNLOCK;
+}
+
 /* Bytes of the window that a cell uses; `data`: its data, in private memory. */
 static inline uint32_t
 weir_cell_cost(uint8_t op, const void *data)
@@ -122,7 +149,7 @@ weir_cell_cost(uint8_t op, const void *data)
 static inline uint32_t
 weir_cell_fields(uint8_t op)
 {
-	if (op == WEIR_OP_NOTICE)
+	if (op == WEIR_OP_NOTICE || weir_op_is_lock(op))
 		return WEIR_SLOT_HEAD_BYTES;
 	return op == WEIR_OP_PUT ? WEIR_PUT_FIELDS : WEIR_ACCESS_FIELDS;
 }
@@ -132,14 +159,16 @@ static inline bool
 weir_op_is_cell(uint8_t op)
 {
 	return op == WEIR_OP_PUT || op == WEIR_OP_UPDATE || op == WEIR_OP_CAS ||
-	       op == WEIR_OP_GET || op == WEIR_OP_NOTICE;
+	       op == WEIR_OP_GET || op == WEIR_OP_NOTICE || weir_op_is_lock(op);
 }
 
 /* Whether a cell can have this payload. */
 static inline bool
 weir_cell_length_ok(uint8_t op, uint32_t length)
 {
-	return length <= (op == WEIR_OP_NOTICE ? 0 : WEIR_INLINE_MAX - weir_cell_fields(op));
+	return length <= (weir_cell_fields(op) == WEIR_SLOT_HEAD_BYTES
+			      ? 0
+			      : WEIR_INLINE_MAX - weir_cell_fields(op));
 }
 
 /* Slots of a cell with `length` bytes of payload. */

@@ -89,6 +89,8 @@ enum weir_slot_op {
 	WEIR_OP_UPDATE = 97,
 	WEIR_OP_CAS = 99,
 	WEIR_OP_NOTICE = 101, /* engine -> program, too: struct weir_slot_notice */
+	WEIR_OP_LOCK = 102,
+	WEIR_OP_UNLOCK = 103,
 	WEIR_OP_GET = 107,
 	/* program -> engine: answer DONE when all operations of vqpn so far are executed; `order`
 	   as in CLOSE */

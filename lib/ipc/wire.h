@@ -10,7 +10,7 @@
  * Lines of a message: struct weir_slot (seq unused) with op WEIR_OP_INLINE followed by its
  * continuation slots, or WEIR_OP_PLACE followed by ceil(length / 64) lines of bare payload; vqpn is
  * the receiver's. Operations on remote memory, and their answers: ipc/remote.h. Control lines are
- * struct weir_slot with op 64 to 84, one line each.
+ * struct weir_slot with op 64 to 85, one line each.
  */
 #ifndef WEIR_COMMON_WIRE_H
 #define WEIR_COMMON_WIRE_H
@@ -100,6 +100,7 @@ enum weir_wire_op {
 	WEIR_WIRE_LINK_RING = 83, /* write into other memory from now on: struct weir_wire_ring */
 	WEIR_WIRE_LINK_LEFT = 84, /* the last line in the memory before; length: lines of the other
 				     that the sender uses */
+	WEIR_WIRE_LOCKED = 85, /* answers WEIR_OP_LOCK; status: weir_lock_status (ipc/remote.h) */
 	/* what an operation has read; length: bytes, in `data` and lines of bare payload
 	   (ipc/remote.h); order: counts those of the connection */
 	WEIR_WIRE_ANSWER = 112,

@@ -21,7 +21,8 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 
 	static_assert(WEIR_MAY_NOTIFY == WEIR_RIGHT_NOTIFY, "the same bit");
 	static_assert(WEIR_MAY_READ == WEIR_RIGHT_READ && WEIR_MAY_WRITE == WEIR_RIGHT_WRITE &&
-			  WEIR_MAY_UPDATE == WEIR_RIGHT_UPDATE && WEIR_MAY_MAP == WEIR_RIGHT_MAP,
+			  WEIR_MAY_UPDATE == WEIR_RIGHT_UPDATE &&
+			  WEIR_MAY_LOCK == WEIR_RIGHT_LOCK && WEIR_MAY_MAP == WEIR_RIGHT_MAP,
 		      "the same bits");
 	static_assert(sizeof(key->bytes) == WEIR_KEY_BYTES, "the same bytes");
 	if (!region || !x || !key)

@@ -70,6 +70,15 @@ int weir_mapped_at(struct weir_remote *r, uint64_t offset, uint64_t length, uint
 /* weir_remote_flush() on mapped memory. */
 int weir_mapped_flush(struct weir_remote *r);
 
+/* ---- operation.c; worker locked ---- */
+
+/* Room for n slots, behind an UNLOCK that is due. 0, -EAGAIN, -EPROTO. */
+int weir_remote_room(struct weir_conn *c, uint64_t n);
+/* Writes a cell without payload, WEIR_SLOT_HEAD_BYTES, for which there is room. */
+void weir_cell_write(struct weir_conn *c, uint8_t op, const void *cell);
+/* Has the engine say, once, when all that was begun is complete. */
+void weir_remote_ask_done(struct weir_conn *c);
+
 /* ---- result.c; worker locked ---- */
 
 #define WEIR_SCATTER_LIST 64u /* pieces of a list that an answer can be copied to */

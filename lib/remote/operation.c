@@ -34,16 +34,47 @@ weir_todo_slots(const struct todo *d)
 	return d->left / d->most * cell_slots(d, d->most) + (rest ? cell_slots(d, rest) : 0);
 }
 
-/* Room for n slots beside the control slots. 0, -EAGAIN, -EPROTO. */
-static int
-room(struct weir_ring *tx, uint64_t n)
+int
+weir_remote_room(struct weir_conn *c, uint64_t n)
 {
-	n += WEIR_CONTROL_RESERVE;
+	struct weir_ring *tx = &c->pipe->tx;
+
+	weir_assert(weir_worker_locked(c->worker));
+	if (weir_unlikely(c->control & CTRL_UNLOCK)) {
+		weir_ctrl_flush(c->channel);
+		if (c->control & CTRL_UNLOCK)
+			return -EAGAIN;
+	}
+	n += WEIR_CONTROL_RESERVE; /* beside the control slots */
 	if (weir_likely(weir_ring_room(tx) >= n))
 		return 0;
 	if (!weir_ring_refresh(tx))
 		return -EPROTO;
 	return weir_ring_room(tx) >= n ? 0 : -EAGAIN;
+}
+
+/* Publishes the cell at the ring's position. */
+static void
+publish(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint32_t length)
+{
+	struct weir_ring *tx = &c->pipe->tx;
+
+	weir_slot_whose(s, c->vqpn, length);
+	weir_ring_publish_what(tx, s, weir_cell_slots(op, length),
+			       weir_slot_what(op, 0, (uint16_t)c->sent));
+	c->sent++;
+	c->sent_bytes += length;
+	weir_pipe_published(c->pipe);
+}
+
+void
+weir_cell_write(struct weir_conn *c, uint8_t op, const void *cell)
+{
+	struct weir_ring *tx = &c->pipe->tx;
+	struct weir_slot *s = weir_ring_at(tx, tx->pos);
+
+	memcpy(s->data, cell, sizeof(s->data));
+	publish(c, s, op, 0);
 }
 
 /* Writes a cell, for which there is room. Worker locked. */
@@ -73,12 +104,7 @@ put_cell(struct weir_conn *c, const struct todo *d, uint32_t units)
 		parts[1] = (struct iovec){(void *)(uintptr_t)d->from, length};
 		weir_parts_put(tx, parts, fields + length);
 	}
-	weir_slot_whose(s, c->vqpn, length);
-	weir_ring_publish_what(tx, s, weir_cell_slots(d->op, length),
-			       weir_slot_what(d->op, 0, (uint16_t)c->sent));
-	c->sent++;
-	c->sent_bytes += length;
-	weir_pipe_published(c->pipe);
+	publish(c, s, d->op, length);
 }
 
 /* Writes the next cell. 0, -EAGAIN, or an error. */
@@ -86,7 +112,7 @@ static int
 put_next(struct weir_conn *c, struct todo *d)
 {
 	uint32_t units = next_units(d), answer = d->to ? units * d->unit : 0;
-	int rc = room(&c->pipe->tx, cell_slots(d, units));
+	int rc = weir_remote_room(c, cell_slots(d, units));
 
 	if (!rc && d->notice)
 		rc = weir_notice_pay(c, d->notice);
@@ -131,9 +157,8 @@ put_some(struct weir_conn *c, struct todo *d)
 	return rc;
 }
 
-/* Has the engine say, once, when all that was begun is complete. Worker locked. */
-static void
-ask_done(struct weir_conn *c)
+void
+weir_remote_ask_done(struct weir_conn *c)
 {
 	if (c->flush_asked == c->sent)
 		return;
@@ -175,7 +200,7 @@ put_waiting(struct weir_conn *c, struct todo *d)
 			if (!d->notice || !weir_notice_awaits_window(c))
 				weir_ctrl_need_room(c);
 			if (weir_results_last(c))
-				ask_done(c);
+				weir_remote_ask_done(c);
 		}
 		weir_unlock(t);
 		if (rc != -EAGAIN)
@@ -204,7 +229,7 @@ put_now(struct weir_conn *c, const struct todo *d)
 					    "less, or without WEIR_NOWAIT");
 	if (d->next && weir_transfer_delivers(d) && !weir_notice_has_window(c))
 		return -EAGAIN;
-	return room(tx, slots);
+	return weir_remote_room(c, slots);
 }
 
 /* The same on memory that is mapped: it is complete when it returns. */
@@ -344,8 +369,8 @@ put_quickly(struct weir_remote *r, uint64_t offset, const void *buf, size_t leng
 		return false;
 	tx = &c->pipe->tx;
 	bytes = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
-	if (weir_unlikely(c->state != CONN_OPEN || c->send_error || offset > bytes ||
-			  length > bytes - offset ||
+	if (weir_unlikely(c->state != CONN_OPEN || c->send_error || c->control & CTRL_UNLOCK ||
+			  offset > bytes || length > bytes - offset ||
 			  weir_ring_room(tx) < 1 + WEIR_CONTROL_RESERVE)) {
 		weir_bias_leave(seat);
 		return false;
@@ -538,7 +563,7 @@ weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
 		rc = 0;
 	/* DONE then comes for all that was sent before */
 	if (!rc && ask)
-		ask_done(c);
+		weir_remote_ask_done(c);
 	weir_unlock(t);
 	return rc;
 }

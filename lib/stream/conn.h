@@ -70,6 +70,7 @@ enum weir_conn_state {
 #define CTRL_ROOM 0x10u
 #define CTRL_END 0x20u
 #define CTRL_FLUSH 0x40u
+#define CTRL_UNLOCK 0x80u
 
 #define WEIR_POSTS_MAX 64u /* per connection */
 
@@ -190,7 +191,11 @@ struct weir_conn {
 	uint64_t flush_asked;	       /* operations of which DONE was requested */
 	_Atomic int remote_end;	       /* `end`; any thread reads */
 	struct weir_results *results;  /* answers to come; NULL: never any */
-	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
+	uint64_t lock_upto;   /* operations until the last LOCK, which is one; 0: there is none */
+	uint32_t lock_status; /* of its answer: weir_lock_status */
+	uint8_t lock_held;    /* WEIR_LOCK_*; 0: not held */
+	uint8_t lock_unlock;  /* kind of the UNLOCK that is due: 0, or WEIR_LOCKS_UNSEEN */
+	uint8_t threshold;    /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
 	in_control, in_to_report, in_ready, in_blocked, in_needs_room, in_tails, in_segment,

@@ -10,6 +10,7 @@
 #include "client/channel.h"
 #include "client/thread.h"
 #include "client/wait.h"
+#include "ipc/remote.h"
 
 /* r: tx, or the ring of returns. False: no room. */
 static bool
@@ -134,6 +135,18 @@ weir_ctrl_flush(struct weir_channel *ch)
 			if (!put(ch, tx, &s))
 				return;
 			c->control &= (uint8_t)~CTRL_ROOM;
+		}
+		if (c->control & CTRL_UNLOCK) {
+			struct weir_cell_lock cell = {.handle = WEIR_HANDLE_FIRST,
+						      .kind = c->lock_unlock};
+
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_UNLOCK};
+			s.order = (uint16_t)c->sent;
+			memcpy(s.data, &cell, sizeof(cell));
+			if (!put(ch, tx, &s))
+				return;
+			c->sent++;
+			c->control &= (uint8_t)~CTRL_UNLOCK;
 		}
 		if (c->control & CTRL_FLUSH) {
 			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_FLUSH};

@@ -67,6 +67,10 @@
 	X(signals, 0, 60, "signals whose words were verified")                                     \
 	X(puts_apart, 0, 40, "of all these: of programs on the same host")                         \
 	X(exports_revoked, 0, 40, "exports that were revoked while others put")                    \
+	X(locks, 0, 200, "locks granted, while nobody held them")                                  \
+	X(locks_shared, 0, 150, "of those: to readers")                                            \
+	X(locks_given_up, 0, 60, "requests for locks that were taken back")                        \
+	X(locks_dead, 0, 2, "locks of programs that died, and the next was told")                  \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

@@ -257,8 +257,8 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .sessions = SIM_NODE_PROGRAMS,
 	    .links = sc->links,
 	    .session_pending = sc->session_pending,
-	    .regions = SIM_MEMORIES,
-	    .exports = SIM_MEMORIES,
+	    .regions = SIM_MEMORIES + 1,
+	    .exports = SIM_MEMORIES + 1, /* and a lock */
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
 	    .silence_ns = sc->silence_ns,
@@ -323,9 +323,9 @@ create_broker(struct sim_node *n)
 	    .session_connections = 64,
 	    .ring_slots = sc->ring_slots,
 	    .arena_bytes = sc->arena_bytes,
-	    .regions = SIM_MEMORIES,
-	    .region_bytes = SIM_MEMORIES * SIM_MEMORY_REGION,
-	    .exports = SIM_MEMORIES,
+	    .regions = SIM_MEMORIES + 1,
+	    .region_bytes = (SIM_MEMORIES + 1) * SIM_MEMORY_REGION,
+	    .exports = SIM_MEMORIES + 1, /* and a lock */
 	    .peer_ring_lines = sc->ring_lines[n->id],
 	    .recv_wrs = sc->recv_wrs,
 	    .answers = sc->answers,

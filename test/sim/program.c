@@ -2,6 +2,7 @@
 /* A simulated program: its life, its events, its sleep. */
 #include "client.h"
 #include "end.h"
+#include "lock.h"
 #include "memory.h"
 #include "node.h"
 
@@ -213,6 +214,7 @@ finish(struct sim_program *p)
 		p->end[i].listener = NULL;
 	}
 	sim_memory_left(p);
+	sim_lock_left(p, false);
 	sim_client_detach(p);
 	p->ended = true;
 	sim_trace(s, "program %u: ended", p->id);
@@ -234,6 +236,7 @@ die(struct sim *s, void *arg)
 	sim_trace(s, "program %u: dies", p->id);
 	s->counts.deaths++;
 	sim_memory_left(p);
+	sim_lock_left(p, true);
 	sim_client_die(p);
 	p->dead = true;
 	for (uint32_t i = 0; i < p->ends; i++) {
@@ -282,6 +285,7 @@ work(struct sim_thread *t)
 		any |= sim_end_close(p, e);
 	}
 	any |= sim_memory_step(p, self);
+	any |= sim_lock_step(p, self);
 	any |= sim_program_release(p, false);
 	return any;
 }
@@ -290,8 +294,9 @@ static uint64_t
 next_timer(const struct sim_thread *thread)
 {
 	const struct sim_program *p = thread->p;
-	uint64_t at = sim_memory_timer(p);
+	uint64_t at = sim_memory_timer(p), lock = sim_lock_timer(p);
 
+	at = lock < at ? lock : at;
 	for (uint32_t i = 0; i < p->ends; i++) {
 		const struct sim_end *e = &p->end[i];
 		uint64_t t = sim_end_timer(p, e);
@@ -385,7 +390,7 @@ step(struct sim_thread *t)
 	busy = work(t);
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);
-	if (over && sim_memory_over(p))
+	if (over && sim_memory_over(p) && sim_lock_over(p))
 		finish(p);
 	else
 		rest(t, busy);
@@ -476,6 +481,7 @@ sim_program_attached(struct sim_program *p)
 	if (rc)
 		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
 	sim_memory_attached(p);
+	sim_lock_attached(p);
 	for (uint32_t i = 0; i < p->threads; i++) {
 		struct sim_thread *t = &p->thread[i];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One seed: build the nodes and programs, run until everything has ended, check, take down. */
+#include "lock.h"
 #include "memory.h"
 #include "node.h"
 #include "oracle.h"
@@ -16,6 +17,7 @@ build(struct sim *s)
 {
 	sim_oracle_create(s);
 	sim_memories_create(s);
+	sim_lock_create(s);
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		s->node[i] = sim_node_create(s, i);
 	sim_control_start(s);
@@ -78,6 +80,7 @@ take_down(struct sim *s)
 	sim_control_reset(s);
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		sim_node_destroy(s->node[i]);
+	sim_lock_destroy(s);
 	sim_memories_destroy(s);
 	sim_oracle_destroy(s);
 	if (sim_frames_out())

@@ -181,6 +181,22 @@ add_memories(struct sim_scenario *sc, uint32_t without)
 	}
 }
 
+/* A lock, in seeds whose nodes all last: who is cut off holds what another one gets. */
+static void
+add_lock(struct sim_scenario *sc, uint32_t without)
+{
+	struct rng r = {sim_hash(sc->seed, 90, 0)};
+	uint32_t programs = sc->programs < 32 ? sc->programs : 32;
+
+	if (without & (1u << SIM_lock) || sc->cut_at != SIM_NEVER || rng_chance(&r, 400))
+		return;
+	sc->lock.owner = rng_below(&r, programs);
+	sc->lock.rounds = 3 + rng_below(&r, 30);
+	sc->lock.start = SIM_START + rng_log(&r, SIM_US, 3 * SIM_MS);
+	for (uint32_t i = 0; i < programs; i++)
+		sc->lock.users |= (uint32_t)rng_chance(&r, 700) << i;
+}
+
 static void
 make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 {
@@ -318,6 +334,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 		sc->faults = sc->control_loss = 0;
 	make_shares(sc, &r, without);
 	make_links(sc);
+	add_lock(sc, without);
 }
 
 void

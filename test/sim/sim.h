@@ -12,6 +12,7 @@
  *   fault.c     QPs that fail
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
+ *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
@@ -73,6 +74,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(control, "control messages are late and arrive twice")                                   \
 	X(datagram, "datagram connections")                                                        \
 	X(memory, "memory of programs that others access")                                         \
+	X(lock, "a lock that many programs ask for")                                               \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
 	X(share, "programs have weights and rates, and they change")
@@ -118,6 +120,13 @@ struct sim_memory_plan {
 	uint32_t revoked_at; /* puts begun; UINT32_MAX: never */
 };
 
+/* One program exports a lock, which others ask for. */
+struct sim_lock_plan {
+	uint32_t owner, users; /* program; bits of programs, 0: there is none */
+	uint32_t rounds;       /* of each user */
+	uint64_t start;
+};
+
 struct sim_program_plan {
 	uint32_t node;
 	uint32_t threads;
@@ -144,6 +153,7 @@ struct sim_scenario {
 	uint32_t answers; /* bytes, per link */
 	uint32_t memories;
 	struct sim_memory_plan memory[SIM_MEMORIES];
+	struct sim_lock_plan lock;
 	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */
 	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
@@ -209,6 +219,7 @@ struct sim {
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
 	struct sim_memory *memory[SIM_MEMORIES];
+	struct sim_lock *lock; /* NULL: none */
 	uint64_t steps;
 	uint64_t suspect_at; /* when controls have not heard of the node that is cut off for long */
 	bool rang;	     /* a doorbell, since somebody last looked whose */

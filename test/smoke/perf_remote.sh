@@ -35,12 +35,14 @@ done
 # the target answers each notified put; its memory is looked at, too
 for apart in "" --apart; do
 	for to in node:2 node:1:near; do # shellcheck disable=SC2086
+		perf '.count == 2000 and .lat_us.p50 > 0' --instance A $to -t lock -n 2000 $apart
 		perf '.count == 5000 and .verified and .lat_us.p50 > 0' --instance A $to -t notify,signal -s 0,8,2000 -n 5000 --verify $apart
 		perf '.count == 1000 and .verified' --instance A $to -t put,get -s 64,4096,64k --layout 8:24 -n 1000 --verify $apart
 	done
 done
 perf '.count > 0 and .lat_us.p50 > 0' --instance A node:2 -t notify -D 0.4 --programs 2 --wait sleep
 perf '.count == 300 and .verified' --instance A node:2 -t put,get -s 3000,300000 --layout 1000:1k -n 300 --verify
+perf '.count == 2000 and .shares.count == 8 and .shares.min > 0' --instance A node:2 -t lock -n 2000 --threads 8
 perf '.count == 300 and .verified' --instance A node:2 -t get -s 0,1,7,933,9000,1m -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -n 300 --verify
 for of in "int8 sum" "uint16 bxor" "int32 max" "uint64 replace" "float sum" "double prod" "bool lxor" "byte bor"; do

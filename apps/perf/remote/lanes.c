@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * put, get, acc, fop, cas, notify, signal: the driver's threads, lanes, operate on the exported
- * memory, each in its own part. First for the latency: an operation and its flush, in blocks that
- * alternate as in lat. Then for the rate: operations with one flush at the end, or one per
+ * put, get, acc, fop, cas, notify, signal, lock: the driver's threads, lanes, operate on the
+ * exported memory, each in its own part. First for the latency: an operation and its flush, in
+ * blocks that alternate as in lat. Then for the rate: operations with one flush at the end, or one
+ * per
  * --window. The program's main thread is lane 0. Of notify and signal there is no rate: the target
- * answers each put, which is complete with the answer.
+ * answers each put, which is complete with the answer. Of lock neither: all lanes contend for one.
  */
 #include "remote.h"
 #include "driver.h"
@@ -53,6 +54,7 @@ static int begin_fop(struct lane *l, uint64_t i);
 static int begin_cas(struct lane *l, uint64_t i);
 static int begin_notify(struct lane *l, uint64_t i);
 static int begin_signal(struct lane *l, uint64_t i);
+static int begin_lock(struct lane *l, uint64_t i);
 static bool got_right(const struct lane *l, uint64_t i);
 static bool fetched_right(const struct lane *l, uint64_t i);
 static const struct remote_kind {
@@ -68,6 +70,7 @@ static const struct remote_kind {
     [PERF_CAS] = {WEIR_MAY_UPDATE, begin_cas, fetched_right},
     [PERF_NOTIFY] = {WEIR_MAY_NOTIFY, begin_notify, NULL},
     [PERF_SIGNAL] = {WEIR_MAY_NOTIFY, begin_signal, NULL},
+    [PERF_LOCK] = {WEIR_MAY_LOCK, begin_lock, NULL},
 };
 
 struct remote_run {
@@ -206,6 +209,19 @@ begin_signal(struct lane *l, uint64_t i)
 	return weir_remote_put_with(l->run->remote, &t);
 }
 
+/* It is complete when the lock is free again, or another's. */
+static int
+begin_lock(struct lane *l, uint64_t i)
+{
+	const struct remote_run *run = l->run;
+	int rc = weir_remote_lock(run->remote, WEIR_LOCK_EXCLUSIVE, run->patience_ms);
+
+	(void)i;
+	if (!rc)
+		rc = weir_remote_unlock(run->remote, run->patience_ms);
+	return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
 /* The value before: those of operations on the same slot. */
 static bool
 fetched_right(const struct lane *l, uint64_t i)
@@ -258,7 +274,7 @@ complete_one(struct lane *l)
 {
 	int rc = begin(l);
 
-	if (rc)
+	if (rc || perf_is_lock(l->run->request.test))
 		return rc;
 	return perf_is_answered(l->run->request.test) ? take_answer(l) : flush(l);
 }
@@ -358,8 +374,8 @@ run_lane(void *arg)
 	struct remote_run *run = l->run;
 	const struct perf_options *o = run->driver->options;
 	uint64_t all = o->count / run->threads + (l->number < o->count % run->threads);
-	bool answered = perf_is_answered(run->request.test);
-	uint64_t lat = answered ? all : all / LATENCY_PART, n = 0;
+	bool serial = perf_is_serial(run->request.test);
+	uint64_t lat = serial ? all : all / LATENCY_PART, n = 0;
 	uint64_t warm_ns = run->start_ns + (uint64_t)(o->duration_s * 1e8);
 	int rc = 0;
 
@@ -371,7 +387,7 @@ run_lane(void *arg)
 		rc = measure_latency(l, all ? lat - n : 0, run->end_ns);
 	l->rated = l->begun - l->rated;
 	l->rate_ns = now_ns() - l->rate_ns;
-	if (!rc && !answered)
+	if (!rc && !serial)
 		rc = measure_rate(l, all ? all - lat : 0,
 				  run->start_ns + (uint64_t)(o->duration_s * 1e9));
 	/* behind all others */
@@ -412,7 +428,7 @@ run_lanes(struct remote_run *run, struct lane *lanes)
 	run->start_ns = now_ns();
 	run->end_ns =
 	    run->start_ns + (uint64_t)(run->driver->options->duration_s * 1e9 /
-				       (perf_is_answered(run->request.test) ? 1 : LATENCY_PART));
+				       (perf_is_serial(run->request.test) ? 1 : LATENCY_PART));
 	while (started < run->threads && !rc) {
 		rc = -pthread_create(&lanes[started].thread, NULL, run_lane, &lanes[started]);
 		started += !rc;

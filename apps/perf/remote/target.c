@@ -46,7 +46,7 @@ export_memory(struct weir *w, const struct perf_message *request, uint8_t **base
 		remote_fill(request, info.base);
 	return weir_export(region, 0, info.bytes,
 			   WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY |
-			       WEIR_MAY_MAP,
+			       WEIR_MAY_LOCK | WEIR_MAY_MAP,
 			   x, key);
 }
 

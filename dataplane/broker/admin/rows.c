@@ -505,6 +505,7 @@ exports_next(struct rows_query *q)
 	}
 	for (uint32_t i = 0; i < q->page->rows.count; i++) {
 		r[i].openers = e[i].openers;
+		export_lock_row(q->b, &e[i], &r[i]);
 		weir_export_count(&r[i].counters, &e[i].counters);
 	}
 	q->filled = false;

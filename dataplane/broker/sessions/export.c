@@ -5,6 +5,7 @@
  * random, and no two lives have the same.
  */
 #include "command.h"
+#include "conn.h"
 #include "export.h"
 #include "region.h"
 #include "session.h"
@@ -324,6 +325,48 @@ revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 		leave(s, x);
 }
 
+/* ---- locks ---- */
+
+/* Commands for an export that exists. NULL: out of memory; its session is marked to be ended. */
+static struct broker_command *
+lock_command(struct broker *b, uint32_t engine, command_done_fn *done,
+	     const struct engine_lock *lock)
+{
+	struct broker_command *k = command_urgent(b, engine, ENGINE_LOCK, done, NULL);
+	struct broker_session *s = b->session[lock->session];
+
+	if (k)
+		k->cmd.lock = *lock;
+	else if (s && s->export[lock->number - 1].generation == lock->generation)
+		b->starved = s->starved = true;
+	return k;
+}
+
+/* The owner engine has granted the lock, or heard that the request is over: the other hears it. */
+static void
+lock_granted(struct broker *b, struct broker_command *c)
+{
+	struct engine_lock said = c->cmd.lock;
+	struct broker_command *k;
+
+	if (c->cmd.result)
+		return; /* the connection ends, or gave it up */
+	said.said = true;
+	k = lock_command(b, said.engine, NULL, &said);
+	if (k)
+		command_submit(b, k);
+}
+
+void
+export_lock(struct broker *b, const struct engine_lock *asked)
+{
+	uint32_t owner = engine_lock_owner(asked->session, asked->number, b->config.engines);
+	struct broker_command *k = lock_command(b, owner, lock_granted, asked);
+
+	if (k)
+		command_submit(b, k);
+}
+
 /* ---- operators ---- */
 
 uint32_t
@@ -399,6 +442,29 @@ export_row(const struct broker *b, uint32_t id, struct weir_row_export *r)
 	snprintf(r->state, sizeof(r->state), "%s", state[x->state]);
 	memcpy(r->program, s->name, sizeof(r->program));
 	return true;
+}
+
+void
+export_lock_row(const struct broker *b, const struct engine_export_record *e,
+		struct weir_row_export *r)
+{
+	const struct broker_conn *c = conn_find(b, e->lock_holder);
+
+	r->holders = e->lock_holders;
+	r->waiters = e->lock_waiters;
+	r->held_ms = e->lock_held_ns / 1000000;
+	r->waits_ms = e->lock_waits_ns / 1000000;
+	snprintf(r->lock, sizeof(r->lock), "%s",
+		 !e->lock_holders    ? e->lock_in_doubt ? "in-doubt" : ""
+		 : e->lock_exclusive ? "exclusive"
+				     : "shared");
+	if (!e->lock_holder || !c || !c->session)
+		return;
+	if (c->desc == ENGINE_DESC_NONE)
+		snprintf(r->holder, sizeof(r->holder), "node:%u", c->node);
+	else
+		snprintf(r->holder, sizeof(r->holder), "%.32s:%d", c->session->name,
+			 (int)c->session->pid);
 }
 
 struct engine_export_record

@@ -8,6 +8,7 @@
 #include "events.h"
 #include "link.h"
 #include "base/list.h"
+#include "lock.h"
 #include "session.h"
 #include "state.h"
 
@@ -58,6 +59,8 @@ emit_closing(struct engine *e)
 			list_remove(&c->of_session);
 			list_remove(&c->events);
 			weir_assert(!list_linked(&c->cold->settling));
+			weir_assert(c->kind != CONN_MEMORY ||
+				    !list_linked(&c->cold->memory.lock.news));
 			conn_enter(c, CONN_FREE);
 			e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
 			weir_assert(e->free_count <= e->config.connections);
@@ -140,6 +143,9 @@ engine_emit_pending(struct engine *e)
 		if (event->conn.link != ENGINE_LINK_NONE && !emit(e, event))
 			return;
 	}
+	/* ends of requests before those of their connections */
+	if (!list_empty(&e->lock_news) && !locks_emit(e))
+		return;
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
 	if (!e->main_events_due)

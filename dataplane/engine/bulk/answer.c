@@ -116,7 +116,12 @@ answer_drop_first(struct conn *c)
 void
 answers_forget(struct engine *e, struct conn *c)
 {
-	if (c->kind != CONN_MEMORY || !c->cold->memory.awaited_count)
+	if (c->kind != CONN_MEMORY)
+		return;
+	if (c->cold->memory.lock.awaited) /* it never completes */
+		c->sealed = true;
+	c->cold->memory.lock.awaited = false;
+	if (!c->cold->memory.awaited_count)
 		return;
 	for (; c->cold->memory.awaited_count; c->cold->memory.awaited_count--) {
 		const struct awaited *a = &c->cold->memory.awaited[c->cold->memory.oldest];
@@ -129,15 +134,36 @@ answers_forget(struct engine *e, struct conn *c)
 		link_busy(e, c->link);
 }
 
+/* The number of an operation that is not complete. */
+static uint64_t
+whole(const struct conn *c, uint32_t number)
+{
+	return c->completed + (uint32_t)(number - (uint32_t)c->completed);
+}
+
 uint64_t
 answers_before(const struct conn *c)
 {
-	uint32_t first;
+	const struct conn_lock *lock;
+	uint64_t before = UINT64_MAX;
 
-	if (c->kind != CONN_MEMORY || !c->cold->memory.awaited_count)
-		return UINT64_MAX;
-	first = c->cold->memory.awaited[c->cold->memory.oldest].number;
-	return c->completed + (uint32_t)(first - (uint32_t)c->completed);
+	if (c->kind != CONN_MEMORY)
+		return before;
+	lock = &c->cold->memory.lock;
+	if (c->cold->memory.awaited_count)
+		before = whole(c, c->cold->memory.awaited[c->cold->memory.oldest].number);
+	if (lock->awaited && whole(c, lock->number) < before)
+		before = whole(c, lock->number);
+	return before;
+}
+
+void
+answer_came(struct conn *c, uint32_t number)
+{
+	uint64_t to = whole(c, number) + 1;
+
+	if (to > c->cold->memory.answered)
+		c->cold->memory.answered = to;
 }
 
 uint64_t
@@ -207,7 +233,7 @@ answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 			    pos, h.length);
 	c->rx_messages++;
 	c->bytes += h.length;
-	c->cold->memory.answered = answers_before(c) + 1;
+	answer_came(c, a->number);
 	c->cold->memory.oldest = (c->cold->memory.oldest + 1) % WEIR_AWAITED_MAX;
 	c->cold->memory.awaited_count--;
 	l->answer_room += answer_cost(h.length);

@@ -8,6 +8,7 @@
 #include "channel.h"
 #include "conn.h"
 #include "export.h"
+#include "lock.h"
 #include "notice.h"
 #include "region.h"
 #include "session.h"
@@ -51,6 +52,7 @@ export_add(struct engine *e, const struct engine_export *k)
 			     .number = (uint16_t)k->number,
 			     .channel = k->channel};
 	list_init(&x->conns);
+	list_init(&x->lock.queue);
 	region_keep(s, x->region);
 	return 0;
 }
@@ -58,6 +60,7 @@ export_add(struct engine *e, const struct engine_export *k)
 static void
 end_export(struct engine *e, struct session *s, struct export *x, uint32_t status)
 {
+	locks_end(e, x);
 	while (!list_empty(&x->conns)) {
 		struct conn_cold *cold =
 		    LIST_OWNER(x->conns.next, struct conn_cold, memory.of_export);
@@ -93,12 +96,18 @@ exports_end(struct engine *e, struct session *s)
 }
 
 struct export *
-export_named(struct engine *e, const struct engine_conn_command *k)
+export_known(struct engine *e, uint32_t session, uint32_t number, uint32_t generation)
 {
 	struct session *s;
-	struct export *x = find_export(e, k->export_session, k->export_number, &s);
+	struct export *x = find_export(e, session, number, &s);
 
-	return x && x->generation && x->generation == k->export_generation ? x : NULL;
+	return x && x->generation && x->generation == generation ? x : NULL;
+}
+
+struct export *
+export_named(struct engine *e, const struct engine_conn_command *k)
+{
+	return export_known(e, k->export_session, k->export_number, k->export_generation);
 }
 
 void
@@ -122,6 +131,7 @@ export_unbind(struct engine *e, struct conn *c)
 	if (!x)
 		return;
 	weir_assert(x->openers);
+	lock_leave(e, c);
 	notices_end(e, c);
 	x->openers--;
 	list_remove(&c->cold->memory.of_export);
@@ -132,11 +142,11 @@ void
 exports_count(struct engine *e, struct engine_export_record *records, uint32_t n)
 {
 	for (struct engine_export_record *r = records; r < records + n; r++) {
-		struct session *s;
-		const struct export *x = find_export(e, r->session, r->number, &s);
+		const struct export *x = export_known(e, r->session, r->number, r->generation);
 
-		if (!x || !x->generation || x->generation != r->generation)
+		if (!x)
 			continue;
+		lock_record(e, x, r);
 		r->openers += x->openers;
 		weir_export_count(&r->counters, &x->counters);
 	}

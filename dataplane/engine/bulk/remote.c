@@ -12,6 +12,7 @@
 #include "events.h"
 #include "export.h"
 #include "link.h"
+#include "lock.h"
 #include "notice.h"
 #include "region.h"
 #include "scheduler.h"
@@ -174,6 +175,8 @@ cell_ok(const struct conn *c, const struct weir_slot *head, const struct at *at,
 	laid->head = 0;
 	if (head->op == WEIR_OP_NOTICE)
 		return notice_ok(c, head);
+	if (weir_op_is_lock(head->op))
+		return lock_ok(c, head);
 	if (head->op != WEIR_OP_PUT)
 		return access_ok(c, head, at, laid);
 	put = put_fields(head->data);
@@ -186,7 +189,7 @@ remote_answer_bytes(const struct weir_slot *cell)
 	struct weir_cell_access a;
 
 	memcpy(&a, cell->data, sizeof(a));
-	if (cell->op == WEIR_OP_PUT || cell->op == WEIR_OP_NOTICE ||
+	if (cell->op == WEIR_OP_PUT || cell->op == WEIR_OP_NOTICE || weir_op_is_lock(cell->op) ||
 	    (cell->op == WEIR_OP_UPDATE && !(a.options & WEIR_ACCESS_RESULT)))
 		return 0;
 	return (uint32_t)access_bytes(cell->op, &a);
@@ -313,6 +316,10 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, con
 	case WEIR_OP_NOTICE:
 		notice_execute(e, c, head);
 		break;
+	case WEIR_OP_LOCK:
+	case WEIR_OP_UNLOCK:
+		lock_execute(e, c, head);
+		break;
 	case WEIR_OP_GET:
 		get_execute(x, &a, laid, result);
 		bytes = a.count;
@@ -341,7 +348,7 @@ take_flush(struct engine *e, struct channel *ch, struct conn *c)
 	weir_ring_pop(&ch->tx, 1);
 	if (c->completed >= c->taken) {
 		app_event(e, c, APP_DONE);
-	} else if (conn_is_open(c)) {
+	} else if (conn_is_open(c) || c->state == CONN_LOCAL) {
 		c->done_at = c->taken;
 		if (c->sent == c->taken && c->link) {
 			c->link->prompt = true;
@@ -370,6 +377,8 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	to->vqpn = c->peer_vqpn;
 	if (answer)
 		answer_await(c, to, answer);
+	if (cell->op == WEIR_OP_LOCK)
+		lock_await(c, to);
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(link_put_line(l), weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
 	credit_spend(c, message_cost(cell));
@@ -390,7 +399,7 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 
 	if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state != CONN_OPEN ||
 	    c->user_closed || c->pend_first || !l || c->session->limited ||
-	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit)
+	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit || !lock_may_begin(c, WEIR_OP_PUT))
 		return 0;
 	room = l->tx_limit - l->tx_pos;
 	if (UNLIKELY(l->split) && room > share_lines(l, c->session))
@@ -430,15 +439,27 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 	return puts;
 }
 
+static uint32_t
+cell_result(const struct weir_slot *cell)
+{
+	struct weir_cell_access access;
+	struct weir_cell_lock lock;
+
+	if (cell->op == WEIR_OP_LOCK) {
+		memcpy(&lock, cell->data, sizeof(lock));
+		return lock.result;
+	}
+	memcpy(&access, cell->data, sizeof(access));
+	return access.result;
+}
+
 /* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
 static uint8_t *
 result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer)
 {
-	struct weir_cell_access a;
-	const uint8_t *at;
+	uint64_t place = cell_result(cell);
+	const uint8_t *at = session_source(s, WEIR_PLACE(0, place * WEIR_SLOT_SIZE), answer);
 
-	memcpy(&a, cell->data, sizeof(a));
-	at = session_source(s, WEIR_PLACE(0, (uint64_t)a.result * WEIR_SLOT_SIZE), answer);
 	return (uint8_t *)(uintptr_t)at;
 }
 
@@ -449,7 +470,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	enum room room = ROOM;
 	struct weir_slot cell;
 	uint8_t *result = NULL;
-	uint32_t n, answer;
+	uint32_t n, answer, stored;
 	struct laid laid;
 
 	line_load(&cell, slot);
@@ -466,16 +487,24 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 			c->cold->memory.export->counters.refused++;
 		return channel_refuse(e, ch, "operation outside its memory or its rights");
 	}
+	if (!lock_may_begin(c, cell.op))
+		return channel_refuse(e, ch,
+				      "operation while it waits for a lock, or a lock that "
+				      "it has, or has not");
 	if (conn_is_open(c) || c->state == CONN_LOCAL)
 		if (c->granted - c->spent < (uint64_t)c->pend_cost + message_cost(&cell))
 			return channel_refuse(e, ch, "notice beyond its window");
 	n = weir_cell_slots(cell.op, cell.length);
 	answer = remote_answer_bytes(&cell);
-	if (answer)
-		result = result_at(c->session, &cell, answer);
-	if (answer && !result)
+	stored = cell.op == WEIR_OP_LOCK ? sizeof(weir_lock_status) : answer;
+	if (stored)
+		result = result_at(c->session, &cell, stored);
+	if (stored && !result)
 		return channel_refuse(e, ch, "answer outside the send area");
 	if (c->state == CONN_LOCAL) {
+		lock_begun(c, cell.op);
+		if (cell.op == WEIR_OP_LOCK)
+			lock_await(c, &cell);
 		credit_spend(c, message_cost(&cell));
 		execute_cell(e, c, &cell, &at, &laid, result);
 		channel_taken(e, ch, c, 1, n, cell.length);
@@ -485,6 +514,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		return TAKEN;
 	}
 	if (c->state == CONN_PEER_GONE || c->state == CONN_DEAD) {
+		lock_begun(c, cell.op);
 		channel_taken(e, ch, c, 1, n, cell.length);
 		return TAKEN_DEAR;
 	}
@@ -496,6 +526,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 			return STAYS;
 		}
 	}
+	lock_begun(c, cell.op);
 	channel_taken(e, ch, c, 1, n, cell.length);
 	return TAKEN;
 }
@@ -517,7 +548,7 @@ receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 	struct export *x;
 
 	if (!c || c->link != l || !conn_is_open(c) || !conn_is_passive(c) ||
-	    !c->cold->memory.export)
+	    !c->cold->memory.export || !lock_in_turn(c, WEIR_OP_PUT))
 		return 0;
 	x = c->cold->memory.export;
 	a = head_word(WEIR_OP_PUT, (uint16_t)c->rx_messages);
@@ -581,7 +612,7 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	if (!conn_is_open(c) || (executes && !x)) { /* it has ended at our side */
 		count(&e->counters.stray, 1);
 	} else if (!executes || cell.order != (uint16_t)c->rx_messages ||
-		   !cell_ok(c, &cell, &at, &laid) ||
+		   !cell_ok(c, &cell, &at, &laid) || !lock_in_turn(c, cell.op) ||
 		   c->rx_granted - c->rx_delivered < message_cost(&cell)) {
 		if (x)
 			x->counters.refused++;

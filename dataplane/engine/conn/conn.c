@@ -16,6 +16,7 @@
 #include "export.h"
 #include "link.h"
 #include "base/list.h"
+#include "lock.h"
 #include "region.h"
 #include "rndv.h"
 #include "scheduler.h"
@@ -336,7 +337,8 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 	set_status(c, status);
 	conn_refresh(c);
 	pend_drop(c);
-	c->ctrl_lines &= CTRL_ACCEPT;
+	lock_leave(e, c);
+	c->ctrl_lines &= CTRL_ACCEPT | CTRL_LOCKED;
 	ctrl_line_due(e, c, CTRL_RESET);
 }
 
@@ -440,6 +442,7 @@ conns_settle(struct engine *e)
 
 		weir_assert(c->state == CONN_PEER_GONE && !c->ended);
 		list_remove(node);
+		lock_leave(e, c);	/* before the peer has acknowledged: nothing of c follows */
 		if (conn_is_passive(c)) /* no program closes it */
 			c->user_closed = true;
 		region_lent_back(c);

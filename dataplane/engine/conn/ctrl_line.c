@@ -12,6 +12,7 @@
 #include "deliver.h"
 #include "events.h"
 #include "link.h"
+#include "lock.h"
 #include "base/list.h"
 #include "region.h"
 #include "rndv.h"
@@ -183,6 +184,9 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;
+	case CTRL_LOCKED:
+		put(l, WEIR_WIRE_LOCKED, c->peer_vqpn, 0)->status = c->cold->memory.lock.status;
+		break;
 	case CTRL_END:
 		put(l, WEIR_WIRE_END, c->peer_vqpn, 0)->value = c->sent;
 		c->end_sent = true;
@@ -195,6 +199,8 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 	case CTRL_RESET:
 		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
 		s->value = c->rx_messages;
+		if (c->kind == CONN_MEMORY && c->cold->memory.lock.cut)
+			s->value--; /* the last one, which waited */
 		s->status = c->status == ESTALE ? ESTALE : ECONNRESET;
 		c->reset_sent = true;
 		c->ctrl_lines &= CTRL_FIN_ACK;
@@ -358,7 +364,7 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		return take_connect(e, l, s);
 	if (UNLIKELY(s->op >= WEIR_WIRE_LINK_CLOSE && s->op <= WEIR_WIRE_LINK_LEFT))
 		return !s->vqpn && link_line_receive(e, l, s);
-	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_REASON)
+	if ((s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_REASON) && s->op != WEIR_WIRE_LOCKED)
 		return false;
 	c = conn_find(e, s->vqpn);
 	if (!c || c->link != l)
@@ -398,6 +404,10 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		memcpy(reason, c->cold->refusal, sizeof(reason));
 		conn_set_refusal(c, reason);
 		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+		return true;
+	case WEIR_WIRE_LOCKED:
+		if (c->kind != CONN_MEMORY || !lock_answered(e, c, s->status))
+			peer_misbehaved(e, c);
 		return true;
 	case WEIR_WIRE_END:
 		if (c->kind == CONN_MEMORY ||

@@ -11,6 +11,7 @@
 #include "ctrl_line.h"
 #include "datagram.h"
 #include "link.h"
+#include "lock.h"
 #include "base/list.h"
 #include "region.h"
 #include "remote.h"
@@ -213,6 +214,8 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 			memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
 			if (c->kind == CONN_MEMORY && p->answer)
 				answer_await(c, to, p->answer);
+			if (h.op == WEIR_OP_LOCK)
+				lock_await(c, to);
 			while (--slots) {
 				unlink_first(c->session, c);
 				memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);

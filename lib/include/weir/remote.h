@@ -48,6 +48,7 @@ extern "C" {
 #define WEIR_MAY_WRITE 0x2u  /* weir_remote_put() */
 #define WEIR_MAY_UPDATE 0x4u /* weir_remote_update(), _fetch_op(), _compare_swap() */
 #define WEIR_MAY_NOTIFY 0x8u /* notices and signals */
+#define WEIR_MAY_LOCK 0x10u  /* weir_remote_lock() */
 /*
  * Programs of the exporting host may map the export: their operations are loads and stores then,
  * and the data plane does not see them. Implies WEIR_MAY_READ; of whole regions alone. Grant it to
@@ -463,6 +464,57 @@ enum weir_compare {
  */
 int weir_signal_wait(struct weir_export *x, uint64_t offset, enum weir_compare compare,
 		     uint64_t value, int timeout_ms, uint64_t *seen);
+
+/* ---- locks ---- */
+
+#define WEIR_LOCK_SHARED 1    /* with others that are shared */
+#define WEIR_LOCK_EXCLUSIVE 2 /* alone */
+
+/*
+ * Acquires the lock of an export for the calling thread and this handle. Each export has one lock,
+ * which protects what its programs agree on: operations do not look at it. First come, first
+ * served; shared requests that wait one behind the other enter together. It acquires: operations of
+ * this thread see what former holders did before they unlocked.
+ *
+ * A lock ends with its holder: if the thread's connection ends, since its program died, closed the
+ * handle, detached or was evicted, or its node is down, the lock passes on. If it was exclusive,
+ * the next ones acquire with -EOWNERDEAD, until an exclusive one has: the data may be halfway
+ * changed. Nobody takes it from a holder that lives; `weirctl show exports` names it.
+ *
+ * A thread that locks the same export through two handles waits for itself.
+ *
+ * @kind        WEIR_LOCK_SHARED or WEIR_LOCK_EXCLUSIVE
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait, which never suffices for memory of
+ *              another node
+ *
+ * Returns 0, or
+ *   -EOWNERDEAD  acquired, and its last exclusive holder ended with it: make the data consistent
+ *   -EAGAIN      not within this time: the request was taken back
+ *   -EINTR       likewise
+ *   -EALREADY    this thread holds it already through this handle
+ *   -EACCES      the handle was opened without WEIR_MAY_LOCK
+ *   -EINVAL      unknown kind
+ *   -ENOMEM      no memory to note it
+ *   how the export or the session ended (above), or, with a thread's first operation, the errors of
+ *   weir_remote_open().
+ * Blocks: spins, yields, then sleeps. Any thread.
+ */
+int weir_remote_lock(struct weir_remote *r, int kind, int timeout_ms);
+
+/*
+ * Flushes the operations of the calling thread with this handle, then releases the lock. Operations
+ * of the thread through other handles are flushed by weir_remote_flush(), before.
+ *
+ * @timeout_ms  milliseconds for the flush; below 0: no limit; 0: do not wait
+ *
+ * Returns 0, or
+ *   -EAGAIN  not flushed within this time: the lock is still held
+ *   -EINTR   likewise
+ *   -ENOLCK  this thread does not hold it through this handle
+ *   how the export or the session ended (above): the lock has ended with it.
+ * Blocks for the flush, not for the release. Any thread.
+ */
+int weir_remote_unlock(struct weir_remote *r, int timeout_ms);
 
 #ifdef __cplusplus
 }

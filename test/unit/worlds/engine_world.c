@@ -189,6 +189,10 @@ handle(struct node *n, const struct engine_event *event)
 	case ENGINE_EVENT_DATAGRAM_ERROR:
 		n->datagram_errors++;
 		break;
+	case ENGINE_EVENT_LOCK:
+		n->lock_asked = event->lock;
+		n->locks_asked++;
+		break;
 	case ENGINE_EVENT_FULL:
 		n->full_told++;
 		break;

@@ -103,6 +103,8 @@ struct node {
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
 	uint32_t links_idle, links_closed, links_stay;
+	struct engine_lock lock_asked; /* the last one, of another engine */
+	unsigned locks_asked;
 	uint32_t local_closed;
 };
 

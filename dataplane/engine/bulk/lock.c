@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Locks of exports: first come, first served; shared requests that lie one behind the other enter
+ * together. A lock ends with UNLOCK or with its connection. A connection that ends with an
+ * exclusive lock leaves the memory in doubt: holders are told so until an exclusive one was, since
+ * only that one can repair it.
+ */
+#include "lock.h"
+#include "answer.h"
+#include "command.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "export.h"
+#include "region.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
+
+static bool
+is_owner(const struct engine *e, const struct export *x)
+{
+	return engine_lock_owner(x->session, x->number, e->config.count) == e->config.id;
+}
+
+/* ---- the asking end ---- */
+
+bool
+lock_may_begin(const struct conn *c, uint8_t op)
+{
+	const struct conn_lock *k = &c->cold->memory.lock;
+
+	if (op == WEIR_OP_LOCK)
+		return !k->begun && !k->silent;
+	if (op == WEIR_OP_UNLOCK)
+		return k->begun;
+	return !k->begun || !k->silent;
+}
+
+void
+lock_begun(struct conn *c, uint8_t op)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+
+	if (op == WEIR_OP_LOCK)
+		k->begun = k->silent = true;
+	else if (op == WEIR_OP_UNLOCK)
+		k->begun = false;
+}
+
+void
+lock_await(struct conn *c, struct weir_slot *to)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	struct weir_cell_lock cell;
+
+	weir_assert(!k->awaited);
+	memcpy(&cell, to->data, sizeof(cell));
+	k->awaited = true;
+	k->number = (uint32_t)c->sent;
+	k->result = cell.result;
+	cell.result = 0; /* the peer need not know */
+	memcpy(to->data, &cell, sizeof(cell));
+}
+
+bool
+lock_answered(struct engine *e, struct conn *c, weir_lock_status status)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	uint8_t *to;
+
+	if (!k->awaited || (status && status != EOWNERDEAD && status != ECANCELED) ||
+	    (status == ECANCELED && k->begun))
+		return false;
+	/* of a program that has closed it, the memory may be in use for something else */
+	to = place_memory(c->session, WEIR_PLACE(0, (uint64_t)k->result * WEIR_SLOT_SIZE));
+	if (!c->user_closed)
+		memcpy(to, &status, sizeof(status));
+	k->awaited = k->silent = false;
+	answer_came(c, k->number);
+	conn_completed(e, c, 0, false);
+	return true;
+}
+
+/* ---- the executing end ---- */
+
+bool
+lock_ok(const struct conn *c, const struct weir_slot *head)
+{
+	static const uint32_t nothing[sizeof(((struct weir_cell_lock *)0)->reserved) / 4];
+	bool lock = head->op == WEIR_OP_LOCK;
+	struct weir_cell_lock cell;
+
+	memcpy(&cell, head->data, sizeof(cell));
+	return cell.handle == WEIR_HANDLE_FIRST && c->cold->memory.rights & WEIR_RIGHT_LOCK &&
+	       (lock ? cell.kind == WEIR_LOCKS_SHARED || cell.kind == WEIR_LOCKS_EXCLUSIVE
+		     : (!cell.kind || cell.kind == WEIR_LOCKS_UNSEEN) && !cell.result) &&
+	       !memcmp(cell.reserved, nothing, sizeof(nothing));
+}
+
+bool
+lock_in_turn(const struct conn *c, uint8_t op)
+{
+	const struct conn_lock *k = &c->cold->memory.lock;
+
+	if (op == WEIR_OP_LOCK) /* the answer to the one before has left */
+		return k->state == LOCK_NONE && !(c->ctrl_lines & CTRL_LOCKED);
+	if (op == WEIR_OP_UNLOCK)
+		return k->state != LOCK_NONE;
+	return k->state != LOCK_WAITS;
+}
+
+/* Answers the LOCK of c. */
+static void
+answer_lock(struct engine *e, struct conn *c, weir_lock_status status)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	bool known;
+
+	if (c->state == CONN_LOCAL) {
+		known = lock_answered(e, c, status);
+		weir_assert(known);
+		return;
+	}
+	k->status = status;
+	ctrl_line_due(e, c, CTRL_LOCKED);
+}
+
+/* ---- the queue, in the owner engine ---- */
+
+static void
+let_in(struct engine *e, struct export *x, struct engine_seat *seat)
+{
+	weir_lock_status status = x->lock.in_doubt ? EOWNERDEAD : 0;
+	struct conn_cold *cold;
+
+	list_remove(&seat->queued);
+	x->lock.waiters--;
+	x->lock.exclusive = seat->kind == WEIR_LOCKS_EXCLUSIVE;
+	if (x->lock.exclusive) {
+		x->lock.told = x->lock.in_doubt;
+		x->lock.in_doubt = false;
+	}
+	if (!x->lock.holders++)
+		x->lock.since = e->now;
+	x->lock.holder = seat->vqpn;
+	x->counters.locks++;
+	if (seat->command) {
+		seat->command->lock.status = status;
+		engine_complete(e, seat->command, 0);
+		return;
+	}
+	cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
+	cold->memory.lock.state = LOCK_HELD;
+	answer_lock(e, conn_of_cold(e, cold), status);
+}
+
+/* Lets those enter that may. */
+static void
+serve_queue(struct engine *e, struct export *x)
+{
+	while (!x->lock.ended && !list_empty(&x->lock.queue)) {
+		struct engine_seat *seat =
+		    LIST_OWNER(x->lock.queue.next, struct engine_seat, queued);
+
+		if (seat->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders : x->lock.exclusive)
+			return;
+		let_in(e, x, seat);
+	}
+}
+
+static void
+sit_down(struct engine *e, struct export *x, struct engine_seat *seat, uint32_t vqpn, uint8_t kind,
+	 struct engine_command *command)
+{
+	seat->vqpn = vqpn;
+	seat->kind = kind;
+	seat->since = e->now;
+	seat->command = command;
+	list_append(&x->lock.queue, &seat->queued);
+	x->lock.waiters++;
+	serve_queue(e, x);
+}
+
+static void
+stand_up(struct engine *e, struct export *x, struct engine_seat *seat)
+{
+	list_remove(&seat->queued);
+	x->lock.waiters--;
+	serve_queue(e, x); /* readers behind a writer that has left may enter */
+}
+
+/* dead: its connection has ended; unseen: its program has not seen that it was granted. */
+static void
+release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool unseen)
+{
+	weir_assert(x->lock.holders);
+	if (x->lock.exclusive)
+		x->lock.in_doubt = dead || (unseen && x->lock.told);
+	x->lock.exclusive = false;
+	x->lock.holders--;
+	if (x->lock.holder == vqpn)
+		x->lock.holder = 0; /* which of the others is the latest is not known */
+	serve_queue(e, x);
+}
+
+/* ---- connections ---- */
+
+static void
+has_news(struct engine *e, struct conn_lock *k)
+{
+	if (!k->drop_due && (!k->ask_due || k->dropping))
+		return; /* the owner has not answered yet */
+	list_append_once(&e->lock_news, &k->news);
+	e->rare = true;
+}
+
+/* The request of c is over, in whatever state. */
+static void
+drop_request(struct engine *e, struct conn *c, bool dead, bool unseen)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	struct export *x = c->cold->memory.export;
+	bool held = k->state == LOCK_HELD;
+
+	k->state = LOCK_NONE;
+	if (is_owner(e, x)) {
+		if (held)
+			release_lock(e, x, c->vqpn, dead, unseen);
+		else
+			stand_up(e, x, &k->seat);
+		return;
+	}
+	if (k->ask_due) { /* main was not told of it */
+		k->ask_due = false;
+		return;
+	}
+	k->asked.kind = 0;
+	k->asked.held = held;
+	k->asked.dead = dead;
+	k->asked.unseen = unseen || !held;
+	k->drop_due = true;
+	has_news(e, k);
+}
+
+void
+lock_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	struct export *x = c->cold->memory.export;
+	struct weir_cell_lock cell;
+	bool waits = k->state == LOCK_WAITS;
+
+	memcpy(&cell, head->data, sizeof(cell));
+	if (head->op == WEIR_OP_UNLOCK) {
+		drop_request(e, c, false, cell.kind == WEIR_LOCKS_UNSEEN);
+		if (waits)
+			answer_lock(e, c, ECANCELED);
+		return;
+	}
+	k->state = LOCK_WAITS;
+	if (is_owner(e, x)) {
+		sit_down(e, x, &k->seat, c->vqpn, (uint8_t)cell.kind, NULL);
+		return;
+	}
+	k->wanted = (uint8_t)cell.kind;
+	k->ask_due = true;
+	has_news(e, k);
+}
+
+void
+lock_leave(struct engine *e, struct conn *c)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+
+	if (c->kind != CONN_MEMORY || k->state == LOCK_NONE)
+		return;
+	k->cut = k->state == LOCK_WAITS;
+	drop_request(e, c, true, false);
+}
+
+void
+locks_end(struct engine *e, struct export *x)
+{
+	struct list_node *node, *following;
+
+	x->lock.ended = true;
+	LIST_EACH (node, following, &x->lock.queue) {
+		struct engine_seat *seat = LIST_OWNER(node, struct engine_seat, queued);
+
+		if (!seat->command)
+			continue; /* with its connection */
+		stand_up(e, x, seat);
+		engine_complete(e, seat->command, -ESTALE);
+	}
+}
+
+/* ---- requests of other engines ---- */
+
+/* The request that `k` gives up; NULL: it was granted. */
+static struct engine_seat *
+seat_of(const struct export *x, const struct engine_lock *k)
+{
+	struct list_node *node, *following;
+
+	if (k->held)
+		return NULL;
+	LIST_EACH (node, following, &x->lock.queue) {
+		struct engine_seat *seat = LIST_OWNER(node, struct engine_seat, queued);
+
+		if (seat->command && seat->vqpn == k->vqpn && seat->command->lock.turn == k->turn)
+			return seat;
+	}
+	return NULL;
+}
+
+/* In the owner engine. Whether the command is done. */
+static bool
+owner_asked(struct engine *e, struct engine_command *command)
+{
+	const struct engine_lock *k = &command->lock;
+	struct export *x = export_known(e, k->session, k->number, k->generation);
+	struct engine_seat *seat;
+
+	command->result = x ? 0 : -ESTALE;
+	if (!x)
+		return true;
+	if (k->kind) {
+		command->seat = (struct engine_seat){0};
+		sit_down(e, x, &command->seat, k->vqpn, k->kind, command);
+		return false;
+	}
+	seat = seat_of(x, k);
+	if (seat) {
+		stand_up(e, x, seat);
+		engine_complete(e, seat->command, -ECANCELED);
+	} else {
+		release_lock(e, x, k->vqpn, k->dead, k->unseen);
+	}
+	return true;
+}
+
+/* In the engine of the connection: what the owner engine has said. */
+static void
+owner_said(struct engine *e, const struct engine_lock *said)
+{
+	struct conn *c = conn_find(e, said->vqpn);
+	struct conn_lock *k = c && c->kind == CONN_MEMORY ? &c->cold->memory.lock : NULL;
+
+	if (!k || said->turn != k->asked.turn)
+		return;
+	if (!said->kind) {
+		k->dropping = false;
+		has_news(e, k);
+	} else if (k->state == LOCK_WAITS && !k->ask_due) {
+		k->state = LOCK_HELD;
+		answer_lock(e, c, said->status);
+	} /* else it was given up meanwhile */
+}
+
+bool
+lock_command(struct engine *e, struct engine_command *k)
+{
+	if (!k->lock.said)
+		return owner_asked(e, k);
+	owner_said(e, &k->lock);
+	k->result = 0;
+	return true;
+}
+
+static bool
+emit_lock(struct engine *e, const struct engine_lock *k)
+{
+	struct engine_event event = {.type = ENGINE_EVENT_LOCK, .lock = *k};
+
+	return e->config.emit(e->config.user, &event);
+}
+
+bool
+locks_emit(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	LIST_EACH (node, following, &e->lock_news) {
+		struct conn_cold *cold = LIST_OWNER(node, struct conn_cold, memory.lock.news);
+		struct conn_lock *k = &cold->memory.lock;
+
+		if (k->drop_due) {
+			if (!emit_lock(e, &k->asked))
+				return false;
+			k->drop_due = false;
+			k->dropping = true;
+		}
+		if (k->ask_due && !k->dropping) {
+			const struct export *x = cold->memory.export;
+			struct engine_lock ask = {.session = x->session,
+						  .number = x->number,
+						  .generation = x->generation,
+						  .engine = e->config.id,
+						  .vqpn = conn_of_cold(e, cold)->vqpn,
+						  .turn = k->asked.turn + 1,
+						  .kind = k->wanted};
+
+			if (!emit_lock(e, &ask))
+				return false;
+			k->asked = ask;
+			k->ask_due = false;
+		}
+		list_remove(node);
+	}
+	return true;
+}
+
+/* ---- operators ---- */
+
+void
+lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
+{
+	const struct engine_seat *first;
+
+	if (!is_owner(e, x))
+		return;
+	r->lock_holders = x->lock.holders;
+	r->lock_exclusive = x->lock.exclusive;
+	r->lock_in_doubt = x->lock.in_doubt;
+	r->lock_holder = x->lock.holder;
+	r->lock_waiters = x->lock.waiters;
+	r->lock_held_ns = x->lock.holders ? e->now - x->lock.since : 0;
+	if (list_empty(&x->lock.queue))
+		return;
+	first = LIST_OWNER(x->lock.queue.next, const struct engine_seat, queued);
+	r->lock_waits_ns = e->now - first->since;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A lock, which several programs ask for again and again, exclusive and shared, for a while or for
+ * ever. No two hold it that exclude each other; each gets it in the end; the lock of a program that
+ * died passes on, and says so if it was exclusive. A count in the memory, which holders read, add
+ * to and write, is theirs in the end.
+ */
+#include "lock.h"
+#include "node.h"
+
+#include "remote/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY (200 * SIM_US)
+#define RIGHTS (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_LOCK)
+#define SHARED WEIR_LOCK_SHARED
+#define EXCLUSIVE WEIR_LOCK_EXCLUSIVE
+
+enum state { IDLE, ASKS, READS, WRITES, HOLDS };
+
+struct user {
+	struct weir_remote *r;
+	uint8_t state;
+	bool asked, opened, done;
+	int kind;
+	uint32_t rounds;     /* to go */
+	uint64_t wait_until; /* IDLE: asks; ASKS: gives up; HOLDS: unlocks */
+	uint64_t word;
+};
+
+struct sim_lock {
+	const struct sim_lock_plan *plan;
+	struct rng rng;
+	struct weir_region *region;
+	struct weir_export *x;
+	uint8_t *base; /* NULL: not there yet, or gone */
+	bool exported;
+	struct weir_key key;
+	bool in_doubt;	 /* an exclusive holder has died, and no exclusive one was told */
+	bool maybe;	 /* one has died who may have been granted it */
+	bool unsure;	 /* and whether its last put took effect */
+	uint64_t writes; /* of holders */
+	struct user user[SIM_PROGRAMS_MAX];
+};
+
+void
+sim_lock_create(struct sim *s)
+{
+	s->lock = NULL;
+	if (!s->sc.lock.users)
+		return;
+	s->lock = calloc(1, sizeof(*s->lock));
+	if (!s->lock)
+		abort();
+	s->lock->plan = &s->sc.lock;
+	s->lock->rng.state = sim_hash(s->sc.seed, 91, 0);
+	for (uint32_t i = 0; i < s->sc.programs; i++) {
+		s->lock->user[i].rounds = s->sc.lock.rounds;
+		s->lock->user[i].wait_until = s->sc.lock.start + i * SIM_US;
+		s->lock->user[i].done = !(s->sc.lock.users & 1u << i);
+	}
+}
+
+void
+sim_lock_destroy(struct sim *s)
+{
+	free(s->lock);
+}
+
+void
+sim_lock_attached(struct sim_program *p)
+{
+	struct sim_lock *k = p->s->lock;
+	struct weir_region_info info;
+	int rc;
+
+	if (!k || k->plan->owner != p->id)
+		return;
+	rc = weir_region_alloc(p->w, 4096, NULL, &k->region);
+	if (!rc)
+		rc = weir_export(k->region, 0, 4096, RIGHTS, &k->x, &k->key);
+	if (rc)
+		sim_fail(p->s, "program %u: exports no lock: %d: %s", p->id, rc, weir_reason());
+	weir_region_info(k->region, &info);
+	k->base = info.base;
+	k->exported = true;
+}
+
+static void
+give_up(struct user *u)
+{
+	weir_remote_close(u->r);
+	u->r = NULL;
+	u->done = true;
+}
+
+/* An operation, or opening, has failed. */
+static void
+failed(struct sim_program *p, struct user *u, int rc)
+{
+	struct sim *s = p->s;
+	uint32_t owner = s->lock->plan->owner;
+
+	sim_trace(s, "program %u: lock of program %u: %d", p->id, owner, rc);
+	sim_progress(s);
+	if (s->program[owner]->dead) {
+		give_up(u);
+	} else if (!u->opened &&
+		   (rc == -ENOSPC || rc == -EHOSTUNREACH || (rc == -ENOMEM && s->sc.faults) ||
+		    (rc == -ETIMEDOUT &&
+		     sim_offers_lost(s, s->sc.program[p->id].node, s->sc.program[owner].node)))) {
+		weir_remote_close(u->r);
+		u->r = NULL;
+		u->state = IDLE;
+		u->wait_until = s->now + RETRY + rng_below(&s->lock->rng, RETRY);
+	} else {
+		sim_fail(s, "program %u: lock of program %u: %d: %s", p->id, owner, rc,
+			 weir_reason());
+	}
+}
+
+/* It was granted. */
+static void
+enter(struct sim_program *p, struct user *u, bool told)
+{
+	struct sim *s = p->s;
+	struct sim_lock *k = s->lock;
+
+	for (uint32_t i = 0; i < s->sc.programs; i++) {
+		const struct user *v = &k->user[i];
+
+		if (v != u && v->state > ASKS && (u->kind == EXCLUSIVE || v->kind == EXCLUSIVE))
+			sim_fail(s, "programs %u and %u hold a lock, %s", p->id, i,
+				 u->kind == v->kind ? "both exclusive" : "one of them exclusive");
+	}
+	if (told != k->in_doubt && !k->maybe)
+		sim_fail(s, "program %u: a holder has %sdied, and it is told %s", p->id,
+			 k->in_doubt ? "" : "not ", told ? "so" : "nothing");
+	if (u->kind == EXCLUSIVE)
+		k->in_doubt = false;
+	s->counts.locks++;
+	s->counts.locks_shared += u->kind == SHARED;
+	s->counts.locks_dead += told;
+	sim_trace(s, "program %u: holds the lock%s", p->id, told ? " of one that died" : "");
+	u->state = READS;
+	u->word = UINT64_MAX;
+	u->wait_until = s->now + rng_log(&k->rng, 1, 100 * SIM_US);
+	/* a program that is to die does it with the lock */
+	if (s->sc.program[p->id].killed_at != SIM_NEVER && u->kind == EXCLUSIVE)
+		u->wait_until = SIM_NEVER;
+	sim_progress(s);
+}
+
+static bool
+ask(struct sim_program *p, struct user *u)
+{
+	struct sim_lock *k = p->s->lock;
+	bool asked = u->asked;
+	int rc = weir_lock_step(u->r, u->kind, &u->asked);
+
+	if (u->asked && !asked) {
+		sim_trace(p->s, "program %u: asks for the lock, %s", p->id,
+			  u->kind == SHARED ? "shared" : "exclusive");
+	}
+	u->opened |= u->asked;
+	if (rc == -EAGAIN && p->s->now >= u->wait_until && u->asked) {
+		rc = weir_lock_give_up(u->r, u->kind, -ETIME);
+		if (rc == -ETIME) {
+			p->s->counts.locks_given_up++;
+			sim_trace(p->s, "program %u: gives up the lock", p->id);
+			u->state = IDLE;
+			u->wait_until = p->s->now + rng_log(&k->rng, SIM_US, 200 * SIM_US);
+			sim_progress(p->s);
+			return true;
+		}
+	}
+	if (rc == -EAGAIN)
+		return u->asked && !asked;
+	if (rc && rc != -EOWNERDEAD)
+		failed(p, u, rc);
+	else
+		enter(p, u, rc);
+	return true;
+}
+
+/* Reads the count, and as an exclusive holder adds to it. */
+static bool
+hold(struct sim_program *p, struct user *u)
+{
+	struct sim_lock *k = p->s->lock;
+	int rc = 0;
+
+	if (u->state == READS && u->word == UINT64_MAX) {
+		rc = weir_remote_get(u->r, 64, &u->word, sizeof(u->word), WEIR_NOWAIT);
+		if (!rc)
+			u->word = UINT64_MAX - 1;
+	}
+	if (!rc && u->state == READS) {
+		rc = weir_remote_flush(u->r, 0);
+		if (!rc && k->unsure && u->word + 1 == k->writes)
+			k->writes--;
+		if (!rc)
+			k->unsure = false;
+		if (!rc && u->word != k->writes)
+			sim_fail(p->s, "program %u reads %lu under its lock, not %lu", p->id,
+				 (unsigned long)u->word, (unsigned long)k->writes);
+		if (!rc)
+			u->state = u->kind == EXCLUSIVE ? WRITES : HOLDS;
+	}
+	if (!rc && u->state == WRITES) {
+		u->word++;
+		rc = weir_remote_put(u->r, 64, &u->word, sizeof(u->word), WEIR_NOWAIT);
+		if (rc)
+			u->word--;
+		else
+			k->writes++, u->state = HOLDS;
+	}
+	if (!rc && u->state == HOLDS) {
+		if (p->s->now < u->wait_until)
+			return false;
+		rc = weir_remote_unlock(u->r, 0);
+		if (!rc) {
+			sim_trace(p->s, "program %u: unlocks", p->id);
+			u->state = IDLE;
+			u->wait_until = p->s->now + rng_log(&k->rng, SIM_US, 100 * SIM_US);
+			if (!--u->rounds)
+				give_up(u);
+		}
+	}
+	if (rc && rc != -EAGAIN)
+		failed(p, u, rc);
+	if (!rc)
+		sim_progress(p->s);
+	return !rc;
+}
+
+bool
+sim_lock_step(struct sim_program *p, uint32_t thread)
+{
+	struct sim *s = p->s;
+	struct sim_lock *k = s->lock;
+	struct user *u;
+	int rc;
+
+	if (!k || thread)
+		return false;
+	u = &k->user[p->id];
+	if (u->done)
+		return false;
+	if (u->state > ASKS)
+		return hold(p, u);
+	if (u->state == ASKS)
+		return ask(p, u);
+	if (s->now < u->wait_until)
+		return false;
+	if (!u->r && sim_program_gone(s, k->plan->owner)) {
+		u->done = true;
+		return true;
+	}
+	if (!k->exported)
+		return false;
+	if (!u->r) {
+		rc = weir_remote_open(p->w, &k->key, RIGHTS, 0, 0, &u->r);
+		if (rc)
+			failed(p, u, rc);
+		return true;
+	}
+	u->kind = rng_chance(&k->rng, 400) ? SHARED : EXCLUSIVE;
+	u->asked = false;
+	u->state = ASKS;
+	u->wait_until =
+	    rng_chance(&k->rng, 300) ? s->now + rng_log(&k->rng, SIM_US, SIM_MS) : SIM_NEVER;
+	return ask(p, u);
+}
+
+uint64_t
+sim_lock_timer(const struct sim_program *p)
+{
+	const struct sim_lock *k = p->s->lock;
+	const struct user *u = k ? &k->user[p->id] : NULL;
+
+	if (!u || u->done)
+		return SIM_NEVER;
+	/* waiting for the export, for an opening, for room: nothing wakes it */
+	if (u->wait_until <= p->s->now || !u->r || (u->state == ASKS && !u->asked) ||
+	    u->state > ASKS)
+		return p->s->now + 20 * SIM_US;
+	return u->wait_until;
+}
+
+bool
+sim_lock_over(const struct sim_program *p)
+{
+	const struct sim_lock *k = p->s->lock;
+
+	if (!k)
+		return true;
+	for (uint32_t i = 0; i < p->s->sc.programs; i++)
+		if (!k->user[i].done && (i == p->id || k->plan->owner == p->id) &&
+		    !sim_program_gone(p->s, i))
+			return false;
+	return true;
+}
+
+void
+sim_lock_left(struct sim_program *p, bool dies)
+{
+	struct sim_lock *k = p->s->lock;
+	struct user *u = k ? &k->user[p->id] : NULL;
+
+	if (!k)
+		return;
+	if (k->plan->owner == p->id) {
+		if (k->base && !dies && !k->unsure &&
+		    memcmp(k->base + 64, &k->writes, sizeof(k->writes)))
+			sim_fail(p->s, "the count of %lu holders is wrong",
+				 (unsigned long)k->writes);
+		k->base = NULL;
+	}
+	if (!u->done && dies && u->kind == EXCLUSIVE) {
+		k->in_doubt |= u->state > ASKS;
+		k->maybe |= u->state <= ASKS; /* its UNLOCK may not have left */
+		k->unsure |= u->state == HOLDS;
+	}
+	u->state = IDLE;
+	u->r = NULL;
+	u->done = true;
+}
