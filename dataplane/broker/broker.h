@@ -49,7 +49,8 @@ struct broker_config {
 	uint32_t regions;		/* of adopted memory, per session */
 	uint64_t region_bytes;		/* of all regions of a session */
 	uint32_t exports;		/* of ranges of those, per session */
-	uint64_t adopt_bytes;		/* of those of them that replace memory of the program */
+	uint32_t export_keys; /* of those at the NICs: WRITEs and READs of peers need one */
+	uint64_t adopt_bytes; /* of those of them that replace memory of the program */
 	uint32_t peer_ring_lines;
 	uint32_t answers;	    /* bytes, a power of two: to operations of a peer, per link */
 	uint32_t recv_wrs;	    /* granted to a peer per link, at most */

@@ -13,9 +13,13 @@ enum export_state {
 	EXPORT_FREE,
 	EXPORT_ADDING, /* engines are being told; EXPORT has no answer yet */
 	EXPORT_OPEN,
-	EXPORT_LEAVING, /* engines end its connections */
-	EXPORT_EVICTED, /* ended by an operator; its program has not revoked it yet */
+	EXPORT_STOPPING, /* engines end its connections */
+	EXPORT_LEAVING,	 /* peers may have WRITEs and READs of it under way */
+	EXPORT_EVICTED,	 /* ended by an operator; its program has not revoked it yet */
 };
+
+/* READ, WRITE, or both: at an index of those bits - 1. */
+enum { EXPORT_KEYS = (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE) };
 
 struct broker_export {
 	enum export_state state;
@@ -23,7 +27,11 @@ struct broker_export {
 	uint32_t region, rights;
 	uint64_t offset, length;
 	uint8_t secret[WEIR_KEY_SECRET];
-	bool revoking;	  /* REVOKE has no answer yet */
+	bool revoking;	/* REVOKE has no answer yet */
+	uint32_t keyed; /* STOPPING: connections whose peers have its key */
+	/* keys of its memory that peers were told: per engine, of the first on its device, and by
+	 * rights; NULL: none. Empty ones are not registered */
+	struct nic_mr (*keys)[EXPORT_KEYS];
 	bool evicted;	  /* an operator ended it */
 	char *why;	  /* as the operator said; NULL: no reason */
 	uint32_t waiting; /* engines that have not answered */
@@ -63,5 +71,11 @@ void exports_free(struct broker_session *s);
  */
 int export_find(struct broker *b, const struct weir_wire_export *wanted,
 		struct broker_session **owner, struct engine_conn_command *k);
+/*
+ * The key with which a peer of engine `engine` may WRITE and READ what export_find() found, as far
+ * as the rights of the connection say. rkey 0: there is none, and operations are cells.
+ */
+struct engine_export_key export_key(struct broker *b, uint32_t engine,
+				    const struct engine_conn_command *k);
 
 #endif

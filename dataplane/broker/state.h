@@ -122,6 +122,7 @@ struct broker {
 	uint64_t most[USER_LIMITS];	/* limits of `used`; 0: no limit */
 	struct user_limits user_others; /* per user without settings */
 	uint32_t export_generation;	/* of the last export made */
+	uint32_t export_keys;		/* registered */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */

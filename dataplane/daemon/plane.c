@@ -208,7 +208,8 @@ make_engine(struct plane *p, unsigned id)
 	struct plane_engine *e = &p->engine[id];
 	struct nic_context *nic =
 	    e->port < 0 ? NULL : plane_port_context(&p->port[e->port], e->context);
-	size_t recv_bytes = (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES;
+	size_t recv_bytes = engine_recv_bytes(plane_srq_depth(p));
+	struct nic_attr attr;
 	int rc;
 
 	weir_assert(e->loop && !e->engine);
@@ -223,6 +224,11 @@ make_engine(struct plane *p, unsigned id)
 		if (!e->recv)
 			return -ENOMEM;
 		rc = NIC_OPS(dev)->mr_reg(dev, e->recv, recv_bytes, NIC_LOCAL_WRITE, &e->recv_mr);
+		if (!rc)
+			rc = NIC_OPS(dev)->query(dev, &attr);
+		if (!rc && !attr.ack_visible)
+			rc = NIC_OPS(dev)->mr_reg(dev, &e->fence, sizeof(e->fence), NIC_REMOTE_READ,
+						  &e->fence_mr);
 		if (rc)
 			return rc;
 	}
@@ -245,6 +251,7 @@ make_engine(struct plane *p, unsigned id)
 	    .srq_depth = nic ? plane_srq_depth(p) : 0,
 	    .recv = e->recv,
 	    .recv_mr = e->recv_mr,
+	    .fence_mr = e->fence_mr,
 	    .ring_doorbell = loop_ring_doorbell,
 	    .emit = loop_emit,
 	    .user = e->loop,
@@ -282,6 +289,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .arena_bytes = o->arena,
 	    .regions = (uint32_t)o->regions,
 	    .exports = (uint32_t)o->exports,
+	    .export_keys = PLANE_EXPORT_KEYS,
 	    .region_bytes = o->memory,
 	    .adopt_bytes = o->adopt,
 	    .peer_ring_lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE),
@@ -419,7 +427,9 @@ plane_close(struct plane *p)
 		dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]);
 		if (e->recv_mr.length)
 			NIC_OPS(dev)->mr_dereg(dev, &e->recv_mr);
-		memory_put(NULL, e->recv, (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES);
+		if (e->fence_mr.length)
+			NIC_OPS(dev)->mr_dereg(dev, &e->fence_mr);
+		memory_put(NULL, e->recv, engine_recv_bytes(plane_srq_depth(p)));
 	}
 	quiet_hold_interrupts();
 	for (unsigned i = 0; i < p->ports; i++)

@@ -13,6 +13,7 @@
 #include "options.h"
 
 #define PLANE_ENGINES_MAX BROKER_ENGINES_MAX
+#define PLANE_EXPORT_KEYS 16384u /* exports that peers WRITE and READ, per rights and device */
 
 /* Counters of an engine, per second. Main writes once per second, telemetry reads; relaxed. */
 struct plane_rates {
@@ -26,8 +27,9 @@ struct plane_engine {
 	struct engine_config config;
 	struct engine *engine;
 	struct nic_srq *srq;
-	uint8_t *recv; /* buffers of its receive WRs */
-	struct nic_mr recv_mr;
+	uint8_t *recv;	/* buffers of its receive WRs, and a line: engine_recv_bytes() */
+	uint64_t fence; /* peers READ it behind WRITEs; nobody writes it */
+	struct nic_mr recv_mr, fence_mr;
 	unsigned lcore, cpu;
 	int numa_socket;
 	int port; /* index in plane.port, -1 none */

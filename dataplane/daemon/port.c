@@ -34,10 +34,11 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	config.interrupts = o->idle == IDLE_ADAPTIVE;
 	/* during a repair a link has its old QPs beside the new ones; so have datagrams */
 	config.max_qp = 4 * (uint32_t)o->links + 2;
-	/* adopted memory; arenas: a part per engine, and the send heap; per engine receive buffers
-	 * and datagrams; five of a link */
-	config.max_mr = (uint32_t)(o->most[USER_REGIONS] + o->max_sessions * (contexts + 1) +
-				   contexts * (5 * o->links + 2));
+	/* adopted memory, exports; arenas: a part per engine, and the send heap; per engine receive
+	 * buffers, the word of fences, and datagrams; five of a link */
+	config.max_mr =
+	    (uint32_t)(o->most[USER_REGIONS] + PLANE_EXPORT_KEYS +
+		       o->max_sessions * (contexts + 1) + contexts * (5 * o->links + 3));
 	config.cq_depth =
 	    4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) + 3 * ENGINE_DATAGRAMS;
 	config.tx_frames = (uint32_t)o->tx_frames;

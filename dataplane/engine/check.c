@@ -60,7 +60,7 @@ check_conn(const struct conn *c, struct sums *sums)
 		if (p->state == PEND_MESSAGE)
 			cost += message_cost(&p->slot);
 		else
-			asked += p->state != PEND_BULK;
+			asked += p->state != PEND_BULK && p->state != PEND_TRANSFER;
 		sums->pend_slots += n;
 		sums->in_regions += p->region != 0;
 		while (--n) {

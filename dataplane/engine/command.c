@@ -148,6 +148,8 @@ execute(struct engine *e, struct engine_command *command)
 		return region_remove(e, &command->region);
 	case ENGINE_EXPORT_ADD:
 		return export_add(e, &command->export);
+	case ENGINE_EXPORT_STOP:
+		return export_stop(e, &command->export);
 	case ENGINE_EXPORT_REMOVE:
 		return export_remove(e, &command->export);
 	case ENGINE_CHANNEL_ADD:
@@ -197,7 +199,7 @@ execute(struct engine *e, struct engine_command *command)
 		if (!c)
 			return result;
 		if (c->kind == CONN_MEMORY)
-			export_bind(e, c, x, k->rights);
+			export_bind(e, c, x, k->rights, &command->key);
 		attach(e, c, l, k, k->held ? 0 : CTRL_ACCEPT);
 		if (k->held) {
 			c->held = true;
@@ -232,7 +234,7 @@ execute(struct engine *e, struct engine_command *command)
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
-		export_bind(e, c, x, k->rights);
+		export_bind(e, c, x, k->rights, NULL);
 		conn_enter(c, CONN_LOCAL);
 		c->local = c->local_told = true; /* there is no other end */
 		app_event(e, c, APP_OPENED);

@@ -72,6 +72,13 @@ struct conn_cold {
 					uint64_t length;       /* bytes of the export */
 					uint32_t rights;       /* WEIR_RIGHT_* */
 					struct list_node of_export;
+					/* executing end: the export whose key the peer has, also
+					 * after it was revoked; NULL: none */
+					struct export *keyed;
+					uint32_t keyed_generation;
+					uint64_t cells; /* beginning end: that have left */
+					/* executing end: what ACCEPT says; beginning: said */
+					struct weir_wire_key key;
 					/* executing end: answers in link.is.answers */
 					uint32_t answers_waiting;
 					uint16_t answers; /* low bits of their count */
@@ -243,6 +250,8 @@ void conn_settle_later(struct engine *e, struct conn *c);
 void conns_settle(struct engine *e);
 /* n more messages lie in the receiving session. */
 void conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify);
+/* The first operation that waited, a transfer, is complete, as are all before it. */
+void conn_transferred(struct engine *e, struct conn *c);
 
 static inline struct conn *
 conn_find(struct engine *e, uint32_t vqpn)
@@ -259,6 +268,13 @@ static inline bool
 conn_is_open(const struct conn *c)
 {
 	return c->state == CONN_OPEN || c->state == CONN_FINISHING;
+}
+
+/* Messages that the peer has taken, or will take, out of its ring. */
+static inline uint64_t
+conn_wire_sent(const struct conn *c)
+{
+	return c->kind == CONN_MEMORY ? c->cold->memory.cells : c->sent;
 }
 
 /* Whether it is the accepting end of a memory connection. */

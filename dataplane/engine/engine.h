@@ -48,8 +48,8 @@ struct engine_session {
 	struct weir_geometry geometry; /* private copy: never re-read from shared memory */
 	/* On this engine's device; length 0 without a NIC. An arena is never remotely accessible as
 	 * a whole. recv_mr: this engine's receive blocks, local and remote write; its rkey goes
-	 * into CTS. send_mr: the send heap, local and remote read; its rkey goes only to peers that
-	 * may read messages of this session. */
+	 * into CTS. send_mr: the send heap, local write (gets) and remote read; its rkey goes only
+	 * to peers that may read messages of this session. */
 	struct nic_mr recv_mr, send_mr;
 	_Atomic uint32_t violation; /* engine writes errno once: main closes the session */
 	struct engine_share *share; /* NULL: ENGINE_WEIGHT and no limit */
@@ -77,6 +77,16 @@ struct engine_export {
 	uint64_t offset, length; /* within the region */
 	uint32_t rights;	 /* WEIR_RIGHT_* */
 	uint32_t channel;	 /* with WEIR_RIGHT_NOTIFY: index in the arena */
+	uint32_t keyed;		 /* out of EXPORT_STOP: connections whose peers have its key */
+};
+
+/* ns that peers have for acknowledging the end of an export; then their WRITEs and READs fail */
+#define ENGINE_KEYED_NS UINT64_C(10000000000)
+
+/* The key with which a peer's engine WRITEs or READs an export. rkey 0: there is none. */
+struct engine_export_key {
+	uint64_t address;
+	uint32_t rkey;
 };
 
 /* The engine in which the lock of an export is. */
@@ -117,8 +127,10 @@ enum engine_command_type {
 	ENGINE_REGION_ADD,     /* region: messages may name it from now on */
 	ENGINE_REGION_REMOVE,  /* region: done when no message under way names it */
 	ENGINE_EXPORT_ADD,     /* export: connections to it may be made */
-	ENGINE_EXPORT_REMOVE,  /* export: its connections end with ESTALE; when it is done, no
-				  operation on it is under way in this engine */
+	ENGINE_EXPORT_STOP,    /* export: its connections end with ESTALE; from now on no operation
+				  on it begins. Out: keyed */
+	ENGINE_EXPORT_REMOVE,  /* export, after EXPORT_STOP: done when no peer of this engine
+				  WRITEs or READs it any more, or after ENGINE_KEYED_NS */
 	ENGINE_LOCK,	       /* lock: to the owner engine: a request, which is done when it is
 				  granted, or with an error never will be; or its end. `said`: to
 				  that of the connection */
@@ -176,7 +188,13 @@ enum engine_command_type {
 #define ENGINE_RECV_BYTES                                                                          \
 	(WEIR_SEND_LINES * WEIR_SLOT_SIZE) /* memory behind each receive WR                        \
 					    */
-#define ENGINE_SEND_WRS 256u		   /* depth of the send queue of each QP of a link */
+/* Bytes of engine_config.recv. */
+static inline size_t
+engine_recv_bytes(uint32_t srq_depth)
+{
+	return (size_t)srq_depth * ENGINE_RECV_BYTES + WEIR_SLOT_SIZE;
+}
+#define ENGINE_SEND_WRS 256u /* depth of the send queue of each QP of a link */
 #define ENGINE_LINK_NONE UINT32_MAX
 #define ENGINE_LISTENER_NONE UINT32_MAX
 
@@ -319,8 +337,11 @@ struct engine_command {
 		} channel;
 		struct {
 			struct engine_conn_command conn;
-			/* CONN_DECIDE, CONN_LOCAL_OPENED, with conn.status */
-			char refusal[WEIR_REFUSAL_MAX];
+			union {
+				/* CONN_DECIDE, CONN_LOCAL_OPENED, with conn.status */
+				char refusal[WEIR_REFUSAL_MAX];
+				struct engine_export_key key; /* CONN_ACCEPT, memory */
+			};
 		};
 		struct engine_link_command link;
 		struct engine_datagram_command datagram;
@@ -386,9 +407,13 @@ struct engine_config {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint32_t srq_depth;
-	/* buffers of SENDs: srq_depth times ENGINE_RECV_BYTES, and their region; main's memory */
+	/* srq_depth buffers of SENDs, a line behind them that fences of peers are read into, and
+	 * their region: engine_recv_bytes(); main's memory */
 	uint8_t *recv;
 	struct nic_mr recv_mr;
+	/* 8 bytes that peers may READ behind their WRITEs; length 0: an acknowledged WRITE is
+	 * visible */
+	struct nic_mr fence_mr;
 	/* Rings the doorbell of a channel, without blocking; called in the flush step only. Returns
 	 * the ns that it took, of CPU time if `cpu_time`. */
 	uint64_t (*ring_doorbell)(void *user, uint32_t doorbell, bool cpu_time);

@@ -31,10 +31,16 @@ struct export
 	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: of its session, for notices */
 	uint32_t openers; /* length of conns */
 	struct list_node conns;
+	uint32_t keyed;	      /* connections whose peers may still WRITE or READ it */
+	bool stopped;	      /* no connection to it is made any more */
+	uint64_t keyed_until; /* ns: stopped; nothing is awaited any more then */
 };
 
 int export_add(struct engine *e, const struct engine_export *k);
-/* From now on no operation on it begins; none is under way, since they are executed at once. */
+/* From now on no operation on it begins. Cells are executed at once, so none is under way; WRITEs
+ * and READs of peers may be: k->keyed. */
+int export_stop(struct engine *e, struct engine_export *k);
+/* -EAGAIN: peers have not acknowledged its end. */
 int export_remove(struct engine *e, const struct engine_export *k);
 /* The session ends, and with it all its exports. */
 void exports_end(struct engine *e, struct session *s);
@@ -43,10 +49,14 @@ struct export *export_known(struct engine *e, uint32_t session, uint32_t number,
 			    uint32_t generation);
 /* The export that a command names, or NULL: there is none any more. */
 struct export *export_named(struct engine *e, const struct engine_conn_command *k);
-/* Operations of this connection, whose executing end is here, are on this export. */
-void export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights);
+/* Operations of this connection, whose executing end is here, are on this export. `key`: what the
+ * peer is told; NULL: nothing. */
+void export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights,
+		 const struct engine_export_key *key);
 /* They are no longer. c may be the beginning end, which has none. */
 void export_unbind(struct engine *e, struct conn *c);
+/* The connection has ended: its peer does not use the key any more. */
+void export_unkey(struct conn *c);
 /* Adds openers and counters of this engine's copies to the records. */
 void exports_count(struct engine *e, struct engine_export_record *records, uint32_t n);
 

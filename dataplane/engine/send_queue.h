@@ -25,6 +25,8 @@ enum pend_state {
 	PEND_ASKED,   /* RTS has left */
 	PEND_WRITING, /* CTS has come */
 	PEND_WRITTEN, /* all of it acknowledged: BULK may leave */
+	/* put or get by WRITEs or READs, not begun; then WRITING, WRITTEN */
+	PEND_TRANSFER,
 };
 
 /* A slot that waits; the continuations of an inline message follow their head. */
@@ -44,12 +46,17 @@ struct pend {
 	union {
 		bool fetched; /* the peer has read it */
 		bool paid;    /* of an operation: the link's credit for its answer is taken */
+		bool fenced;  /* of a put: the READ behind its WRITEs is posted */
 	};
 	uint16_t region; /* of its payload, which it keeps; 0: the arena */
 };
 
 struct pend *pend_take(struct session *s);
 void pend_give(struct session *s, struct pend *p);
+/* Removes the first slot that waits. */
+void pend_give_first(struct session *s, struct conn *c);
+/* The first entry of cold.asked is done with. */
+void asked_drop_first(struct conn *c);
 /* Copies the message at the channel's position; `checked`: what stands for its head, or NULL.
  * False: the session's pool has no room. */
 bool pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h,

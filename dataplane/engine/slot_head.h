@@ -89,7 +89,7 @@ line_load(struct weir_slot *to, const struct weir_slot *from)
 static inline bool
 is_operation(uint8_t op)
 {
-	return weir_op_is_cell(op) || op == WEIR_OP_FLUSH;
+	return weir_op_is_cell(op) || op == WEIR_OP_FLUSH || op == WEIR_OP_TRANSFER;
 }
 
 /* Slots that a message takes in a channel. */

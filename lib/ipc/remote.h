@@ -133,6 +133,35 @@ weir_op_is_lock(uint8_t op)
 	return op == WEIR_OP_LOCK || op == WEIR_OP_UNLOCK;
 }
 
+/*
+ * WEIR_OP_TRANSFER, in weir_slot.data: a put or get that the engine does by WRITEs or READs. It
+ * leaves beside the operations before it; those behind it wait until it is complete.
+ */
+struct weir_cell_transfer {
+	weir_place place; /* put: in the send area, or adopted for sending; get: for receiving */
+	uint32_t handle;
+	uint32_t options; /* WEIR_TRANSFER_* */
+	uint64_t offset;  /* from the start of the export */
+	uint64_t reserved[3];
+};
+static_assert(sizeof(struct weir_cell_transfer) == WEIR_SLOT_HEAD_BYTES, "fills a head");
+
+#define WEIR_TRANSFER_GET 0x1u	  /* else a put */
+#define WEIR_TRANSFER_BEHIND 0x2u /* begins when all operations before it are complete */
+#define WEIR_TRANSFER_MAX WEIR_MESSAGE_MAX
+
+/* The key of an export's memory at the NIC, in weir_slot.place[3] of ACCEPT. All 0: there is none,
+ * and every operation is a cell. */
+struct weir_wire_key {
+	uint64_t address; /* of the export's first byte */
+	uint32_t rkey;
+	/* not 0: bytes of a WRITE can be read by the peer's CPUs once a READ of the 8 bytes there,
+	 * which left after it, is complete; 0: once it is acknowledged */
+	uint32_t fence_rkey;
+	uint64_t fence_address;
+};
+static_assert(24 + sizeof(struct weir_wire_key) == WEIR_SLOT_HEAD_BYTES, "ends an ACCEPT");
+
 /* Bytes of the window that a cell uses; `data`: its data, in private memory. */
 static inline uint32_t
 weir_cell_cost(uint8_t op, const void *data)

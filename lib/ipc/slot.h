@@ -61,7 +61,8 @@ enum weir_slot_op {
 	/* engine -> program */
 	/* our connect() or a decision (DECIDE) ended: status, then value = segment id or 0, extra =
 	   the peer's node, length = largest message of a datagram connection or 0; for memory:
-	   value = bytes of the export, length = rights. status not 0: reason instead of extra */
+	   value = bytes of the export, length = rights, place[2] = 1: TRANSFER is possible. status
+	   not 0: reason instead of extra */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
 	WEIR_OP_ACCEPTED = 33,
@@ -95,6 +96,9 @@ enum weir_slot_op {
 	/* program -> engine: answer DONE when all operations of vqpn so far are executed; `order`
 	   as in CLOSE */
 	WEIR_OP_FLUSH = 108,
+	/* program -> engine: `length` bytes between remote memory and place[0], by WRITEs or READs:
+	   struct weir_cell_transfer (ipc/remote.h) */
+	WEIR_OP_TRANSFER = 109,
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */

@@ -71,7 +71,8 @@ enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
 				   DATAGRAM: value: struct weir_wire_datagram. To a CONNECT for
-				   memory: value: bytes of the export; length: rights */
+				   memory: value: bytes of the export; length: rights; place[2]:
+				   granted cost; place[3]: struct weir_wire_key */
 	WEIR_WIRE_REJECT = 66,	/* status: errno; reason: the refusing program's, or empty */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
 	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Exporting: the data plane makes keys and keeps the exports; the library knows their numbers. */
 #include "handle.h"
+#include "revoke.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
 #include "client/region.h"
+#include "client/wait.h"
 #include "ipc/remote.h"
 
 #include <stdlib.h>
+
+enum { REVOKE_MS = 10000, REVOKE_NAP_NS = 50000, REVOKE_NAP_MAX_NS = 5000000 };
 
 int
 weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
@@ -73,9 +77,10 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 }
 
 int
-weir_revoke(struct weir_export *x)
+weir_export_revoke(struct weir_export *x, int timeout_ms)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_REVOKE), r;
+	uint64_t begin = weir_clock(), nap = REVOKE_NAP_NS;
 	int fds[WEIR_SESSION_FDS], rc;
 	struct weir *w;
 
@@ -86,7 +91,14 @@ weir_revoke(struct weir_export *x)
 		return weir_gone(w);
 	m.exported.number = x->number;
 	m.exported.generation = x->generation;
-	rc = weir_state(w) == WEIR_UP ? weir_request(w, &m, WEIR_MSG_OK, &r, fds) : 0;
+	do {
+		rc = weir_state(w) == WEIR_UP ? weir_request(w, &m, WEIR_MSG_OK, &r, fds) : 0;
+		if (rc != -EAGAIN || !timeout_ms ||
+		    (timeout_ms > 0 && weir_clock() - begin >= timeout_ms * UINT64_C(1000000)))
+			break;
+		weir_sleep(nap); /* peers end their WRITEs and READs */
+		nap = nap < REVOKE_NAP_MAX_NS ? 2 * nap : nap;
+	} while (true);
 	/* it ended with its region or its session */
 	if (rc == -ENOENT || (rc && weir_state(w) == WEIR_DEAD))
 		rc = 0;
@@ -102,4 +114,10 @@ weir_revoke(struct weir_export *x)
 	if (weir_unlikely(weir_state(w) != WEIR_UP))
 		weir_threads_release(w);
 	return rc;
+}
+
+int
+weir_revoke(struct weir_export *x)
+{
+	return weir_export_revoke(x, REVOKE_MS);
 }

@@ -9,10 +9,17 @@
 
 #include "client/channel.h"
 #include "client/reason.h"
+#include "client/region.h"
+#include "client/send_heap.h"
 #include "client/wait.h"
 #include "ipc/apply.h"
 #include "stream/parts.h"
 #include "stream/progress.h"
+
+#include "weir/stream.h"
+
+/* Bytes of a transfer whose memory is of the send heap. */
+#define PIECE (256u << 10)
 
 static uint32_t
 next_units(const struct todo *d)
@@ -107,6 +114,117 @@ put_cell(struct weir_conn *c, const struct todo *d, uint32_t units)
 	publish(c, s, d->op, length);
 }
 
+/* Bytes of the send heap that a transfer may take: others need some, too. */
+static uint32_t
+piece_of(const struct weir_conn *c)
+{
+	uint64_t most = (uint64_t)c->worker->w->geometry.send_blocks / 4 * WEIR_BLOCK_SIZE;
+
+	if (most > PIECE)
+		most = PIECE;
+	return most > WEIR_BLOCK_SIZE ? (uint32_t)most : WEIR_BLOCK_SIZE;
+}
+
+/*
+ * Memory of the send heap for the next transfer, of *length bytes or half of that, and so on. A put
+ * is copied there, a get from there. 0, -EAGAIN, -ENOMEM.
+ */
+static int
+heap_place(struct weir_conn *c, const struct todo *d, uint32_t *length, weir_place *place)
+{
+	uint32_t block, at;
+	int rc = -EAGAIN;
+
+	if (d->from && weir_notes_room(&c->blocks))
+		return weir_fail(-ENOMEM, "no memory to note a put; free some");
+	for (;; *length = (*length / 2 + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE * WEIR_BLOCK_SIZE) {
+		if (d->from) {
+			block = weir_heap_take(c->worker, *length);
+			if (block != WEIR_BLOCK_NONE)
+				break;
+		} else {
+			rc = weir_result_reserve(c, *length, NULL, &at);
+			if (rc != -EAGAIN)
+				break;
+		}
+		if (d->whole || *length <= WEIR_BLOCK_SIZE)
+			return -EAGAIN;
+	}
+	if (!d->from) {
+		*place = WEIR_PLACE(0, (uint64_t)at * WEIR_SLOT_SIZE);
+		return rc;
+	}
+	*place = WEIR_PLACE(0, weir_heap_offset(c->worker->w, block));
+	memcpy(c->worker->w->arena + WEIR_PLACE_OFFSET(*place), d->from, *length);
+	weir_notes_put(&c->blocks, c->sent, block);
+	return 0;
+}
+
+/* Memory of the program that its NICs know, if the operation may use it. NULL: none. */
+static struct weir_region *
+region_of(const struct weir_conn *c, const struct todo *d)
+{
+	if (d->to)
+		return weir_region_use(c->worker->w, d->to, d->left, WEIR_ADOPT_RECV);
+	return d->keep ? weir_region_use(c->worker->w, d->from, d->left, WEIR_ADOPT_SEND) : NULL;
+}
+
+/* Writes the next transfer. 0, -EAGAIN, or an error. */
+static int
+put_transfer(struct weir_conn *c, struct todo *d)
+{
+	struct weir_cell_transfer t = {.handle = WEIR_HANDLE_FIRST, .offset = d->cell.offset};
+	uint64_t most = WEIR_TRANSFER_MAX;
+	struct weir_ring *tx = &c->pipe->tx;
+	const uint8_t *at = d->to ? d->to : d->from;
+	struct weir_region *r;
+	struct weir_slot *s;
+	uint32_t length;
+	int rc = room(tx, 1);
+
+	if (rc)
+		return rc;
+	r = region_of(c, d);
+	if (!r)
+		most = piece_of(c);
+	length = (uint32_t)(d->left < most ? d->left : most);
+	if (d->whole && length < d->left)
+		rc = weir_fail(-EMSGSIZE,
+			       "%llu bytes never find room at once; ask for %llu, or without "
+			       "WEIR_NOWAIT",
+			       (unsigned long long)d->left, (unsigned long long)most);
+	else if (!r)
+		rc = heap_place(c, d, &length, &t.place);
+	else if (weir_notes_room(&c->blocks))
+		rc = weir_fail(-ENOMEM, "no memory to note a transfer; free some");
+	if (rc) {
+		if (r)
+			weir_region_drop(r);
+		return rc;
+	}
+	if (r) {
+		t.place = WEIR_PLACE(r->index, at - r->addr);
+		weir_notes_put(&c->blocks, c->sent, NOTE_REGION | (uintptr_t)r);
+		c->kept_upto = c->sent + 1;
+	} else if (d->to) {
+		weir_result_await(c, c->sent, d->to);
+	}
+	t.options = (d->to ? WEIR_TRANSFER_GET : 0) | (d->behind ? WEIR_TRANSFER_BEHIND : 0);
+	s = weir_ring_at(tx, tx->pos);
+	memcpy(s->data, &t, sizeof(t));
+	weir_slot_whose(s, c->vqpn, length);
+	weir_ring_publish_what(tx, s, 1, weir_slot_what(WEIR_OP_TRANSFER, 0, (uint16_t)c->sent));
+	c->sent++;
+	c->sent_bytes += length;
+	weir_pipe_published(c->pipe);
+	d->from += d->from ? length : 0;
+	d->to += d->to ? length : 0;
+	d->cell.offset += length;
+	d->left -= length;
+	d->behind = false; /* the rest is behind this part */
+	return 0;
+}
+
 /* Writes the next cell. 0, -EAGAIN, or an error. */
 static int
 put_next(struct weir_conn *c, struct todo *d)
@@ -150,7 +268,7 @@ put_some(struct weir_conn *c, struct todo *d)
 	while (!rc && (d->left || (d->next && d->next(d)))) {
 		if (weir_unlikely(c->send_error))
 			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c, c->end);
-		rc = put_next(c, d);
+		rc = d->transfer ? put_transfer(c, d) : put_next(c, d);
 	}
 	if (rc == -EPROTO)
 		return weir_fail(rc, "the data plane spoilt the shared memory; attach again");
@@ -199,7 +317,7 @@ put_waiting(struct weir_conn *c, struct todo *d)
 			c->blocked = true;
 			if (!d->notice || !weir_notice_awaits_window(c))
 				weir_ctrl_need_room(c);
-			if (weir_results_last(c))
+			if (weir_results_last(c) || c->blocks.head != c->blocks.tail)
 				weir_remote_ask_done(c);
 		}
 		weir_unlock(t);
@@ -254,13 +372,32 @@ access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 	return rc;
 }
 
+/* Whether WRITEs or READs are to do it, where they can. */
+static bool
+by_transfer(const struct todo *d, unsigned flags)
+{
+	/* what has more parts goes by cells */
+	if ((d->op != WEIR_OP_PUT && d->op != WEIR_OP_GET) || flags & WEIR_RING || d->next ||
+	    d->scatter || d->described)
+		return false;
+	return d->left > WEIR_PUT_ORDERED || flags & (WEIR_READ | WEIR_WRITE);
+}
+
 int
 weir_operation_check(const struct weir_remote *r, uint32_t rights, unsigned flags)
 {
 	uint32_t lacks = rights & ~r->rights;
+	unsigned known = WEIR_FLAGS_KNOWN;
 
-	if (weir_unlikely(flags & ~WEIR_FLAGS_KNOWN))
-		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags);
+	if (rights == WEIR_MAY_WRITE)
+		known |= WEIR_RING | WEIR_WRITE;
+	else if (rights == WEIR_MAY_READ)
+		known |= WEIR_RING | WEIR_READ;
+	if (weir_unlikely(flags & ~known))
+		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags & ~known);
+	if (weir_unlikely(flags & WEIR_RING && flags & (WEIR_READ | WEIR_WRITE)))
+		return weir_fail(-EINVAL, "more than one method in the flags; give one, or none "
+					  "and Weir chooses");
 	if (weir_unlikely(lacks))
 		return weir_fail(-EACCES, "opened without %s; open it with that",
 				 lacks & WEIR_MAY_WRITE	   ? "WEIR_MAY_WRITE"
@@ -295,7 +432,11 @@ weir_operation_run(struct weir_conn *c, struct todo *d, unsigned flags)
 	int rc;
 
 	weir_lock(c->worker);
-	rc = flags & WEIR_NOWAIT && !c->send_error ? put_now(c, d) : 0;
+	d->transfer = c->transfers && by_transfer(d, flags);
+	d->whole = flags & WEIR_NOWAIT;
+	d->keep = flags & WEIR_KEEP;
+	d->behind = flags & WEIR_BEHIND;
+	rc = flags & WEIR_NOWAIT && !c->send_error && !d->transfer ? put_now(c, d) : 0;
 	if (!rc)
 		rc = put_some(c, d);
 	else if (rc == -EAGAIN)
@@ -616,5 +757,7 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 		return weir_mapped_flush(r);
 	c = weir_remote_conn(r, false, &rc);
 	last = c ? weir_results_last(c) : 0;
+	if (c && c->kept_upto > c->completed && c->kept_upto > last)
+		last = c->kept_upto;
 	return last ? await(c, last, timeout_ms) : 0;
 }

@@ -24,6 +24,10 @@ struct todo {
 	uint32_t unit;	    /* bytes of one, in memory */
 	uint32_t packed;    /* bytes of payload per unit */
 	uint32_t most;	    /* units per cell */
+	bool transfer;	    /* it goes by TRANSFER, not by cells */
+	bool whole;	    /* TRANSFER: all at once, or nothing */
+	bool keep;	    /* PUT: `from` stays as it is until it is complete */
+	bool behind;	    /* TRANSFER: begins when all before it is complete */
 	/* Turns it into what follows. False: the operation ends here. NULL: the same */
 	bool (*next)(struct todo *d);
 };

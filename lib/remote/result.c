@@ -73,7 +73,7 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layo
 	struct weir_results *s = c->results;
 	struct result *x;
 
-	weir_assert(weir_worker_locked(c->worker) && length && length <= WEIR_BLOCK_SIZE);
+	weir_assert(weir_worker_locked(c->worker) && length);
 	if (weir_unlikely(!s)) {
 		c->results = s = malloc(sizeof(*s));
 		if (!s)

@@ -180,7 +180,7 @@ main(int argc, char **argv)
 		return 2;
 	must(NIC_OPS(bench_config.nic)->srq_create(bench_config.nic, BENCH_SRQ, &bench_config.srq),
 	     "shared receive queue");
-	must(NIC_OPS(dev)->mr_reg(dev, bench_config.recv, BENCH_SRQ * ENGINE_RECV_BYTES,
+	must(NIC_OPS(dev)->mr_reg(dev, bench_config.recv, engine_recv_bytes(BENCH_SRQ),
 				  NIC_LOCAL_WRITE, &bench_config.recv_mr),
 	     "receive buffers");
 	bench_engine = engine_create(&bench_config);

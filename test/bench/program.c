@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint8_t recv[BENCH_SRQ * ENGINE_RECV_BYTES];
+static uint8_t recv[BENCH_SRQ * ENGINE_RECV_BYTES + WEIR_SLOT_SIZE];
 static struct engine_event asked;
 static bool was_asked;
 

@@ -71,6 +71,8 @@
 	X(locks_shared, 0, 150, "of those: to readers")                                            \
 	X(locks_given_up, 0, 60, "requests for locks that were taken back")                        \
 	X(locks_dead, 0, 2, "locks of programs that died, and the next was told")                  \
+	X(large, 0, 100, "of those puts and gets by WRITE and READ, of up to 200 KiB and more")    \
+	X(revoked_under, 0, 60, "revocations repeated because peers had WRITEs and READs")         \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

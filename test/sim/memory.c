@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "node.h"
 
+#include "remote/revoke.h"
 #include "remote/notice.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include <string.h>
 
 #define START 2048u /* of the export in its region */
-#define EXPORT 4096u
+#define SMALL 4096u /* bytes of an export; of a large one, where small operations are */
+#define LARGE (SIM_MEMORY_LARGE - 4096u)
 #define PUT_MAX 2500u
 #define CELL_MAX 932u /* longer puts take effect in parts */
 #define WORDS 3072u   /* offset of words, which are updated and not put */
@@ -28,7 +30,9 @@ enum kind { PUT, GET, NOTIFY, SIGNAL, ADD, SWAP };
 
 struct operation {
 	uint8_t kind;
-	uint16_t offset, length;
+	bool own;	/* its memory is that of the user's region */
+	unsigned flags; /* of a large put or get */
+	uint32_t offset, length;
 	uint16_t block, stride; /* pieces of `block` bytes, `stride` apart; 0: one */
 	uint64_t compare;	/* SWAP */
 	uint8_t *result;	/* NULL: it has none, or it was checked */
@@ -38,22 +42,25 @@ struct operation {
 struct sim_memory {
 	const struct sim_memory_plan *plan;
 	struct rng rng;
+	uint32_t bytes, around; /* of the export; of its region */
 	/* the owner's */
 	struct weir_region *region;
 	struct weir_export *x;
 	uint8_t *base; /* of the region; NULL: not there yet, or gone */
 	bool exported, revoking, revoked;
-	uint8_t left[SIM_MEMORY_REGION]; /* what was there when it was revoked */
-	uint32_t notices;		 /* taken */
-	uint32_t notice_from;		 /* operations up to the last one taken */
+	uint8_t left[SIM_MEMORY_LARGE]; /* what was there when it was revoked */
+	uint32_t notices;		/* taken */
+	uint32_t notice_from;		/* operations up to the last one taken */
 	/* the user's */
 	struct weir_key key;
 	struct weir_remote *r;
+	struct weir_region *own; /* for large puts and gets */
+	uint8_t *buffer;	 /* there */
 	uint64_t wait_until;
 	uint32_t begun, complete;  /* operations */
 	uint32_t notices_complete; /* of those */
 	bool opened, flushing, done;
-	uint8_t model[EXPORT]; /* after `begun` operations */
+	uint8_t model[LARGE]; /* after `begun` operations */
 	struct operation operation[320];
 };
 
@@ -79,6 +86,8 @@ sim_memories_create(struct sim *s)
 			abort();
 		s->memory[i]->plan = &s->sc.memory[i];
 		s->memory[i]->rng.state = sim_hash(s->sc.seed, 80, i);
+		s->memory[i]->bytes = s->sc.memory[i].large ? LARGE : SMALL;
+		s->memory[i]->around = s->sc.memory[i].large ? SIM_MEMORY_LARGE : SIM_MEMORY_REGION;
 		s->memory[i]->wait_until = s->sc.memory[i].start;
 	}
 }
@@ -104,11 +113,19 @@ sim_memory_attached(struct sim_program *p)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		struct sim_memory *m = p->s->memory[i];
 
+		if (m->plan->user == p->id && m->plan->large) {
+			rc = weir_region_alloc(p->w, SIM_MEMORY_LARGE, NULL, &m->own);
+			if (rc)
+				sim_fail(p->s, "program %u: no region: %d: %s", p->id, rc,
+					 weir_reason());
+			weir_region_info(m->own, &info);
+			m->buffer = info.base;
+		}
 		if (m->plan->owner != p->id)
 			continue;
-		rc = weir_region_alloc(p->w, SIM_MEMORY_REGION, NULL, &m->region);
+		rc = weir_region_alloc(p->w, m->around, NULL, &m->region);
 		if (!rc)
-			rc = weir_export(m->region, START, EXPORT, RIGHTS, &m->x, &m->key);
+			rc = weir_export(m->region, START, m->bytes, RIGHTS, &m->x, &m->key);
 		if (rc)
 			sim_fail(p->s, "program %u: exports nothing: %d: %s", p->id, rc,
 				 weir_reason());
@@ -153,32 +170,47 @@ apply(uint8_t *to, const struct operation *o, uint32_t number)
 static void
 check_around(struct sim *s, const struct sim_memory *m)
 {
-	for (uint32_t i = 0; i < SIM_MEMORY_REGION; i++)
-		if ((i < START || i >= START + EXPORT) && m->base[i])
+	for (uint32_t i = 0; i < m->around; i++)
+		if ((i < START || i >= START + m->bytes) && m->base[i])
 			sim_fail(s,
 				 "an operation changed byte %u of a region, %u to %u are exported",
-				 i, START, START + EXPORT - 1);
+				 i, START, START + m->bytes - 1);
+}
+
+/* Whether memory is `is`, but for the bytes of a put that WRITEs bring. */
+static bool
+is_partly(const struct sim_memory *m, const uint8_t *is, const struct operation *o)
+{
+	const uint8_t *memory = m->base + START;
+	uint32_t end = o->offset + o->length;
+
+	return !memcmp(memory, is, o->offset) && !memcmp(memory + end, is + end, m->bytes - end);
 }
 
 /*
  * The memory holds the result of the first operations: of at least this number, and maybe of more
- * that were begun, the last of them in part.
+ * that were begun, the last of them in part. The bytes of one by WRITEs are any then: packets are
+ * stored while they are checked, and a damaged one comes again only until the link ends.
  */
 static void
 check_prefix(struct sim *s, const struct sim_memory *m, uint32_t least)
 {
-	uint8_t is[EXPORT] = {0};
+	static uint8_t is[LARGE];
 
+	memset(is, 0, m->bytes);
 	check_around(s, m);
 	for (uint32_t i = 0; i < least; i++)
 		apply(is, &m->operation[i], i);
 	for (uint32_t i = least; i <= m->begun; i++) {
 		const struct operation *o = &m->operation[i];
 
-		if (!memcmp(m->base + START, is, EXPORT))
+		if (!memcmp(m->base + START, is, m->bytes))
+			return;
+		if (i < m->begun && o->flags && o->kind == PUT && is_partly(m, is, o))
 			return;
 		for (uint32_t at = 0; i < m->begun && o->kind == PUT && at < o->length; at++) {
-			if (at && at % CELL_MAX == 0 && !memcmp(m->base + START, is, EXPORT))
+			if (at && !o->flags && at % CELL_MAX == 0 &&
+			    !memcmp(m->base + START, is, m->bytes))
 				return;
 			is[place_of(o, at)] = byte_of(i, at);
 		}
@@ -227,21 +259,33 @@ take_notices(struct sim_program *p)
 	return any;
 }
 
+/* Nothing is stored any more. */
+static void
+check_left(struct sim *s, const struct sim_memory *m)
+{
+	if (m->revoked && m->base && memcmp(m->left, m->base, m->around))
+		sim_fail(s, "memory of program %u changed after it was revoked", m->plan->owner);
+}
+
 static bool
 revoke(struct sim_program *p, struct sim_memory *m)
 {
 	int rc;
 
-	if (m->revoking || !m->exported || m->begun < m->plan->revoked_at || m->done)
+	if (m->revoked || !m->exported ||
+	    (!m->revoking && (m->begun < m->plan->revoked_at || m->done)))
 		return false;
+	p->s->counts.revoked_under += m->revoking;
 	m->revoking = true;
-	rc = weir_revoke(m->x);
+	rc = weir_export_revoke(m->x, 0);
+	if (rc == -EAGAIN) /* peers are not done */
+		return false;
 	if (rc)
 		sim_fail(p->s, "program %u: revoke gives %d: %s", p->id, rc, weir_reason());
 	m->x = NULL;
 	m->revoked = true;
 	check_prefix(p->s, m, m->complete);
-	memcpy(m->left, m->base, sizeof(m->left));
+	memcpy(m->left, m->base, m->around);
 	p->s->counts.exports_revoked++;
 	sim_progress(p->s);
 	return true;
@@ -273,9 +317,7 @@ failed(struct sim *s, struct sim_memory *m, int rc)
 	sim_trace(s, "program %u: memory of program %u: %d", m->plan->user, m->plan->owner, rc);
 	sim_progress(s);
 	if (m->revoking && (rc == -ESTALE || (rc == -EKEYREJECTED && !m->opened))) {
-		if (m->revoked && m->base && memcmp(m->left, m->base, sizeof(m->left)))
-			sim_fail(s, "memory of program %u changed after it was revoked",
-				 m->plan->owner);
+		check_left(s, m);
 		give_up(m);
 	} else if (!m->opened && !excused(s, m) &&
 		   (rc == -ENOSPC || rc == -EHOSTUNREACH || (rc == -ENOMEM && s->sc.faults) ||
@@ -296,8 +338,25 @@ static void
 spread(struct sim_memory *m, struct operation *o, uint32_t block, uint32_t pieces)
 {
 	o->block = (uint16_t)block;
-	o->length = (uint16_t)(block * pieces);
+	o->length = block * pieces;
 	o->stride = (uint16_t)(block * (1 + rng_below(&m->rng, 6)));
+}
+
+/*
+ * A put or get of many bytes, in a part of the export that small ones leave alone. It says BEHIND,
+ * unless nothing is under way.
+ */
+static void
+choose_large(struct sim_memory *m, struct operation *o)
+{
+	static const uint32_t lengths[] = {1,	  8192,	 8193,	 20000,	 65535,
+					   65536, 65537, 131072, 200000, LARGE - SMALL};
+
+	o->length = lengths[rng_below(&m->rng, sizeof(lengths) / sizeof(lengths[0]))];
+	o->offset = SMALL + rng_below(&m->rng, LARGE - SMALL - o->length + 1);
+	o->own = rng_chance(&m->rng, 400);
+	o->flags = m->complete == m->begun && rng_chance(&m->rng, 300) ? 0 : WEIR_BEHIND;
+	o->flags |= o->kind == PUT ? WEIR_WRITE : WEIR_READ;
 }
 
 /* Draws operation `begun`. */
@@ -315,24 +374,58 @@ choose(struct sim_memory *m, struct operation *o)
 		  : n < 10 ? SWAP
 		  : n < 12 ? NOTIFY
 			   : SIGNAL;
-	o->length = (uint16_t)(1 + rng_below(&m->rng, most));
+	o->own = false;
+	o->flags = 0;
+	if (m->plan->large && o->kind < NOTIFY && rng_chance(&m->rng, 150)) {
+		o->block = 0;
+		choose_large(m, o);
+		return;
+	}
+	o->length = (1 + rng_below(&m->rng, most));
 	o->offset = o->block = 0;
 	if (o->kind < NOTIFY && o->length <= 64 && rng_chance(&m->rng, 300))
 		spread(m, o, 1 + rng_below(&m->rng, 8), 1 + rng_below(&m->rng, 8));
-	o->offset = (uint16_t)rng_below(&m->rng, (o->kind == GET ? EXPORT : WORDS) -
-						     place_of(o, o->length - 1u));
+	o->offset =
+	    rng_below(&m->rng, (o->kind == GET ? SMALL : WORDS) - place_of(o, o->length - 1u));
 	if (o->kind < SIGNAL)
 		return;
 	o->length = sizeof(uint64_t);
 	if (o->kind == ADD && rng_chance(&m->rng, 300))
 		spread(m, o, sizeof(uint64_t), 1 + rng_below(&m->rng, 4));
-	o->offset = (uint16_t)(WORDS + 8 * rng_below(&m->rng, 16));
+	o->offset = (WORDS + 8 * rng_below(&m->rng, 16));
 	memcpy(&o->compare, m->model + o->offset, sizeof(o->compare));
 	o->compare ^= rng_chance(&m->rng, 300); /* another word than is there */
 }
 
 static int
-begin(struct sim_memory *m, const struct operation *o)
+begin_large(struct sim_memory *m, struct operation *o)
+{
+	unsigned flags = o->flags | WEIR_NOWAIT;
+	uint8_t *bytes = o->own ? m->buffer : malloc(o->length);
+	int rc;
+
+	if (!bytes)
+		abort();
+	if (o->kind == PUT) {
+		for (uint32_t i = 0; i < o->length; i++)
+			bytes[i] = byte_of(m->begun, i);
+		rc = weir_remote_put(m->r, o->offset, bytes, o->length,
+				     flags | (o->own ? WEIR_KEEP : 0));
+	} else {
+		rc = weir_remote_get(m->r, o->offset, o->own ? bytes : o->result, o->length, flags);
+	}
+	if (!o->own)
+		free(bytes);
+	if (rc != -EMSGSIZE)
+		return rc;
+	if (o->own) /* there are no two NICs in between: cells, which go at once or not at all */
+		o->length = 64;
+	o->own = !o->own; /* more than the send heap has for one operation */
+	return begin_large(m, o);
+}
+
+static int
+begin(struct sim_memory *m, struct operation *o)
 {
 	struct weir_cell_notice signal = {.handle = WEIR_HANDLE_FIRST,
 					  .options = WEIR_NOTICE_ADD,
@@ -352,6 +445,8 @@ begin(struct sim_memory *m, const struct operation *o)
 				  .flags = WEIR_NOWAIT};
 	uint8_t bytes[PUT_MAX];
 
+	if (o->flags)
+		return begin_large(m, o);
 	if (o->block) {
 		there.dim[0].count = o->length / o->block;
 		there.dim[0].stride = o->stride;
@@ -418,7 +513,8 @@ begin_next(struct sim *s, struct sim_memory *m)
 	}
 	m->opened = true;
 	apply(m->model, o, m->begun++);
-	m->flushing = m->begun == m->plan->puts || rng_chance(&m->rng, 50);
+	/* the user's region has room for one */
+	m->flushing = m->begun == m->plan->puts || rng_chance(&m->rng, 50) || o->own;
 	return true;
 }
 
@@ -428,13 +524,14 @@ check_results(struct sim *s, struct sim_memory *m)
 	for (uint32_t i = m->complete; i < m->begun; i++) {
 		const struct operation *o = &m->operation[i];
 
-		if (o->result && memcmp(o->result, o->legal, o->length))
+		if (o->result && memcmp(o->own ? m->buffer : o->result, o->legal, o->length))
 			sim_fail(s,
 				 "operation %u of %u on memory of program %u has read what was "
 				 "not there",
 				 i, m->begun, m->plan->owner);
 		s->counts.puts += o->kind == PUT;
 		s->counts.gets += o->kind == GET;
+		s->counts.large += o->flags != 0;
 		s->counts.fetches += o->kind >= ADD;
 		s->counts.layouts += o->block != 0;
 		s->counts.signals += o->kind == SIGNAL;
@@ -456,7 +553,7 @@ flush(struct sim *s, struct sim_memory *m)
 	}
 	if (m->base && !m->revoking) {
 		check_around(s, m);
-		if (memcmp(m->base + START, m->model, EXPORT))
+		if (memcmp(m->base + START, m->model, m->bytes))
 			sim_fail(s, "after %u operations and a flush memory of program %u differs",
 				 m->begun, m->plan->owner);
 	}
@@ -529,12 +626,12 @@ sim_memory_timer(const struct sim_program *p)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		const struct sim_memory *m = p->s->memory[i];
 		uint64_t until = m->wait_until;
+		bool revoking = m->plan->owner == p->id && m->revoking && !m->revoked;
 
-		if (m->done)
+		if (m->done && !revoking)
 			continue;
 		/* nothing wakes the owner when it is to revoke, nor the user when it is exported */
-		if ((m->plan->owner == p->id && m->plan->revoked_at != UINT32_MAX &&
-		     !m->revoking) ||
+		if ((m->plan->owner == p->id && m->plan->revoked_at != UINT32_MAX && !m->revoked) ||
 		    (m->plan->user == p->id && !m->r))
 			until = until > p->s->now ? until : p->s->now + 50 * SIM_US;
 		else if (m->plan->user != p->id || until <= p->s->now)
@@ -551,6 +648,8 @@ sim_memory_over(const struct sim_program *p)
 	for (uint32_t i = 0; i < p->s->sc.memories; i++) {
 		const struct sim_memory *m = p->s->memory[i];
 
+		if (m->plan->owner == p->id && m->x && m->revoking)
+			return false;
 		/* of a revoked export they are lost */
 		if (m->plan->owner == p->id && m->x && m->notices < m->notices_complete)
 			return false;
@@ -569,8 +668,10 @@ sim_memory_left(struct sim_program *p)
 		struct sim_memory *m = p->s->memory[i];
 
 		if (m->plan->owner == p->id) {
+			check_left(p->s, m);
 			m->base = NULL;
 			m->x = NULL;
+			m->revoked |= m->revoking;
 		}
 		if (m->plan->user == p->id) {
 			m->r = NULL; /* detached */

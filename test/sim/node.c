@@ -257,7 +257,7 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .sessions = SIM_NODE_PROGRAMS,
 	    .links = sc->links,
 	    .session_pending = sc->session_pending,
-	    .regions = SIM_MEMORIES + 1,
+	    .regions = 2 * SIM_MEMORIES + 1,
 	    .exports = SIM_MEMORIES + 1, /* and a lock */
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
@@ -279,12 +279,15 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	rc = NIC_OPS(e->nic)->srq_create(e->nic, ec->srq_depth, &e->srq);
 	if (rc)
 		return rc;
-	e->recv = malloc(ec->srq_depth * ENGINE_RECV_BYTES);
+	e->recv = malloc(engine_recv_bytes(ec->srq_depth));
 	if (!e->recv)
 		abort();
 	rc = NIC_OPS(e->nic)->mr_reg(roce_nic_device(n->dev), e->recv,
-				     ec->srq_depth * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE,
+				     engine_recv_bytes(ec->srq_depth), NIC_LOCAL_WRITE,
 				     &ec->recv_mr);
+	if (!rc && sim_hash(n->s->sc.seed, 84, n->id) % 2)
+		rc = NIC_OPS(e->nic)->mr_reg(roce_nic_device(n->dev), &e->fence, sizeof(e->fence),
+					     NIC_REMOTE_READ, &ec->fence_mr);
 	if (rc)
 		return rc;
 	ec->recv = e->recv;
@@ -323,9 +326,10 @@ create_broker(struct sim_node *n)
 	    .session_connections = 64,
 	    .ring_slots = sc->ring_slots,
 	    .arena_bytes = sc->arena_bytes,
-	    .regions = SIM_MEMORIES + 1,
-	    .region_bytes = (SIM_MEMORIES + 1) * SIM_MEMORY_REGION,
+	    .regions = 2 * SIM_MEMORIES + 1,
+	    .region_bytes = (2 * SIM_MEMORIES + 1) * SIM_MEMORY_LARGE,
 	    .exports = SIM_MEMORIES + 1, /* and a lock */
+	    .export_keys = SIM_MEMORIES + 2,
 	    .peer_ring_lines = sc->ring_lines[n->id],
 	    .recv_wrs = sc->recv_wrs,
 	    .answers = sc->answers,

@@ -28,6 +28,7 @@ struct sim_engine {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint8_t *recv;
+	uint64_t fence; /* peers READ it behind their WRITEs, in every other seed */
 	struct engine *engine;
 	struct engine_config config;
 	struct sim_actor actor;

@@ -178,6 +178,7 @@ add_memories(struct sim_scenario *sc, uint32_t without)
 		m->puts = 20 + rng_below(&r, 300);
 		m->start = SIM_START + rng_log(&r, SIM_US, 3 * SIM_MS);
 		m->revoked_at = rng_chance(&r, 300) ? rng_below(&r, m->puts) : UINT32_MAX;
+		m->large = sim_hash(sc->seed, 83, sc->memories) % 2;
 	}
 }
 

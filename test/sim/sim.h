@@ -111,9 +111,11 @@ struct sim_conn_plan {
 
 #define SIM_MEMORIES 4u		 /* exports of a seed */
 #define SIM_MEMORY_REGION 12288u /* bytes of a region */
+#define SIM_MEMORY_LARGE 270336u /* of one for large puts and gets */
 
 /* One program exports memory, another one accesses it. */
 struct sim_memory_plan {
+	bool large;	      /* some puts and gets have many bytes */
 	uint32_t owner, user; /* programs */
 	uint32_t puts;
 	uint64_t start;	     /* when the user opens it */

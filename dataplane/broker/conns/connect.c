@@ -588,6 +588,8 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	k->cmd.conn.export_number = way.export_number;
 	k->cmd.conn.export_generation = way.export_generation;
 	k->cmd.conn.rights = way.rights;
+	if (c->kind == CONN_MEMORY)
+		k->cmd.key = export_key(b, engine, &way);
 	k->cmd.conn.to = asked->to;
 	k->cmd.conn.ah = way.ah;
 	k->cmd.conn.mtu = way.mtu;

@@ -28,8 +28,9 @@ export_enter(struct broker_export *x, enum export_state to)
 {
 	static const uint8_t legal[] = {
 	    [EXPORT_FREE] = 0, /* made as ADDING, in one go */
-	    [EXPORT_ADDING] = 1u << EXPORT_OPEN | 1u << EXPORT_LEAVING,
-	    [EXPORT_OPEN] = 1u << EXPORT_LEAVING,
+	    [EXPORT_ADDING] = 1u << EXPORT_OPEN | 1u << EXPORT_STOPPING,
+	    [EXPORT_OPEN] = 1u << EXPORT_STOPPING,
+	    [EXPORT_STOPPING] = 1u << EXPORT_LEAVING,
 	    [EXPORT_LEAVING] = 1u << EXPORT_EVICTED,
 	    [EXPORT_EVICTED] = 0,
 	};
@@ -37,16 +38,32 @@ export_enter(struct broker_export *x, enum export_state to)
 	weir_enter(legal, x->state, to);
 }
 
-/* Commands of an export: EXPORT_REMOVE may follow within the last answer to EXPORT_ADD. */
+/* Commands of an export: those of the next type may follow within the last answer to one. */
 static uint32_t
 reserved(const struct broker *b)
 {
 	return b->config.engines + 1;
 }
 
+/* No engine has a connection any more whose peer uses them. */
+static void
+drop_keys(struct broker *b, struct broker_export *x)
+{
+	for (uint32_t i = 0; x->keys && i < b->config.engines; i++)
+		for (uint32_t k = 0; k < EXPORT_KEYS; k++) {
+			if (!x->keys[i][k].length)
+				continue;
+			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &x->keys[i][k]);
+			b->export_keys--;
+		}
+	free(x->keys);
+	x->keys = NULL;
+}
+
 static void
 export_free(struct broker_session *s, struct broker_export *x)
 {
+	drop_keys(s->b, x);
 	command_unreserve(s->b, reserved(s->b));
 	user_give(s->owner, USER_EXPORTS, 1);
 	free(x->why);
@@ -134,11 +151,37 @@ removed(struct broker *b, struct broker_command *c)
 		session_reply(s, &reply, NULL, 0);
 }
 
+/* REVOKE is asked again, until the peers are done. */
+static void
+refuse_revoke(struct broker_session *s)
+{
+	session_refuse(s, EAGAIN, "operations of peers may still be under way; call again");
+}
+
+static void
+stopped(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+	struct broker_export *x = &s->export[c->cmd.export.number - 1];
+
+	(void)b;
+	x->keyed += c->cmd.export.keyed;
+	x = answered(c);
+	if (!x)
+		return;
+	if (x->keyed && x->revoking) {
+		x->revoking = false;
+		refuse_revoke(s);
+	}
+	export_enter(x, EXPORT_LEAVING);
+	tell_engines(s, x, ENGINE_EXPORT_REMOVE, removed, NULL);
+}
+
 static void
 leave(struct broker_session *s, struct broker_export *x)
 {
-	export_enter(x, EXPORT_LEAVING);
-	tell_engines(s, x, ENGINE_EXPORT_REMOVE, removed, NULL);
+	export_enter(x, EXPORT_STOPPING);
+	tell_engines(s, x, ENGINE_EXPORT_STOP, stopped, NULL);
 }
 
 void
@@ -308,8 +351,7 @@ revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 	struct broker_export *x = i < s->b->config.exports ? &s->export[i] : NULL;
 	struct weir_session_msg reply;
 
-	if (!x || x->generation != m->exported.generation ||
-	    (x->state != EXPORT_OPEN && !x->evicted)) {
+	if (!x || x->generation != m->exported.generation || x->state == EXPORT_ADDING) {
 		session_refuse(s, ENOENT, "no export %u; it ended with its region, or before",
 			       m->exported.number);
 		return;
@@ -318,6 +360,10 @@ revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 		evicted(x, &reply);
 		export_free(s, x);
 		session_reply(s, &reply, NULL, 0);
+		return;
+	}
+	if (x->state == EXPORT_LEAVING) {
+		refuse_revoke(s);
 		return;
 	}
 	x->revoking = true;
@@ -421,7 +467,8 @@ bool
 export_row(const struct broker *b, uint32_t id, struct weir_row_export *r)
 {
 	static const char *const state[] = {
-	    [EXPORT_FREE] = "",		  [EXPORT_ADDING] = "adding",	[EXPORT_OPEN] = "open",
+	    [EXPORT_FREE] = "",		  [EXPORT_ADDING] = "adding",
+	    [EXPORT_OPEN] = "open",	  [EXPORT_STOPPING] = "leaving",
 	    [EXPORT_LEAVING] = "leaving", [EXPORT_EVICTED] = "evicted",
 	};
 	struct broker_session *s;
@@ -530,6 +577,41 @@ export_find(struct broker *b, const struct weir_wire_export *wanted, struct brok
 	k->export_generation = x->generation;
 	k->rights = wanted->rights;
 	return 0;
+}
+
+struct engine_export_key
+export_key(struct broker *b, uint32_t engine, const struct engine_conn_command *k)
+{
+	struct broker_session *s = b->session[k->export_session];
+	struct broker_export *x = &s->export[k->export_number - 1];
+	uint32_t rights = k->rights & (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE), i = 0;
+	struct nic_device *dev = broker_engine(b, engine)->dev;
+	const struct broker_region *r = &s->region[x->region - 1];
+	unsigned access = 0;
+	struct nic_mr *mr;
+
+	weir_assert(x->state == EXPORT_OPEN);
+	if (!dev || !rights)
+		return (struct engine_export_key){0};
+	if (!x->keys)
+		x->keys = broker_alloc(b->config.engines * sizeof(*x->keys));
+	if (!x->keys)
+		return (struct engine_export_key){0};
+	while (broker_engine(b, i)->dev != dev)
+		i++;
+	mr = &x->keys[i][rights - 1];
+	if (rights & WEIR_RIGHT_READ)
+		access |= NIC_REMOTE_READ;
+	if (rights & WEIR_RIGHT_WRITE)
+		access |= NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
+	if (!mr->length) {
+		if (b->export_keys == b->config.export_keys ||
+		    broker_ops(b, i)->mr_reg(dev, (uint8_t *)r->memory.base + x->offset, x->length,
+					     access, mr))
+			return (struct engine_export_key){0};
+		b->export_keys++;
+	}
+	return (struct engine_export_key){mr->address, mr->rkey};
 }
 
 void

@@ -470,7 +470,7 @@ add_to_engines(struct broker_build *e)
 		}
 		rc = broker_ops(b, i)->mr_reg(dev, base + weir_arena_send(g),
 					      (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE,
-					      NIC_REMOTE_READ, &v->send_mr);
+					      NIC_LOCAL_WRITE | NIC_REMOTE_READ, &v->send_mr);
 		s->view_owned[i] = !rc;
 		if (rc)
 			return rc;

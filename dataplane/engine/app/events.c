@@ -83,6 +83,8 @@ make_event(const struct conn *c, unsigned what)
 		s.status = c->refused ? c->status : 0;
 		if (!c->refused) {
 			s.extra = c->peer_node;
+			if (c->kind == CONN_MEMORY)
+				s.place[2] = c->cold->memory.key.rkey != 0;
 		} else if (c->reasoned) { /* its end: put_reason() puts the parts before */
 			reason = c->cold->refusal;
 			reason += weir_reason_slots(reason) * WEIR_SLOT_HEAD_BYTES;

@@ -109,7 +109,7 @@ answer_drop_first(struct conn *c)
 	if (c->kind != CONN_MEMORY)
 		return;
 	list_remove(&c->cold->memory.lacks_answers);
-	if (c->pend_first && c->pend_first->paid && c->link)
+	if (c->pend_first && c->pend_first->answer && c->pend_first->paid && c->link)
 		c->link->answer_room += answer_cost(c->pend_first->answer);
 }
 
@@ -188,7 +188,7 @@ answer_credit_of(const struct conn *c)
 		bytes += answer_cost(
 		    c->cold->memory.awaited[(c->cold->memory.oldest + i) % WEIR_AWAITED_MAX]
 			.length);
-	if (c->pend_first && c->pend_first->paid)
+	if (c->pend_first && c->pend_first->answer && c->pend_first->paid)
 		bytes += answer_cost(c->pend_first->answer);
 	return bytes;
 }

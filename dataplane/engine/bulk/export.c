@@ -58,8 +58,9 @@ export_add(struct engine *e, const struct engine_export *k)
 }
 
 static void
-end_export(struct engine *e, struct session *s, struct export *x, uint32_t status)
+end_conns(struct engine *e, struct export *x, uint32_t status)
 {
+	x->stopped = true;
 	locks_end(e, x);
 	while (!list_empty(&x->conns)) {
 		struct conn_cold *cold =
@@ -72,8 +73,27 @@ end_export(struct engine *e, struct session *s, struct export *x, uint32_t statu
 		else
 			conn_abort(e, c, status, true);
 	}
+}
+
+static void
+forget(struct session *s, struct export *x)
+{
 	region_drop(s, x->region);
 	x->generation = 0;
+}
+
+int
+export_stop(struct engine *e, struct engine_export *k)
+{
+	struct session *s;
+	struct export *x = find_export(e, k->session, k->number, &s);
+
+	if (!x || x->generation != k->generation) /* its session has ended */
+		return 0;
+	end_conns(e, x, ESTALE);
+	x->keyed_until = e->now + ENGINE_KEYED_NS;
+	k->keyed = x->keyed;
+	return 0;
 }
 
 int
@@ -82,8 +102,12 @@ export_remove(struct engine *e, const struct engine_export *k)
 	struct session *s;
 	struct export *x = find_export(e, k->session, k->number, &s);
 
-	if (x && x->generation == k->generation) /* else its session has ended */
-		end_export(e, s, x, ESTALE);
+	if (!x || x->generation != k->generation)
+		return 0;
+	weir_assert(x->stopped);
+	if (x->keyed && e->now < x->keyed_until)
+		return -EAGAIN;
+	forget(s, x);
 	return 0;
 }
 
@@ -91,8 +115,10 @@ void
 exports_end(struct engine *e, struct session *s)
 {
 	for (uint32_t i = 0; i < s->export_count; i++)
-		if (s->exports[i].generation)
-			end_export(e, s, &s->exports[i], ECONNRESET);
+		if (s->exports[i].generation) {
+			end_conns(e, &s->exports[i], ECONNRESET);
+			forget(s, &s->exports[i]);
+		}
 }
 
 struct export *
@@ -101,7 +127,9 @@ export_known(struct engine *e, uint32_t session, uint32_t number, uint32_t gener
 	struct session *s;
 	struct export *x = find_export(e, session, number, &s);
 
-	return x && x->generation && x->generation == generation ? x : NULL;
+	if (!x || !x->generation || x->generation != generation || x->stopped)
+		return NULL;
+	return x;
 }
 
 struct export *
@@ -111,7 +139,8 @@ export_named(struct engine *e, const struct engine_conn_command *k)
 }
 
 void
-export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights)
+export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights,
+	    const struct engine_export_key *key)
 {
 	weir_assert(c->kind == CONN_MEMORY && !c->cold->memory.export);
 	c->cold->memory.export = x;
@@ -120,6 +149,28 @@ export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights)
 	list_append(&x->conns, &c->cold->memory.of_export);
 	x->openers++;
 	notices_open(e, c);
+	if (!key || !key->rkey)
+		return;
+	c->cold->memory.key = (struct weir_wire_key){.address = key->address,
+						     .rkey = key->rkey,
+						     .fence_rkey = e->config.fence_mr.rkey,
+						     .fence_address = e->config.fence_mr.address};
+	c->cold->memory.keyed = x;
+	c->cold->memory.keyed_generation = x->generation;
+	x->keyed++;
+}
+
+void
+export_unkey(struct conn *c)
+{
+	struct export *x = c->cold->memory.keyed;
+
+	weir_assert(c->kind == CONN_MEMORY);
+	if (x && x->generation == c->cold->memory.keyed_generation) {
+		weir_assert(x->keyed);
+		x->keyed--;
+	}
+	c->cold->memory.keyed = NULL;
 }
 
 void

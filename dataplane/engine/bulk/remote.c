@@ -375,6 +375,7 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	to = link_put_line(l);
 	memcpy(to, cell, sizeof(*to));
 	to->vqpn = c->peer_vqpn;
+	to->order = (uint16_t)c->cold->memory.cells++;
 	if (answer)
 		answer_await(c, to, answer);
 	if (cell->op == WEIR_OP_LOCK)
@@ -395,7 +396,7 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 	uint32_t puts = 0, lines = 0, most;
 	struct peer_link *l = c->link;
 	struct weir_ring r = ch->tx;
-	uint64_t bytes = 0, room, a;
+	uint64_t bytes = 0, room, a, to;
 
 	if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state != CONN_OPEN ||
 	    c->user_closed || c->pend_first || !l || c->session->limited ||
@@ -406,6 +407,7 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 		room = share_lines(l, c->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
 	a = head_word(WEIR_OP_PUT, (uint16_t)c->taken);
+	to = head_word(WEIR_OP_PUT, (uint16_t)c->cold->memory.cells);
 	do {
 		struct head_words h = head_words(slot);
 		uint32_t length = (uint32_t)(h.b >> 32), n;
@@ -416,7 +418,7 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 		n = weir_cell_slots(WEIR_OP_PUT, length);
 		if (n > most - lines)
 			break;
-		copy_to_batch(l, l->tx_pos + lines, &r, a, head_whose(c->peer_vqpn, length), n);
+		copy_to_batch(l, l->tx_pos + lines, &r, to, head_whose(c->peer_vqpn, length), n);
 		put = put_fields(link_at(l, l->tx_pos + lines)->data);
 		if (!put_ok(c, &put, length)) /* remote_take() says so */
 			break;
@@ -425,11 +427,13 @@ remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const str
 		puts++;
 		bytes += length;
 		a += HEAD_NEXT;
+		to += HEAD_NEXT;
 		slot = weir_ring_peek(&r);
 	} while (slot);
 	if (!puts)
 		return 0;
 	l->tx_pos += lines;
+	c->cold->memory.cells += puts;
 	if (UNLIKELY(l->split))
 		queue_of(c->session, l, RING)->lines -= lines;
 	link_count(l, c, puts);
@@ -481,6 +485,8 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		return channel_refuse(e, ch, "operation on a connection without memory");
 	if (cell.op == WEIR_OP_FLUSH)
 		return take_flush(e, ch, c);
+	if (cell.op == WEIR_OP_TRANSFER)
+		return transfer_take(e, ch, c, &cell);
 	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length) || cell.flags ||
 	    !cell_ok(c, &cell, &at, &laid)) {
 		if (c->cold->memory.export)

@@ -14,6 +14,7 @@
 #include "link.h"
 #include "base/list.h"
 #include "region.h"
+#include "remote.h"
 #include "rndv.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -130,17 +131,39 @@ bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 	return false;
 }
 
-/* The oldest message that has segments to write, or NULL. */
+/* Whether all of it is posted. */
+static bool
+is_posted(const struct conn *c, const struct pend *p)
+{
+	return p->written == p->slot.length && (p->fenced || !transfer_fence(c, p));
+}
+
+/* The oldest message, or put or get, that has segments to post, or NULL. */
 static struct pend *
 next_to_write(const struct conn *c)
 {
 	for (uint32_t i = 0; i < c->asked_count; i++) {
 		struct pend *p = c->cold->asked[i];
 
-		if (p->state == PEND_WRITING && p->written < p->slot.length)
+		if (p->state == PEND_WRITING && !is_posted(c, p))
 			return p;
 	}
 	return NULL;
+}
+
+/* Fills the WR of the next segment, of `length` bytes. */
+static void
+fill_segment(const struct conn *c, const struct pend *p, uint32_t length, struct nic_send_wr *wr)
+{
+	weir_place place = p->slot.place[0];
+
+	*wr = (struct nic_send_wr){.opcode = NIC_WRITE, .sge_count = 1};
+	wr->sge[0] = (struct nic_sge){(uintptr_t)place_memory(c->session, place) + p->written,
+				      length, place_mr(c->session, place)->lkey};
+	wr->remote_address = p->remote + p->written;
+	wr->rkey = p->rkey;
+	if (c->kind == CONN_MEMORY)
+		transfer_fill(c, p, wr);
 }
 
 /* WRITEs a segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
@@ -151,9 +174,8 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 		struct conn *c =
 		    conn_of_cold(e, LIST_OWNER(q->members.next, struct conn_cold, writing));
 		struct pend *p = next_to_write(c);
-		struct nic_send_wr wr = {.opcode = NIC_WRITE, .sge_count = 1};
+		struct nic_send_wr wr;
 		uint32_t length;
-		weir_place place;
 
 		if (!p) {
 			list_remove(&c->cold->writing);
@@ -162,21 +184,24 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 		length = p->slot.length - p->written;
 		if (length > FLIGHT_SEGMENT)
 			length = FLIGHT_SEGMENT;
+		if (!length)
+			length = transfer_fence(c, p);
 		if (q->deficit < length)
 			return TURN_SPENT;
 		if (!share_pays(e, q->session))
 			return TURN_LIMITED;
-		place = p->slot.place[0];
-		wr.sge[0] =
-		    (struct nic_sge){(uintptr_t)place_memory(q->session, place) + p->written,
-				     length, place_mr(q->session, place)->lkey};
-		wr.remote_address = p->remote + p->written;
-		wr.rkey = p->rkey;
+		if (p->written < p->slot.length)
+			fill_segment(c, p, length, &wr);
+		else
+			transfer_fill_fence(e, c, &wr);
 		flight_put(
 		    e, l, &wr,
 		    (struct flight){.owner = &rndv_write, .conn = c, .pend = p, .bytes = length});
 		*posted = true;
-		p->written += length;
+		if (p->written < p->slot.length)
+			p->written += length;
+		else
+			p->fenced = true;
 		p->in_flight++;
 		q->deficit -= length;
 		q->session->tokens -= length;
@@ -215,7 +240,7 @@ write_done(struct engine *e, const struct flight *f)
 	struct pend *p = f->pend;
 
 	p->in_flight--;
-	if (!conn_is_open(f->conn) || p->in_flight || p->written < p->slot.length)
+	if (!conn_is_open(f->conn) || p->in_flight || !is_posted(f->conn, p))
 		return;
 	p->state = PEND_WRITTEN;
 	conn_advance(e, f->conn);
@@ -226,11 +251,13 @@ write_rewind(struct engine *e, struct peer_link *l, const struct flight *f)
 {
 	struct conn *c = f->conn;
 	struct pend *p = f->pend;
-	uint32_t n = p->in_flight;
+	uint32_t n = p->in_flight, segments;
 
 	if (!n)
 		return 0;
-	p->written = flight_rewound(p->written, n);
+	segments = n - transfer_rewind_fence(c, p);
+	if (segments)
+		p->written = flight_rewound(p->written, segments);
 	p->in_flight = 0;
 	if (conn_is_open(c))
 		queue_join(e, queue_of(c->session, l, BULK), &c->cold->writing);

@@ -114,6 +114,8 @@ region_drop(struct session *s, uint16_t region)
 void
 region_lend(struct conn *c)
 {
+	if (c->kind == CONN_MEMORY) /* peers READ nothing of it */
+		return;
 	for (uint32_t i = 0; i < c->asked_count && !c->memory_lent; i++)
 		if (c->cold->asked[i]->region && bulk_ways(c->cold->asked[i]) & WEIR_RTS_READ) {
 			c->memory_lent = true;

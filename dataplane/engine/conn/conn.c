@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "lock.h"
 #include "region.h"
+#include "remote.h"
 #include "rndv.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -401,8 +402,9 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	conn_settle_later(e, c);
 }
 
-void
-conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
+/* n more of its messages have taken effect. */
+static void
+complete(struct engine *e, struct conn *c, uint32_t n, bool notify)
 {
 	uint64_t upto = c->completed + n;
 
@@ -421,6 +423,21 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 	}
 	if (UNLIKELY(c->state != CONN_OPEN))
 		conn_settle_later(e, c);
+}
+
+void
+conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
+{
+	complete(e, c, n, notify);
+	if (UNLIKELY(c->kind == CONN_MEMORY) && transfer_awaits_cells(c))
+		conn_advance(e, c);
+}
+
+void
+conn_transferred(struct engine *e, struct conn *c)
+{
+	c->sent++;
+	complete(e, c, 1, false);
 }
 
 void
@@ -446,16 +463,20 @@ conns_settle(struct engine *e)
 		if (conn_is_passive(c)) /* no program closes it */
 			c->user_closed = true;
 		region_lent_back(c);
+		/* the memory of puts and gets is the program's again with CLOSED */
 		if (!c->closed_told && !(c->events_due & (APP_OPENED | APP_CLOSED)) &&
-		    (c->sealed || c->landed == c->sent))
+		    (c->sealed || c->landed == c->sent) &&
+		    (c->kind != CONN_MEMORY || !c->bulk_flight))
 			app_event(e, c, APP_CLOSED);
 		if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight ||
 		    c->ctrl_lines)
 			continue;
 		if (c->link)
 			detach(e, c);
-		if (c->kind == CONN_MEMORY)
+		if (c->kind == CONN_MEMORY) {
 			export_unbind(e, c);
+			export_unkey(c);
+		}
 		c->ended = true;
 		c->ended_vqpn = c->vqpn;
 		c->vqpn = 0;

@@ -163,6 +163,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 			s->value = c->cold->memory.length;
 			s->length = c->cold->memory.rights;
 			s->place[2] = c->rx_granted;
+			memcpy(&s->place[3], &c->cold->memory.key, sizeof(c->cold->memory.key));
 		} else {
 			s->value = c->rx_granted;
 		}
@@ -192,7 +193,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		c->end_sent = true;
 		break;
 	case CTRL_FIN:
-		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
+		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = conn_wire_sent(c);
 		conn_enter(c, CONN_FINISHED);
 		c->ctrl_lines &= CTRL_FIN_ACK;
 		break;
@@ -359,6 +360,8 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 {
 	char reason[WEIR_REFUSAL_MAX];
 	struct conn *c;
+	uint64_t value;
+	bool memory;
 
 	if (s->op == WEIR_WIRE_CONNECT)
 		return take_connect(e, l, s);
@@ -375,6 +378,7 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 	/* a peer opens no connection that our program holds */
 	if (c->state == CONN_OPENING && c->listener != ENGINE_LISTENER_NONE)
 		return false;
+	memory = c->kind == CONN_MEMORY;
 	switch (s->op) {
 	case WEIR_WIRE_ACCEPT:
 		if (!s->extra || c->reasoned ||
@@ -383,9 +387,10 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		if (c->kind == CONN_DATAGRAM) {
 			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
 			datagrams_open(e, c, s->extra);
-		} else if (c->kind == CONN_MEMORY) {
+		} else if (memory) {
 			c->cold->memory.length = s->value;
 			c->cold->memory.rights = s->length & WEIR_RIGHTS_KNOWN;
+			memcpy(&c->cold->memory.key, &s->place[3], sizeof(c->cold->memory.key));
 			conn_opened(e, c, s->extra, s->place[2], 0);
 		} else {
 			conn_opened(e, c, s->extra, s->value, s->length);
@@ -424,10 +429,12 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 		return true;
 	case WEIR_WIRE_RESET:
 		/* messages that it has read may have been delivered before our BULK; what it has
-		 * executed has been answered */
-		if (!c->sealed && s->value <= c->sent + c->asked_count &&
-		    s->value >= c->completed && s->value <= answers_before(c)) {
-			c->completed = s->value;
+		 * executed has been answered. It counts no transfers: those that we count came
+		 * before all cells that are not known to be executed. */
+		value = s->value + (c->sent - conn_wire_sent(c));
+		if (!c->sealed && value <= c->sent + (memory ? 0 : c->asked_count) &&
+		    value >= c->completed && value <= answers_before(c)) {
+			c->completed = value;
 			atomic_store_explicit(&c->desc->completed, c->completed,
 					      memory_order_release);
 		}

@@ -80,10 +80,12 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		p->conn = c;
 		p->number = c->taken;
 		p->state = h.flags & WEIR_SLOT_BULK ? PEND_BULK : PEND_MESSAGE;
+		if (h.op == WEIR_OP_TRANSFER)
+			p->state = PEND_TRANSFER;
 		p->written = p->in_flight = 0;
 		p->fetched = false; /* nor paid */
 		p->answer = weir_op_is_cell(h.op) ? remote_answer_bytes(&p->slot) : 0;
-		if (h.op == WEIR_OP_PLACE) {
+		if (h.op == WEIR_OP_PLACE || h.op == WEIR_OP_TRANSFER) {
 			p->slot.place[0] = place;
 			p->region = WEIR_PLACE_REGION(place);
 			if (p->region)
@@ -91,11 +93,11 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		}
 		if (p->state == PEND_MESSAGE)
 			c->pend_cost += message_cost(&p->slot);
-		else if (!c->rts_next)
+		else if (p->state == PEND_BULK && !c->rts_next)
 			c->rts_next = p;
 	}
 	c->fast = false;
-	if (first || c->rts_next)
+	if (first || c->rts_next || h.op == WEIR_OP_TRANSFER)
 		conn_advance(e, c);
 	return true;
 }
@@ -111,7 +113,7 @@ conn_ready(const struct conn *c)
 		return false;
 	if (p->state == PEND_MESSAGE)
 		return c->granted - c->spent >= message_cost(&p->slot);
-	return p->state == PEND_WRITTEN;
+	return p->state == PEND_WRITTEN && c->kind != CONN_MEMORY;
 }
 
 void
@@ -124,6 +126,8 @@ conn_activate(struct engine *e, struct conn *c)
 void
 conn_advance(struct engine *e, struct conn *c)
 {
+	if (UNLIKELY(c->kind == CONN_MEMORY))
+		transfers_advance(e, c);
 	if (!c->pend_first) {
 		conn_refresh(c);
 		credit_answer_want(e, c);
@@ -144,13 +148,19 @@ conn_advance(struct engine *e, struct conn *c)
 		credit_stalled(e, c);
 }
 
-static void
-unlink_first(struct session *s, struct conn *c)
+void
+pend_give_first(struct session *s, struct conn *c)
 {
 	struct pend *p = c->pend_first;
 
 	c->pend_first = p->next;
 	pend_give(s, p);
+}
+
+void
+asked_drop_first(struct conn *c)
+{
+	memmove(c->cold->asked, c->cold->asked + 1, --c->asked_count * sizeof(c->cold->asked[0]));
 }
 
 void
@@ -187,7 +197,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 			return false;
 		c->pend_cost -= weir_cost(h.length);
 		while (slots--)
-			unlink_first(c->session, c);
+			pend_give_first(c->session, c);
 		return true;
 	}
 	if (link_room_for(e, l, lines, p->state == PEND_MESSAGE ? h.flags : 0) != ROOM)
@@ -200,8 +210,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 		h.op = WEIR_WIRE_BULK;
 		head_store(to, 0, h);
 		to->value = p->number;
-		memmove(c->cold->asked, c->cold->asked + 1,
-			--c->asked_count * sizeof(c->cold->asked[0]));
+		asked_drop_first(c);
 		c->by_read += p->fetched;
 		c->by_write += !p->fetched;
 	} else {
@@ -212,12 +221,15 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 			to = link_put_line(l);
 			head_store(to, 0, h);
 			memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
-			if (c->kind == CONN_MEMORY && p->answer)
-				answer_await(c, to, p->answer);
+			if (c->kind == CONN_MEMORY) {
+				to->order = (uint16_t)c->cold->memory.cells++;
+				if (p->answer)
+					answer_await(c, to, p->answer);
+			}
 			if (h.op == WEIR_OP_LOCK)
 				lock_await(c, to);
 			while (--slots) {
-				unlink_first(c->session, c);
+				pend_give_first(c->session, c);
 				memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);
 			}
 		} else if (h.length <= WEIR_INLINE_MAX) {
@@ -226,7 +238,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 			link_put_place(l, h, place_memory(c->session, p->slot.place[0]));
 		}
 	}
-	unlink_first(c->session, c);
+	pend_give_first(c->session, c);
 	link_sent(l, c, 1, notify);
 	if (c->kind == CONN_MEMORY)
 		remote_sent(l, c);
@@ -239,10 +251,10 @@ pend_delivered(struct engine *e, struct conn *c)
 	bool notify = c->pend_first->slot.flags & WEIR_SLOT_NOTIFY;
 
 	queue_leave(queue_of(c->session, c->link, RING), &c->active);
-	memmove(c->cold->asked, c->cold->asked + 1, --c->asked_count * sizeof(c->cold->asked[0]));
+	asked_drop_first(c);
 	c->by_read++;
 	c->sent++;
-	unlink_first(c->session, c);
+	pend_give_first(c->session, c);
 	/* credit for earlier messages may still be on its way: DONE waits for them */
 	if (notify)
 		c->done_at = c->sent;
@@ -322,7 +334,7 @@ pend_drop(struct conn *c)
 		return;
 	region_lend(c);
 	while (c->pend_first)
-		unlink_first(c->session, c);
+		pend_give_first(c->session, c);
 	c->asked_count = 0;
 	c->pend_cost = 0;
 	c->rts_next = NULL;

@@ -12,9 +12,10 @@
  * result lies in the caller's memory. weir_remote_flush() waits for all operations of the calling
  * thread on a handle, a struct weir_op for one of them.
  *
- * Order: operations of one thread with one handle take effect in program order. A put or get of 1,
- * 2, 4 or 8 bytes at an offset that makes its address a multiple of its length is not torn. Longer
- * ones are executed in parts. A notice takes effect behind all operations before it.
+ * Order: operations of one thread with one handle take effect in program order, but for large puts
+ * and gets (WEIR_PUT_ORDERED). A put or get of 1, 2, 4 or 8 bytes at an offset that makes its
+ * address a multiple of its length is not torn. Longer ones are executed in parts. A notice takes
+ * effect behind all operations before it.
  *
  * Atomicity: updates, fetches, and compare and swap are atomic per element, to each other, to C11
  * atomics and to plain aligned loads on the target's host, whichever program performs them. They
@@ -101,15 +102,17 @@ int weir_export(struct weir_region *region, uint64_t offset, uint64_t length, un
 
 /*
  * Revokes an export and frees its handle. No operation begins after the data plane has taken the
- * request, and none is under way when the call returns 0; the handles that opened it get -ESTALE.
+ * request, whatever the call returns, and none is under way when it returns 0; the handles that
+ * opened it get -ESTALE.
  * Its notices that were not taken are dropped.
  * weir_region_free() and weir_disown() revoke all exports of their region, whose handles stay valid
  * until this call. weir_detach() revokes and frees all.
  *
  * Returns 0; the same if the export ended before, or with its session; -ECONNABORTED: an operator
- * had ended it (weirctl evict), and weir_reason() says why. Else the errors of every call
- * (weir/stream.h), and the handle stays valid. Blocks until the data plane answers. Any
- * thread.
+ * had ended it (weirctl evict), and weir_reason() says why. -EAGAIN: after 10 s large operations of
+ * a peer that is slow or fails may still be under way: call again. Then, and with the errors of
+ * every call (weir/stream.h), the handle stays valid. Blocks until the data plane answers, and the
+ * peers that have the export open are done, which takes a round trip as a rule. Any thread.
  */
 int weir_revoke(struct weir_export *x);
 
@@ -176,22 +179,37 @@ struct weir_op {
 	uint64_t internal[7];
 };
 
+/*
+ * Puts and gets of more than WEIR_PUT_ORDERED bytes are done by the NICs of both hosts, by RDMA
+ * WRITE and READ, where two NICs are between program and memory. They may overtake earlier
+ * operations of their thread and one another, unless they say WEIR_BEHIND; operations of other
+ * kinds, and smaller ones, still take effect after all that were begun before.
+ */
+#define WEIR_PUT_ORDERED 8192u
+
 /* Flags of operations. */
 #define WEIR_NOWAIT 0x1u /* -EAGAIN instead of waiting for room: the operation did not begin */
 /* The struct weir_op of a put or of an update without `result` ends with its completion. Without
  * it, it ends as soon as the buffer is the caller's again. */
 #define WEIR_AT_TARGET 0x2u
-/* Takes effect after all earlier operations of this thread with the handle, of any length. */
+/* Takes effect after all earlier operations of this thread with the handle, of any length: see
+ * WEIR_PUT_ORDERED. */
 #define WEIR_BEHIND 0x4u
 /* The caller leaves the buffer unchanged until the operation's struct weir_op ends, or a flush has
- * returned 0: it need not be copied. */
+ * returned 0. A large put out of a region for WEIR_ADOPT_SEND is not copied then. */
 #define WEIR_KEEP 0x8u
+
+/*
+ * WEIR_RING, WEIR_WRITE (puts) and WEIR_READ (gets) of weir/stream.h force the method at any
+ * length: the target's engine takes part, or the NICs do all. Where no two NICs are in between,
+ * they have no effect, nor on transfers with layouts or notices.
+ */
 
 /*
  * Writes `length` bytes of `buf` to the export. The buffer is the caller's again on return, unless
  * WEIR_KEEP is set.
  *
- * @flags  WEIR_NOWAIT, WEIR_BEHIND, WEIR_KEEP, or 0
+ * @flags  WEIR_NOWAIT, WEIR_BEHIND, WEIR_KEEP; WEIR_RING or WEIR_WRITE; or 0
  *
  * Returns 0 (begun), or
  *   -ERANGE    a byte would lie outside the export
@@ -200,9 +218,11 @@ struct weir_op {
  *   -EAGAIN    WEIR_NOWAIT: no room now, or the thread's connection is still being made
  *   -EMSGSIZE  WEIR_NOWAIT: there is never room for that many bytes at once
  *   -EINTR     interrupted while it waited: a part of the bytes may take effect; put again
+ *   -ENOMEM    no memory to note it
  *   how the export or the session ended (above), or, with a thread's first operation, the errors of
  *   weir_remote_open().
- * Blocks while the channel is full, unless WEIR_NOWAIT. Any thread.
+ * Blocks while the channel is full, or the session lacks send memory for a large put, unless
+ * WEIR_NOWAIT. Any thread.
  */
 int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
 		    unsigned flags);
@@ -211,11 +231,11 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
  * Reads `length` bytes of the export into `buf`, which the library may write until a flush of this
  * thread has returned 0, or the handle is closed.
  *
- * @flags  WEIR_NOWAIT, WEIR_BEHIND, or 0
+ * @flags  WEIR_NOWAIT, WEIR_BEHIND; WEIR_RING or WEIR_READ; or 0
  *
  * Returns 0 (begun), or as weir_remote_put(), and
  *   -EACCES    the handle was opened without WEIR_MAY_READ
- *   -EMSGSIZE  WEIR_NOWAIT: more than 8192 bytes
+ *   -EMSGSIZE  WEIR_NOWAIT: more than 8192 bytes, or with READs more than fit the send memory
  *   -EINTR     interrupted while it waited: a part may be under way, which a flush ends
  *   -ENOMEM    no memory to note it
  * Blocks while the channel is full, the session lacks send memory, or 32 cells of the thread with
@@ -332,7 +352,8 @@ int weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void 
 int weir_remote_flush(struct weir_remote *r, int timeout_ms);
 
 /*
- * The same for operations with a result alone: when it returns 0, all results are there. Operations
+ * The same for operations with a result, and puts with WEIR_KEEP, alone: when it returns 0, all
+ * results are there, and the memory of those puts is the caller's. Operations
  * before the last of them are complete, too. Errors and blocking as weir_remote_flush(). Any
  * thread.
  */

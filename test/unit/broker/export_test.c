@@ -195,7 +195,7 @@ TEST_FAKE(test_disown, two_engines)
 	struct fake_session s, other;
 	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN, .region.region = 1};
 	struct weir_key_fields k;
-	bool removed[2] = {false};
+	bool stopped[2] = {false};
 
 	exporter(f, &s);
 	fake_program(f, &other);
@@ -204,12 +204,12 @@ TEST_FAKE(test_disown, two_engines)
 	f->hold = true;
 	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_OK);
 	for (uint32_t i = 0; i < f->held_count; i++) {
-		if (f->held[i].c->type == ENGINE_EXPORT_REMOVE)
-			removed[f->held[i].engine] = true;
+		if (f->held[i].c->type == ENGINE_EXPORT_STOP)
+			stopped[f->held[i].engine] = true;
 		if (f->held[i].c->type == ENGINE_REGION_REMOVE)
-			assert_true(removed[f->held[i].engine]);
+			assert_true(stopped[f->held[i].engine]);
 	}
-	assert_true(removed[0] && removed[1]);
+	assert_true(stopped[0] && stopped[1]);
 	/* from the request on nobody opens it */
 	assert_int_equal(open_key(f, &other, &k, WEIR_RIGHT_WRITE), WEIR_MSG_REFUSED);
 	assert_int_equal(other.reply.refused.code, EKEYREJECTED);
@@ -604,6 +604,96 @@ TEST_NET(test_accept, bring_up)
 	fake_leave(f, &s);
 	asked(n, &k, WEIR_RIGHT_WRITE);
 	assert_int_equal(f->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
+}
+
+/* Peers get keys of the export's bytes, with their rights and no others, one for all of them. The
+ * NIC forgets them when no engine has a connection any more. */
+TEST_NET(test_nic_keys, bring_up)
+{
+	static const struct {
+		uint32_t rights;
+		unsigned access;
+	} row[] = {
+	    {WEIR_RIGHT_READ, NIC_REMOTE_READ},
+	    {WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE, NIC_LOCAL_WRITE | NIC_REMOTE_WRITE},
+	    {WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE,
+	     NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ},
+	};
+	struct fake *f = n->f[1];
+	struct fake_session s;
+	struct weir_key_fields k;
+	struct engine_export_key first, *key = &f->last[ENGINE_CONN_ACCEPT].key;
+	uint32_t mrs;
+
+	exporter(f, &s);
+	export(f, &s, 1, 48, 100, WEIR_RIGHTS_KNOWN & ~WEIR_RIGHT_NOTIFY);
+	k = key_of(&s);
+	mrs = f->live_mrs;
+	asked(n, &k, WEIR_RIGHT_UPDATE);
+	assert_int_equal(key->rkey, 0);
+	assert_int_equal(f->live_mrs, mrs);
+	for (unsigned i = 0; i < 3; i++) {
+		asked(n, &k, row[i].rights);
+		first = *key;
+		assert_int_equal(f->live_mrs, mrs + 1 + i);
+		assert_true(first.rkey && first.rkey <= FAKE_MRS);
+		assert_int_equal(f->mr[first.rkey - 1].access, row[i].access);
+		assert_int_equal(f->mr[first.rkey - 1].is.length, 100);
+		assert_int_equal(f->mr[first.rkey - 1].is.address, first.address);
+		assert_int_equal(first.address % 4096, 48);
+		asked(n, &k, row[i].rights);
+		assert_true(key->rkey == first.rkey && f->live_mrs == mrs + 1 + i);
+	}
+	/* there are 8 of them: operations of others are cells */
+	for (unsigned i = 0; i < 3; i++) {
+		export(f, &s, 1, 0, 8, WEIR_RIGHT_READ | WEIR_RIGHT_WRITE);
+		struct weir_key_fields other = key_of(&s);
+
+		for (uint32_t r = WEIR_RIGHT_READ; r <= (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE); r++)
+			asked(n, &other, r);
+	}
+	assert_int_equal(f->live_mrs, mrs + 8);
+	assert_int_equal(key->rkey, 0);
+	/* they stay until the engine says that no peer uses them */
+	f->hold = true;
+	revoke_export(f, &s, 1, k.generation);
+	assert_int_equal(f->live_mrs, mrs + 8);
+	fake_let_go(f);
+	assert_int_equal(f->count[ENGINE_EXPORT_REMOVE], 1);
+	assert_int_equal(f->live_mrs, mrs + 5);
+	asked(n, &k, WEIR_RIGHT_READ);
+	assert_int_equal(f->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
+	fake_leave(f, &s);
+}
+
+/* REVOKE is refused while peers are not done, then says that the export is gone. */
+TEST_NET(test_slow_peers, bring_up)
+{
+	struct fake *f = n->f[1];
+	struct fake_session s;
+	struct weir_key_fields k;
+	uint32_t mrs;
+
+	exporter(f, &s);
+	export(f, &s, 1, 0, 100, WEIR_RIGHT_READ);
+	k = key_of(&s);
+	mrs = f->live_mrs;
+	asked(n, &k, WEIR_RIGHT_READ);
+	f->keyed = 1;
+	f->hold_type = ENGINE_EXPORT_REMOVE;
+	for (unsigned i = 0; i < 3; i++) {
+		revoke_export(f, &s, 1, k.generation);
+		expect_refused(&s, EAGAIN);
+		asked(n, &k, WEIR_RIGHT_READ);
+		assert_int_equal(f->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
+	}
+	assert_int_equal(f->live_mrs, mrs + 1);
+	f->hold_type = 0;
+	fake_let_go(f);
+	assert_int_equal(f->live_mrs, mrs);
+	revoke_export(f, &s, 1, k.generation);
+	expect_refused(&s, ENOENT);
+	fake_leave(f, &s);
 }
 
 /* CONNECT carries the names of the key; a key of an earlier run of that node's data plane fails at

@@ -212,8 +212,9 @@ TEST_END(test_what_peers_may_write)
 		const struct nic_mr *mr = &n->f->mr[i].is;
 
 		if (!n->f->mr[i].access)
-			continue;			     /* what we send from */
-		if (n->f->mr[i].access == NIC_REMOTE_READ) { /* by those who are told its key */
+			continue; /* what we send from */
+		/* gets are read into it; read by those who are told its key */
+		if (n->f->mr[i].access == (NIC_LOCAL_WRITE | NIC_REMOTE_READ)) {
 			assert_int_equal(mr->address, arena + weir_arena_send(g));
 			assert_int_equal(mr->length, (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE);
 			continue;

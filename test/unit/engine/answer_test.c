@@ -394,7 +394,7 @@ test_ends(void **state)
 		struct program *third = program_open(p.w, 0, 1);
 		struct pconn *c = open_remote(p.pa, ALL), *good = open_remote(third, ALL);
 		struct engine_command k = {
-		    .type = ENGINE_EXPORT_REMOVE,
+		    .type = ENGINE_EXPORT_STOP,
 		    .export = {.session = p.pb->id, .number = 1, .generation = GENERATION}};
 
 		set_word(p.pb, 8, 0);

@@ -350,6 +350,7 @@ test_spill(void **state)
 	world_run(p.w, 100);
 	assert_int_equal(b->received, 1);
 	/* ends of connections whose notices had waited are told */
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, TO), 0);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, TO), 0);
 	world_run(p.w, 200);
 	for (unsigned i = 0; i < 6; i++) {
@@ -489,7 +490,7 @@ test_ends(void **state)
 		assert_true(next_notice(p.pb, &got));
 		taken(p.pb, got.vqpn, 1);
 		if (how == 0)
-			assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, TO), 0);
+			assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, TO), 0);
 		else if (how == 1)
 			program_die(p.pb);
 		else if (how == 2)

@@ -284,6 +284,7 @@ test_revoke(void **state)
 	assert_false(p.pb->disowned[0]); /* the export keeps it */
 	put(a, 8, 8, 2);
 	put(b, 16, 8, 3);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, 0), 0);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, 0), 0);
 	memset(p.pb->region[0].base, 0xaa, BYTES);
 	world_run(p.w, 200);
@@ -369,6 +370,7 @@ test_counters(void **state)
 	program_die(third);
 	world_run(p.w, 400);
 	assert_int_equal(counted(&p, GENERATION).openers, 1);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, 0), 0);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, 0), 0);
 	assert_int_equal(counted(&p, GENERATION).openers, 0);
 	assert_int_equal(counted(&p, 0).counters.puts, 0);
@@ -422,6 +424,7 @@ test_link_fails(void **state)
 	assert_closed(a, EHOSTDOWN);
 	pconn_ends(a, 100);
 	program_disown(p.pb, 1);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, 0), 0);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, 0), 0);
 	world_run(p.w, 100);
 	assert_true(p.pb->disowned[0]);
@@ -524,7 +527,7 @@ test_bad_peers(void **state)
 		else if (i == 2)
 			head.offset = UINT64_MAX - length;
 		else if (i == 3)
-			c->sent = begin->taken = 5; /* operations are missing */
+			begin->cold->memory.cells = 5; /* operations are missing */
 		else if (i == 4)
 			begin->peer_vqpn = conn_find(e, good->vqpn)->peer_vqpn; /* another's */
 		else if (i == 5)
@@ -532,7 +535,7 @@ test_bad_peers(void **state)
 		else
 			begin->kind = CONN_STREAM; /* a message */
 		if (i == 4)
-			c->sent = begin->taken = 9;
+			begin->cold->memory.cells = 9;
 		if (i == 6) {
 			begin->granted = begin->spent + 4096;
 			pconn_push(c, 0, 48, 0);

@@ -242,7 +242,7 @@ test_nowait(void **state)
 		int rc;
 
 		memset(m.base, 0, LENGTH);
-		expect(weir_remote_get(r, 0, to, 8193, WEIR_NOWAIT), -EMSGSIZE);
+		expect(weir_remote_get(r, 0, to, 8193, WEIR_NOWAIT | WEIR_RING), -EMSGSIZE);
 		expect(weir_remote_update(r, &u), -EMSGSIZE);
 		u.count = 200;
 		u.result = to;

@@ -375,7 +375,7 @@ test_nowait(void **state)
 		uint64_t n = 0;
 		int rc;
 
-		expect(weir_remote_put(r, 0, bytes, LENGTH, WEIR_NOWAIT), -EMSGSIZE);
+		expect(weir_remote_put(r, 0, bytes, LENGTH, WEIR_NOWAIT | WEIR_RING), -EMSGSIZE);
 		plane_hold(m.f, true);
 		while (!(rc = weir_remote_put(r, n % 100 * 8, &n, sizeof(n), WEIR_NOWAIT)))
 			n++;

@@ -284,6 +284,9 @@ execute(struct fake *f, uint32_t engine, struct engine_command *c)
 		if (c->conn.status)
 			emit_closed(f, engine, c->conn.vqpn);
 		break;
+	case ENGINE_EXPORT_STOP:
+		c->export.keyed = f->keyed;
+		break;
 	case ENGINE_LINK_ADD:
 		f->links++;
 		break;
@@ -316,7 +319,7 @@ command(void *user, uint32_t engine, struct engine_command *c)
 	f->count[c->type]++;
 	f->last[c->type] = *c;
 	f->last_engine[c->type] = engine;
-	if (f->hold) {
+	if (f->hold || (f->hold_type && f->hold_type == (int)c->type)) {
 		assert_true(f->held_count < FAKE_COMMANDS);
 		f->held[f->held_count].engine = engine;
 		f->held[f->held_count++].c = c;
@@ -474,6 +477,7 @@ fake_open(const struct fake_config *config)
 	    .arena_bytes = 8 << 20,
 	    .regions = 4,
 	    .exports = 4,
+	    .export_keys = 8,
 	    .region_bytes = 1 << 20,
 	    .adopt_bytes = 1 << 20,
 	    .peer_ring_lines = 256,

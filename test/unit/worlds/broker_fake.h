@@ -51,6 +51,8 @@ struct fake {
 	uint64_t now;
 	/* engines */
 	bool hold;		/* commands stay in held[] until fake_release() */
+	int hold_type;		/* only those of this type; 0: none */
+	uint32_t keyed;		/* what engines answer to EXPORT_STOP */
 	bool full;		/* mailboxes take nothing */
 	int fail_type, fail_rc; /* commands of this type end with fail_rc; -1: none */
 	struct {

@@ -101,8 +101,9 @@ program_open(struct world *w, unsigned node, unsigned channels)
 	p->view.base = p->arena;
 	p->view.recv_mr = fake_mr(&w->net, p->arena + weir_arena_recv(g),
 				  (size_t)g->recv_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_WRITE);
-	p->view.send_mr = fake_mr(&w->net, p->arena + weir_arena_send(g),
-				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_READ);
+	p->view.send_mr =
+	    fake_mr(&w->net, p->arena + weir_arena_send(g),
+		    (size_t)g->send_blocks * WEIR_BLOCK_SIZE, NIC_LOCAL_WRITE | NIC_REMOTE_READ);
 	atomic_store(&p->share.weight, ENGINE_WEIGHT);
 	p->view.share = &p->share;
 	p->view.work = aligned_alloc(64, engine_session_bytes(&config, g));

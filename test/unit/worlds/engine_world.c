@@ -65,6 +65,7 @@ answer(struct node *n, const struct engine_conn_command *asked)
 		k.conn.export_number = x.index;
 		k.conn.export_generation = x.generation;
 		k.conn.rights = x.rights;
+		k.key = n->key;
 	}
 	k.conn.ah = (struct nic_ah *)&n->ah;
 	k.conn.mtu = asked->kind == CONN_DATAGRAM ? WORLD_MTU : 0;
@@ -342,9 +343,11 @@ world_create(const struct world_options *o)
 		fake_context_init(n->nic, &w->net);
 		c.nic = n->nic;
 		c.srq = (struct nic_srq *)n->nic;
-		c.recv = n->recv = aligned_alloc(64, c.srq_depth * ENGINE_RECV_BYTES);
+		c.recv = n->recv = aligned_alloc(64, engine_recv_bytes(c.srq_depth));
 		c.recv_mr =
-		    fake_mr(&w->net, c.recv, c.srq_depth * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE);
+		    fake_mr(&w->net, c.recv, engine_recv_bytes(c.srq_depth), NIC_LOCAL_WRITE);
+		if (w->options.fence)
+			c.fence_mr = fake_mr(&w->net, &n->fence, sizeof(n->fence), NIC_REMOTE_READ);
 		n->engine = engine_create(&c);
 		assert_non_null(n->engine);
 		n->ring = aligned_alloc(64, w->options.ring_lines * 64);
@@ -415,6 +418,7 @@ node_turn(struct world *w, struct node *n)
 			p->removed = true;
 		if (k->type == ENGINE_REGION_REMOVE) /* as main does: what comes later is bad */
 			program_end_region(p, k->region.region);
+		n->exports_removed += k->type == ENGINE_EXPORT_REMOVE;
 		free(k);
 	}
 }

@@ -98,9 +98,12 @@ struct node {
 	struct engine_datagram_command datagrams;
 	uint32_t datagram_errors;
 	struct program *program[PROGRAMS];
-	uint32_t listener; /* program that accepts */
-	bool holds;	   /* the program decides about CONNECTs */
-	bool refuse, full; /* reject CONNECTs; main's queue is full */
+	struct engine_export_key key; /* that peers get for exports; rkey 0: none */
+	uint64_t fence;		      /* options.fence: they READ it behind WRITEs */
+	uint32_t exports_removed;     /* later than at once */
+	uint32_t listener;	      /* program that accepts */
+	bool holds;		      /* the program decides about CONNECTs */
+	bool refuse, full;	      /* reject CONNECTs; main's queue is full */
 	uint32_t link_errors, link_error, silences, full_told;
 	uint32_t links_idle, links_closed, links_stay;
 	struct engine_lock lock_asked; /* the last one, of another engine */
@@ -114,6 +117,7 @@ struct world_options {
 	uint64_t delay_ns, silence_ns, ring_idle_ns;
 	double threshold;
 	bool no_link;
+	bool fence; /* a WRITE that is acknowledged need not be visible */
 };
 
 struct world {

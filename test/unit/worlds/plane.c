@@ -803,11 +803,10 @@ create_engine(struct plane_engine *e, struct net_port *port)
 	    .emit = emit,
 	    .user = e,
 	};
-	c->recv = calloc(SRQ, ENGINE_RECV_BYTES);
+	c->recv = calloc(1, engine_recv_bytes(SRQ));
 	assert_non_null(c->recv);
 	assert_int_equal(NIC_OPS(nic)->mr_reg(roce_nic_device(port->node->dev), c->recv,
-					      SRQ * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE,
-					      &c->recv_mr),
+					      engine_recv_bytes(SRQ), NIC_LOCAL_WRITE, &c->recv_mr),
 			 0);
 	e->engine = engine_create(c);
 	assert_non_null(e->engine);
@@ -830,6 +829,7 @@ create_node(struct plane *p, uint32_t index)
 	    .arena_bytes = (2 * blocks + 128) * WEIR_BLOCK_SIZE,
 	    .regions = 3,
 	    .exports = 4,
+	    .export_keys = 8,
 	    .region_bytes = 192 << 20,
 	    .adopt_bytes = 64 << 20,
 	    .peer_ring_lines = 4096,
