@@ -180,7 +180,7 @@ put_transfer(struct weir_conn *c, struct todo *d)
 	struct weir_region *r;
 	struct weir_slot *s;
 	uint32_t length;
-	int rc = room(tx, 1);
+	int rc = weir_remote_room(c, 1);
 
 	if (rc)
 		return rc;

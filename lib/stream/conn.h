@@ -191,8 +191,8 @@ struct weir_conn {
 	uint64_t flush_asked;	       /* operations of which DONE was requested */
 	_Atomic int remote_end;	       /* `end`; any thread reads */
 	struct weir_results *results;  /* answers to come; NULL: never any */
-	uint64_t kept_upto; /* operations up to the last one on memory of the program itself */
-	bool transfers;	    /* many bytes go by TRANSFER, as OPENED said */
+	uint64_t kept_upto;   /* operations up to the last one on memory of the program itself */
+	bool transfers;	      /* many bytes go by TRANSFER, as OPENED said */
 	uint64_t lock_upto;   /* operations until the last LOCK, which is one; 0: there is none */
 	uint32_t lock_status; /* of its answer: weir_lock_status */
 	uint8_t lock_held;    /* WEIR_LOCK_*; 0: not held */

@@ -473,7 +473,7 @@ test_asked(void **state)
 	assert_ptr_equal(engine_done(e), &a);
 	b = ask(&p, 2, 9, EXCLUSIVE);
 	assert_false(engine_execute(e, &b));
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE), 0);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP), 0);
 	assert_ptr_equal(engine_done(e), &b);
 	assert_int_equal(b.result, -ESTALE);
 	assert_true(engine_execute(e, &end));
@@ -564,7 +564,7 @@ test_lost(void **state)
 			assert_true(has(&p, next, 0));
 		} else {
 			if (how == 2)
-				assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE), 0);
+				assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP), 0);
 			else
 				program_die(p.pb);
 			world_run(p.w, 300);
@@ -597,7 +597,7 @@ test_cut(void **state)
 	lock(w, SHARED);
 	STEP_MOST(p.w, 400, passive->cold->memory.lock.state != LOCK_WAITS);
 	assert_int_equal(completed(w), 0);
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE), 0);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP), 0);
 	world_run(p.w, 300);
 	assert_closed(w, ESTALE);
 	assert_int_equal(completed(w), 2);

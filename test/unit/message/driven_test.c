@@ -416,7 +416,7 @@ TEST(test_signals_in_calls)
 }
 
 /* Closing from a call of the messenger: refused, whoever makes the call and whichever it is. */
-static int closed_inside[4];
+static _Atomic int closed_inside[4];
 
 static void
 close_handle(struct weir_messenger *m, const struct weir_message *message, void *user)
