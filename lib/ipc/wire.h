@@ -21,7 +21,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 7u
+#define WEIR_WIRE_VERSION 8u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
 #define WEIR_LITTLE_ENDIAN 0x100u
