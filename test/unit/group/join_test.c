@@ -484,7 +484,7 @@ static int
 need(struct team *t, uint32_t i)
 {
 	struct weir_event e;
-	uint32_t dead = 9;
+	uint32_t dead = 9, word = 0;
 	int rc = join(t, i);
 
 	if (rc)
@@ -500,6 +500,9 @@ need(struct team *t, uint32_t i)
 			return __LINE__;
 		usleep(1000);
 	}
+	/* members that only receive learn it, too */
+	if (weir_group_broadcast(t->g[i], 1, &word, sizeof(word), 20000) != -ECONNRESET)
+		return __LINE__;
 	if (weir_group_barrier(t->g[i], PATIENT) != -ECONNRESET)
 		return __LINE__;
 	return weir_group_failed(t->g[i], &dead, 1) == 1 && dead == 1 ? 0 : __LINE__;
