@@ -159,8 +159,8 @@ mapped_onesided()
 	done
 	beside_peers os_put_rate_8 "x UCX: puts of 8 B, mapped" '>=' 1.0 .msgs_per_s ucx_puts -- \
 		--instance A node:1 -t put -s 8 -D 0.5 --cpu 0
-	perf os_put_64k "x memcpy" '>=' 0.95 '.ratio.copy' --instance A node:1 -t put -s 64k -D 0.5 --cpu 0
-	perf os_put_1m "x memcpy" '>=' 0.9 '.ratio.copy' --instance A node:1 -t put -s 1m -D 0.5 --cpu 0
+	perf os_put_64k "x memcpy" '>=' 0.95 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:1 -t put -s 64k -D 0.5 --cpu 0
+	perf os_put_1m "x memcpy" '>=' 0.9 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:1 -t put -s 1m -D 0.5 --cpu 0
 	stop_all
 }
 
