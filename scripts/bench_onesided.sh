@@ -236,8 +236,8 @@ set_onesided()
 	beside os_rget_rate_8 "x messages of 8 B: gets of 8 B" '>=' 0.3 .msgs_per_s \
 		--instance A node:2 -t get -s 8 -D 1 --cpu 0 -- --instance A node:2 -t rate -s 8 -D 0.5 --cpu 0
 	# 0.6 and 0.5 of nic_memif_64k, whose target is 0.146 of memcpy
-	perf os_rput_1m "x memcpy: puts of 1 MiB" '>=' 0.0876 .ratio.copy --instance A node:2 -t put -s 1m -D 1 --cpu 0
-	perf os_rget_1m "x memcpy: gets of 1 MiB" '>=' 0.073 .ratio.copy --instance A node:2 -t get -s 1m -D 1 --cpu 0
+	perf os_rput_1m "x memcpy: puts of 1 MiB" '>=' 0.0876 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:2 -t put -s 1m -D 1 --cpu 0
+	perf os_rget_1m "x memcpy: gets of 1 MiB" '>=' 0.073 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:2 -t get -s 1m -D 1 --cpu 0
 	beside_load os_rsmall_beside "x the same beside messages: p99 of gets of 8 B beside puts of 16 MiB" '<=' 1.1
 	stop_all
 }
