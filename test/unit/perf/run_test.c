@@ -610,32 +610,40 @@ test_faults(void **state)
 }
 
 /* Datagrams that are lost are counted, and are no errors; those that are wrong are. */
+/*
+ * Runs a test that loses `lost` datagrams. A round trip that takes 0.1 s counts as lost, which may
+ * be the machine's fault: then again, at most four times.
+ */
+static void
+run_datagrams(struct perf_options *o, int how, uint32_t test, uint32_t size, uint64_t lost,
+	      struct perf_result *r)
+{
+	for (unsigned tries = 0; tries < 5; tries++) {
+		wire = how;
+		assert_int_equal(run_one(o, test, size, r), 0);
+		assert_int_equal(r->errors, 0);
+		if (r->lost == lost || test != PERF_LAT)
+			break;
+	}
+	assert_int_equal(r->lost, lost);
+}
+
 static void
 test_datagrams(void **state)
 {
 	static const uint32_t tests[] = {PERF_LAT, PERF_BW, PERF_RATE};
 	static struct perf_result r;
 	struct perf_options o = options(300);
-	uint64_t late;
 
 	o.flags = WEIR_UD;
 	o.verify = false;
 	for (unsigned i = 0; i < 3; i++) {
-		wire = HONEST;
-		assert_int_equal(run_one(&o, tests[i], 64, &r), 0);
-		assert_int_equal(r.errors, 0);
-		/* on a busy machine an answer may come after 0.1 s, when it counts as lost */
-		late = tests[i] == PERF_LAT ? r.lost : 0;
-		assert_int_equal(r.lost, late);
+		run_datagrams(&o, HONEST, tests[i], 64, 0, &r);
 		assert_int_equal(r.payload, r.count * 64);
-		assert_int_equal(r.count, 300 + late);
-		wire = LOSES;
-		assert_int_equal(run_one(&o, tests[i], 1500, &r), 0);
-		assert_int_equal(r.errors, 0);
-		late = tests[i] == PERF_LAT && r.lost > 1 ? r.lost - 1 : 0;
-		assert_int_equal(r.lost, 1 + late);
+		assert_int_equal(r.count, 300);
+		run_datagrams(&o, LOSES, tests[i], 1500, 1, &r);
 		/* a lost round trip is made again */
-		assert_int_equal(r.count, 300 + (tests[i] == PERF_LAT) + late);
+		assert_int_equal(r.count, 300 + (tests[i] == PERF_LAT));
 		wire = CHANGES;
 		assert_int_equal(run_one(&o, tests[i], 16, &r), 0);
 		assert_int_equal(r.errors, 1);
