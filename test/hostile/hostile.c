@@ -213,7 +213,10 @@ ask(int sock, const void *what, size_t length, struct weir_session_msg *reply, i
 				      .msg_iovlen = 1,
 				      .msg_control = control.buf,
 				      .msg_controllen = sizeof(control.buf)};
-		if (poll(&pfd, 1, patience_ms) != 1) {
+		do
+			n = poll(&pfd, 1, patience_ms);
+		while (n < 0 && errno == EINTR); /* on_term() ends rounds, not an answer's wait */
+		if (n != 1) {
 			errno = ETIMEDOUT;
 			return -1;
 		}
