@@ -37,14 +37,12 @@ void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *o
  */
 int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
 		struct arena *a);
-/* Makes the next piece. 1: more follow; 0: complete; or -errno (arena_take_memory() is due). */
+/* Makes the next piece. 1: more follow; 0: complete; or -errno. */
 int arena_go_on(struct arena *a);
 /* If the program punched a hole, replaces the memory, which it cannot reach then. Returns true
  * once.
  */
 bool arena_cut(struct arena *a);
-/* Removes the guard and moves the memory out of an arena that ends; the caller releases it. */
-struct memfd arena_take_memory(struct arena *a);
 
 static inline uint8_t *
 arena_base(const struct arena *a)

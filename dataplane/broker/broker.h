@@ -108,6 +108,13 @@ struct broker_config {
 			char *error, size_t size);
 	/* Row `index` of the settings of ports; false: there are fewer. May be NULL. */
 	bool (*port_setting)(void *user, uint32_t index, struct weir_row_setting *row);
+	/*
+	 * An engine may be copying a peer's payload into memory whose key main has withdrawn since.
+	 * quiet_begin() names this moment; quiet_passed() tells whether every engine has begun
+	 * another turn since then. NULL: the broker runs between turns only.
+	 */
+	uint64_t (*quiet_begin)(void *user);
+	bool (*quiet_passed)(void *user, uint64_t moment);
 	const char *instance;	     /* for weirctl; NULL: none */
 	uint64_t (*now)(void *user); /* monotonic ns */
 	/*

@@ -16,10 +16,12 @@ struct broker_user;
  * memory. */
 struct broker_release *release_new(void);
 /*
- * Takes over r and the memory: `bytes` of USER_MEMORY, and one of `also` if that is another limit,
- * stay charged until it is free; without memory, they are returned at once. *memory is empty then.
+ * Takes over r, the memory and its guard (sigbus.h; -1: none): `bytes` of USER_MEMORY, and one of
+ * `also` if that is another limit, stay charged until it is free; without memory, they are returned
+ * at once. *memory is empty then. No command to an engine and no key at a NIC may reach the memory
+ * any more; it stays mapped until the turns that are under way have ended.
  */
-void release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
+void release_memory(struct broker *b, struct broker_release *r, struct memfd *memory, int guard,
 		    struct broker_user *owner, uint64_t bytes, enum user_limit also);
 /* Returns the next deadline. */
 uint64_t release_timers(struct broker *b, uint64_t now);

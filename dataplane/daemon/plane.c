@@ -273,6 +273,23 @@ incarnation(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t
+broker_quiet_begin(void *user)
+{
+	struct plane *p = user;
+
+	return rte_rcu_qsbr_start(p->quiet);
+}
+
+/* Engines that sleep are offline: they count as quiet. */
+static bool
+broker_quiet_passed(void *user, uint64_t moment)
+{
+	struct plane *p = user;
+
+	return rte_rcu_qsbr_check(p->quiet, moment, false) == 1;
+}
+
 static int
 make_broker(struct plane *p, char *error, size_t size)
 {
@@ -316,6 +333,8 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .port_set = plane_port_set,
 	    .port_setting = plane_port_setting,
 	    .plane_row = plane_row,
+	    .quiet_begin = broker_quiet_begin,
+	    .quiet_passed = broker_quiet_passed,
 	    .instance = o->instance,
 	    .user = p,
 	};

@@ -198,7 +198,7 @@ segment_free(struct broker *b, struct segment *g)
 	/* the connecting user pays for memory that a program still maps */
 	charge_other(g, 1);
 	owner = g->side[0].charged ? g->side[0].charged : g->side[1].charged;
-	release_memory(b, g->release, &memory, owner, g->geometry.bytes, USER_SEGMENTS);
+	release_memory(b, g->release, &memory, -1, owner, g->geometry.bytes, USER_SEGMENTS);
 	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
 	segment_close(g);
 }

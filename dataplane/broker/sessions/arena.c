@@ -133,11 +133,3 @@ arena_cut(struct arena *a)
 {
 	return sigbus_guard_cut(a->guard);
 }
-
-struct memfd
-arena_take_memory(struct arena *a)
-{
-	sigbus_guard_remove(a->guard);
-	a->guard = -1;
-	return memfd_move(&a->memory);
-}

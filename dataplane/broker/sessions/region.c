@@ -71,12 +71,11 @@ region_free(struct broker_session *s, struct broker_region *r)
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (r->view[i].mr.length && first_on_device(b, i) == i)
 			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &r->view[i].mr);
-	sigbus_guard_remove(r->guard);
 	free(r->view);
 	s->region_bytes -= r->bytes;
 	s->adopted_bytes -= r->adopted ? r->bytes : 0;
 	command_unreserve(b, reserved(b));
-	release_memory(b, r->release, &r->memory, s->owner, r->bytes, USER_REGIONS);
+	release_memory(b, r->release, &r->memory, r->guard, s->owner, r->bytes, USER_REGIONS);
 	*r = (struct broker_region){.state = REGION_FREE};
 }
 

@@ -7,6 +7,7 @@
 #include "memfd.h"
 #include "pace.h"
 #include "release.h"
+#include "sigbus.h"
 #include "state.h"
 #include "user.h"
 
@@ -25,6 +26,9 @@ struct broker_release {
 	struct broker_user *owner;
 	uint64_t charged[USER_LIMITS];
 	uint64_t due, pause; /* ns: the next attempt, and the pause after it */
+	int guard;	     /* until no engine touches the memory; -1: none */
+	bool quiet;	     /* that is so */
+	uint64_t moment;     /* it is so once this has passed, see broker_config.quiet_begin */
 };
 
 static void
@@ -45,7 +49,7 @@ release_new(void)
 }
 
 void
-release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
+release_memory(struct broker *b, struct broker_release *r, struct memfd *memory, int guard,
 	       struct broker_user *owner, uint64_t bytes, enum user_limit also)
 {
 	weir_assert(r && owner && also < USER_LIMITS);
@@ -55,11 +59,26 @@ release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 	if (also != USER_MEMORY)
 		r->charged[also] = 1;
 	r->pause = FIRST_NS;
+	r->guard = guard;
+	r->quiet = !b->config.quiet_begin;
+	r->moment = r->quiet ? 0 : b->config.quiet_begin(b->config.user);
 	r->next = b->releases;
 	b->releases = r;
 	b->release_due = 0;
 	if (!r->memory.bytes)
 		finish(&b->releases);
+}
+
+/* Releases a piece; as memfd_release(). An engine's copy that is under way must not fault. */
+static int
+go_on(struct broker *b, struct broker_release *r)
+{
+	if (!r->quiet && !b->config.quiet_passed(b->config.user, r->moment))
+		return -EBUSY;
+	r->quiet = true;
+	sigbus_guard_remove(r->guard);
+	r->guard = -1;
+	return memfd_release(&r->memory, MEMFD_PIECE);
 }
 
 /* Releases a piece of the first memory that is due and that no program has. */
@@ -75,7 +94,7 @@ release_timers(struct broker *b, uint64_t now)
 	while ((r = *at) && rc < 0) {
 		if (r->due <= now) {
 			begin = pace_clock();
-			rc = memfd_release(&r->memory, MEMFD_PIECE);
+			rc = go_on(b, r);
 			user_charge(r->owner, pace_clock() - begin, false);
 		}
 		if (!rc) {
@@ -97,6 +116,7 @@ void
 release_all(struct broker *b)
 {
 	for (struct broker_release *r = b->releases; r; r = b->releases) {
+		sigbus_guard_remove(r->guard);
 		memfd_close(&r->memory);
 		finish(&b->releases);
 	}

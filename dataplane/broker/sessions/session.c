@@ -107,7 +107,6 @@ void
 session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
-	struct memfd memory;
 
 	weir_assert(s->state == SESSION_BUILDING || s->state == SESSION_CLOSING);
 	weir_assert(b->session[s->id] == s && !s->conns && !s->waiting && !s->commands);
@@ -132,8 +131,8 @@ session_free(struct broker_session *s)
 	}
 	exports_free(s);
 	regions_free(s);
-	memory = arena_take_memory(&s->arena);
-	release_memory(b, s->release, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	release_memory(b, s->release, &s->arena.memory, s->arena.guard, s->owner, s->charged_bytes,
+		       USER_MEMORY);
 	command_unreserve(b, s->reserved);
 	b->session[s->id] = NULL;
 	b->session_count--;

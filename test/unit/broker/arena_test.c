@@ -101,7 +101,7 @@ TEST(test_open)
 	arena_head(&a)->geometry.bytes = 1; /* a program may: ours is another copy */
 	assert_int_equal(a.geometry.bytes, g.bytes);
 	assert_false(arena_cut(&a));
-	memory = arena_take_memory(&a);
+	memory = memfd_move(&a.memory);
 	memfd_close(&memory);
 }
 

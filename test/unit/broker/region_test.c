@@ -250,6 +250,30 @@ TEST_FAKE(test_disown_later, two_engines)
 	f->hold = false;
 }
 
+/* A peer's WRITE is being copied while its key goes: the memory stays until that turn has ended. */
+TEST_FAKE(test_written_until_the_turn_ends, two_engines)
+{
+	struct fake_session s;
+
+	fake_attach(f, &s);
+	adopt(f, &s, BYTES, WEIR_ADOPT_RECV);
+	f->in_turn = true;
+	assert_int_equal(disown(f, &s, 1).type, WEIR_MSG_OK);
+	fake_run(f);
+	f->now += 10 * BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(fake_mappings("weir-region"), 1);
+	broker_session_close(s.s);
+	fake_run(f);
+	assert_int_equal(f->live_mrs, 0);
+	assert_int_equal(fake_mappings("weir-arena"), 1);
+	f->in_turn = false;
+	f->now += 10 * BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	assert_int_equal(fake_mappings("weir-arena"), 0);
+}
+
 /* The program dies, or the engine refuses, before the answer. */
 TEST_FAKE(test_not_added, two_engines)
 {

@@ -379,6 +379,23 @@ fake_let_go(struct fake *f)
 
 /* ---- the rest of what the broker asks for ---- */
 
+static uint64_t
+quiet_begin(void *user)
+{
+	struct fake *f = user;
+
+	return ++f->moments;
+}
+
+static bool
+quiet_passed(void *user, uint64_t moment)
+{
+	struct fake *f = user;
+
+	assert_in_range(moment, 1, f->moments);
+	return !f->in_turn;
+}
+
 static int
 doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
@@ -493,6 +510,8 @@ fake_open(const struct fake_config *config)
 	    .doorbell_remove = doorbell_remove,
 	    .memory_get = memory_get,
 	    .memory_put = memory_put,
+	    .quiet_begin = quiet_begin,
+	    .quiet_passed = quiet_passed,
 	    .now = now,
 	    .user = f,
 	};

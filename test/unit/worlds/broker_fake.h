@@ -73,7 +73,9 @@ struct fake {
 	bool unproven;	/* what they say when a link is paused ... */
 	uint64_t consumed, received;
 	struct engine_rings rings;
-	bool no_memory; /* for rings */
+	bool no_memory;	  /* for rings */
+	bool in_turn;	  /* an engine's turn doesn't end */
+	uint64_t moments; /* from which quiet turns were waited for */
 	/* NIC */
 	struct fake_qp *qps;
 	uint32_t live_qps, live_mrs, next_qpn, next_key;
