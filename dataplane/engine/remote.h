@@ -16,11 +16,12 @@
 enum take remote_take(struct engine *e, struct channel *ch, struct conn *c,
 		      const struct weir_slot *slot);
 /*
- * Takes the PUTs of c at the channel's head that go into the open frame, up to position `end`
- * there. Returns their number, 0 if the first one needs more than that.
+ * Takes the operations of c at the channel's head that go into the open frame, are all PUTs or all
+ * UPDATEs, and want nothing back, up to position `end` there. Returns their number, 0 if the first
+ * one needs more than that.
  */
-unsigned remote_take_puts(struct engine *e, struct channel *ch, struct conn *c,
-			  const struct weir_slot *slot, uint64_t end);
+unsigned remote_take_run(struct engine *e, struct channel *ch, struct conn *c,
+			 const struct weir_slot *slot, uint64_t end);
 /*
  * Takes the operation at `pos`, in a frame that ends at `end`. Returns its lines, or -1: the frame
  * is malformed.

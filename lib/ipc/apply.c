@@ -315,7 +315,7 @@ int
 weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
 	   uint64_t count)
 {
-	if (!weir_acc_valid(t, op) || (uintptr_t)at % types[t].align)
+	if (!weir_acc_valid(t, op) || (uintptr_t)at & (types[t].align - 1u))
 		return -EINVAL;
 	switch (t) {
 #define X(name, function)                                                                          \

@@ -5,9 +5,9 @@
  * engine alone. The NIC and the programs of test/unit/worlds would be measured with it: they check
  * bounds and patterns.
  *
- * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [put]]]]]]; under
+ * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [put|add]]]]]]; under
  * callgrind with fewer messages: --toggle-collect=engine_turn. put: puts into exported memory
- * instead of messages.
+ * instead of messages; add: additions to integers of 8 bytes there.
  */
 #include "program.h"
 
@@ -131,12 +131,15 @@ main(int argc, char **argv)
 	uint32_t count = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1, turn = 0;
 	uint64_t total = argc > 5 ? strtoull(argv[5], NULL, 10) : 5000000;
 	const struct engine_counters *counters;
-	bool put = argc > 6 && !strcmp(argv[6], "put");
+	bool add = argc > 6 && !strcmp(argv[6], "add");
+	bool put = add || (argc > 6 && !strcmp(argv[6], "put"));
 	uint64_t got = 0, turns = 0, chunk_got = 0, chunk_ns = 0;
 	double best = 1e9;
 
-	if (length > (put ? WEIR_PUT_MAX : WEIR_INLINE_MAX) || !count || count > BENCH_SESSIONS ||
-	    (argc > 6 && !put))
+	if (length > (add   ? WEIR_ACCESS_MAX
+		      : put ? WEIR_PUT_MAX
+			    : WEIR_INLINE_MAX) ||
+	    !count || count > BENCH_SESSIONS || (argc > 6 && !put))
 		return 2;
 	bench_config.nic = &ctx;
 	bench_config.srq = (struct nic_srq *)&ctx;
@@ -159,7 +162,10 @@ main(int argc, char **argv)
 
 		/* the same load, whoever it comes from */
 		for (unsigned i = 0; i < batch; i++, turn++) {
-			if (put)
+			if (add)
+				bench_add(&programs[turn % count], &ends[turn % count][0], 1,
+					  length);
+			else if (put)
 				bench_put(&programs[turn % count], &ends[turn % count][0], 1,
 					  length);
 			else
@@ -186,7 +192,10 @@ main(int argc, char **argv)
 	}
 	printf("%u B, %u a turn, %u idle, %u programs: %.1f ns a %s both ways at best, %.1f "
 	       "a turn\n",
-	       length, batch, idle, count, best, put ? "put" : "message",
+	       length, batch, idle, count, best,
+	       add   ? "update"
+	       : put ? "put"
+		     : "message",
 	       (double)got / (double)turns);
 	return 0;
 }

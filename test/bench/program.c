@@ -217,6 +217,25 @@ bench_open(struct bench_program *p, uint32_t desc, struct bench_end *end)
 	weir_ring_pop(&p->rx, 1);
 }
 
+/* Up to n operations, as far as the ring has room. `cell`: fields and payload. */
+static __attribute__((noinline)) void
+write_cells(struct bench_program *p, struct bench_end *from, unsigned n, uint8_t op,
+	    const uint8_t *cell, uint32_t length)
+{
+	weir_ring_refresh(&p->tx);
+	while (n-- && weir_ring_room(&p->tx) >= WEIR_INLINE_SLOTS) {
+		struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
+
+		s->op = op;
+		s->flags = 0;
+		s->order = from->order++;
+		s->vqpn = from->vqpn;
+		s->length = length;
+		weir_ring_put_inline(&p->tx, cell, weir_cell_fields(op) + length);
+		weir_ring_publish(&p->tx, weir_cell_slots(op, length));
+	}
+}
+
 void
 bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
 {
@@ -224,16 +243,18 @@ bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t 
 	uint8_t cell[WEIR_INLINE_MAX] = {0};
 
 	memcpy(cell, &put, WEIR_PUT_FIELDS);
-	weir_ring_refresh(&p->tx);
-	while (n-- && weir_ring_room(&p->tx) >= WEIR_INLINE_SLOTS) {
-		struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
+	write_cells(p, from, n, WEIR_OP_PUT, cell, length);
+}
 
-		s->op = WEIR_OP_PUT;
-		s->flags = 0;
-		s->order = from->order++;
-		s->vqpn = from->vqpn;
-		s->length = length;
-		weir_ring_put_inline(&p->tx, cell, WEIR_PUT_FIELDS + length);
-		weir_ring_publish(&p->tx, weir_cell_slots(WEIR_OP_PUT, length));
-	}
+void
+bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	struct weir_cell_access add = {.handle = WEIR_HANDLE_FIRST,
+				       .type = WEIR_T_INT64,
+				       .acc = WEIR_ACC_SUM,
+				       .count = length / 8};
+	uint8_t cell[WEIR_INLINE_MAX] = {0};
+
+	memcpy(cell, &add, WEIR_ACCESS_FIELDS);
+	write_cells(p, from, n, WEIR_OP_UPDATE, cell, length / 8 * 8);
 }

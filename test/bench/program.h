@@ -7,6 +7,7 @@
 #define WEIR_BENCH_PROGRAM_H
 
 #include "engine/engine.h"
+#include "weir/type.h"
 
 #define BENCH_SESSIONS 64u
 #define BENCH_LINES 4096u /* of a peer's ring */
@@ -48,5 +49,7 @@ void bench_export(struct bench_program *p, uint64_t bytes);
 void bench_open(struct bench_program *p, uint32_t desc, struct bench_end *end);
 /* Puts up to n times, as far as the ring has room. */
 void bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
+/* The same with additions to integers of 8 bytes. */
+void bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
 
 #endif

@@ -382,7 +382,7 @@ take_slots(struct engine *e, struct channel *ch)
 		} else if (LIKELY(h.op == WEIR_OP_INLINE)) {
 			t = take_inline(e, ch, c, h);
 		} else if (is_operation(h.op)) {
-			unsigned run = n ? remote_take_puts(e, ch, c, slot, end) : 0;
+			unsigned run = n ? remote_take_run(e, ch, c, slot, end) : 0;
 
 			n += run;
 			if (run)

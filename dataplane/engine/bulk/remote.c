@@ -64,15 +64,15 @@ struct laid {
 	uint8_t payload[WEIR_PUT_MAX];
 };
 
+/* `data`: that of the head, which may be in private memory. */
 static void
-copy_payload(uint8_t *to, const struct weir_slot *head, const struct at *at)
+copy_payload(uint8_t *to, uint8_t op, uint32_t left, const uint8_t *data, const struct at *at)
 {
-	uint32_t fields = weir_cell_fields(head->op), left = head->length;
-	uint32_t part = WEIR_SLOT_HEAD_BYTES - fields;
+	uint32_t fields = weir_cell_fields(op), part = WEIR_SLOT_HEAD_BYTES - fields;
 	uint64_t pos = at->pos;
 
 	part = left < part ? left : part;
-	memcpy(to, head->data + fields, part);
+	memcpy(to, data + fields, part);
 	for (to += part, left -= part; left; to += part, left -= part) {
 		const void *more = &at->ring[++pos & at->mask];
 
@@ -85,7 +85,7 @@ copy_payload(uint8_t *to, const struct weir_slot *head, const struct at *at)
 static bool
 lay(struct laid *laid, const struct weir_slot *head, const struct at *at)
 {
-	copy_payload(laid->payload, head, at);
+	copy_payload(laid->payload, head->op, head->length, head->data, at);
 	laid->head = weir_pieces_get(&laid->pieces, laid->payload, head->length);
 	return laid->head;
 }
@@ -164,6 +164,60 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 				    : !elements_ok(head->op, &a, laid, length))
 		return false;
 	return within(c, laid, a.offset, access_bytes(head->op, &a));
+}
+
+/*
+ * PUTs and UPDATEs without a layout or a result: nothing comes back, so those of a connection are
+ * taken in runs. What the UPDATEs of a run have in common is checked once.
+ */
+struct run_kind {
+	struct weir_cell_access is; /* one that is ok; of no handle: none yet */
+	uint32_t length;	    /* bytes of operands */
+	uint32_t bytes, align;	    /* of the elements; of one of them */
+};
+
+static bool
+kind_ok(const struct conn *c, const struct weir_cell_access *a, uint32_t length,
+	struct run_kind *kind)
+{
+	static const struct laid bare;
+
+	if (a->handle != WEIR_HANDLE_FIRST || a->options ||
+	    !(c->cold->memory.rights & WEIR_RIGHT_UPDATE) ||
+	    !elements_ok(WEIR_OP_UPDATE, a, &bare, length))
+		return false;
+	*kind = (struct run_kind){
+	    .is = *a,
+	    .length = length,
+	    .bytes = (uint32_t)access_bytes(WEIR_OP_UPDATE, a),
+	    .align = (uint32_t)weir_type_align((enum weir_type)a->type),
+	};
+	return true;
+}
+
+/* Whether c may do this operation of a run, and at which offset. */
+static inline bool
+run_ok(const struct conn *c, uint8_t op, const uint8_t *data, uint32_t length,
+       struct run_kind *kind, uint64_t *offset)
+{
+	uint64_t whole = c->cold->memory.length;
+	struct weir_cell_access a;
+	struct put_fields put;
+
+	if (op == WEIR_OP_PUT) {
+		put = put_fields(data);
+		*offset = put.offset;
+		return put_ok(c, &put, length);
+	}
+	memcpy(&a, data, WEIR_ACCESS_FIELDS);
+	atomic_signal_fence(memory_order_seq_cst);
+	*offset = a.offset;
+	if (memcmp(&a, &kind->is, offsetof(struct weir_cell_access, offset)) != 0 ||
+	    a.count != kind->is.count || length != kind->length)
+		if (!kind_ok(c, &a, length, kind))
+			return false;
+	return !(a.offset & (kind->align - 1)) && a.offset <= whole &&
+	       kind->bytes <= whole - a.offset;
 }
 
 /* Whether c may do what a cell says. */
@@ -286,7 +340,7 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 		return;
 	}
 	memory = x->base + a->offset;
-	copy_payload(operands, head, at);
+	copy_payload(operands, head->op, head->length, head->data, at);
 	if (head->op == WEIR_OP_CAS)
 		rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
 					     operands + head->length / 2, result);
@@ -389,58 +443,87 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	return true;
 }
 
-unsigned
-remote_take_puts(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
-		 uint64_t end)
+/* For one `op`, whose checks are compiled into the loop. */
+static inline __attribute__((always_inline)) unsigned
+take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	 uint64_t end, uint8_t op)
 {
-	uint32_t puts = 0, lines = 0, most;
+	uint32_t cells = 0, lines = 0, most;
 	struct peer_link *l = c->link;
 	struct weir_ring r = ch->tx;
-	uint64_t bytes = 0, room, a, to;
+	uint64_t bytes = 0, room, a, to, offset;
+	struct run_kind kind = {.length = 0};
 
 	if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state != CONN_OPEN ||
 	    c->user_closed || c->pend_first || !l || c->session->limited ||
-	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit || !lock_may_begin(c, WEIR_OP_PUT))
+	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit || !lock_may_begin(c, op))
 		return 0;
 	room = l->tx_limit - l->tx_pos;
 	if (UNLIKELY(l->split) && room > share_lines(l, c->session))
 		room = share_lines(l, c->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
-	a = head_word(WEIR_OP_PUT, (uint16_t)c->taken);
-	to = head_word(WEIR_OP_PUT, (uint16_t)c->cold->memory.cells);
+	a = head_word(op, (uint16_t)c->taken);
+	to = head_word(op, (uint16_t)c->cold->memory.cells);
 	do {
 		struct head_words h = head_words(slot);
 		uint32_t length = (uint32_t)(h.b >> 32), n;
-		struct put_fields put;
 
-		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn || length > WEIR_PUT_MAX)
+		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn ||
+		    !weir_cell_length_ok(op, length))
 			break;
-		n = weir_cell_slots(WEIR_OP_PUT, length);
+		n = weir_cell_slots(op, length);
 		if (n > most - lines)
 			break;
 		copy_to_batch(l, l->tx_pos + lines, &r, to, head_whose(c->peer_vqpn, length), n);
-		put = put_fields(link_at(l, l->tx_pos + lines)->data);
-		if (!put_ok(c, &put, length)) /* remote_take() says so */
+		/* remote_take() says what is wrong */
+		if (!run_ok(c, op, link_at(l, l->tx_pos + lines)->data, length, &kind, &offset))
 			break;
 		r.pos += n;
 		lines += n;
-		puts++;
+		cells++;
 		bytes += length;
 		a += HEAD_NEXT;
 		to += HEAD_NEXT;
 		slot = weir_ring_peek(&r);
 	} while (slot);
-	if (!puts)
+	if (!cells)
 		return 0;
 	l->tx_pos += lines;
-	c->cold->memory.cells += puts;
+	c->cold->memory.cells += cells;
 	if (UNLIKELY(l->split))
 		queue_of(c->session, l, RING)->lines -= lines;
-	link_count(l, c, puts);
-	link_sent(l, c, puts, false);
+	link_count(l, c, cells);
+	link_sent(l, c, cells, false);
 	remote_sent(l, c);
-	channel_taken(e, ch, c, puts, lines, bytes);
-	return puts;
+	channel_taken(e, ch, c, cells, lines, bytes);
+	return cells;
+}
+
+static __attribute__((noinline)) unsigned
+take_puts(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	  uint64_t end)
+{
+	return take_run(e, ch, c, slot, end, WEIR_OP_PUT);
+}
+
+static __attribute__((noinline)) unsigned
+take_updates(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	     uint64_t end)
+{
+	return take_run(e, ch, c, slot, end, WEIR_OP_UPDATE);
+}
+
+unsigned
+remote_take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+		uint64_t end)
+{
+	switch (head_load(slot).op) {
+	case WEIR_OP_PUT:
+		return take_puts(e, ch, c, slot, end);
+	case WEIR_OP_UPDATE:
+		return take_updates(e, ch, c, slot, end);
+	}
+	return 0;
 }
 
 static uint32_t
@@ -539,53 +622,93 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 
 /* ---- the executing end ---- */
 
+/* Updates elements as one of a run says; its operands are in `line` and behind `at`. */
+static inline void
+run_update(uint8_t *to, const struct weir_cell_access *a, const struct weir_slot *line,
+	   uint32_t length, const struct at *at)
+{
+	uint8_t more[WEIR_ACCESS_MAX];
+	const uint8_t *operands = line->data + WEIR_ACCESS_FIELDS;
+	int rc;
+
+	if (length > sizeof(a->payload)) {
+		copy_payload(more, WEIR_OP_UPDATE, length, line->data, at);
+		operands = more;
+	}
+	rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, NULL,
+			a->count);
+	weir_assert(!rc); /* exports for updates are aligned */
+}
+
 /*
- * Executes the PUTs of one connection from pos on. Returns their lines, 0 if the first one is not
- * as it should be.
+ * Executes the cells of one connection from pos on that make up a run. Returns their lines, 0 if
+ * the first one is not as it should be.
  */
-static uint32_t
-receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+static inline __attribute__((always_inline)) uint32_t
+receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, uint8_t op)
 {
 	const struct weir_slot *ring = l->rx;
-	uint32_t mask = l->rx_mask, lines = 0, puts = 0;
+	uint32_t mask = l->rx_mask, cells = 0;
 	struct head_words h = head_words(&ring[pos & mask]);
 	struct conn *c = conn_find(e, (uint32_t)h.b);
-	uint64_t bytes = 0, a;
+	struct run_kind kind = {.length = 0};
+	uint64_t first = pos, bytes = 0, a, offset;
 	struct export *x;
 
 	if (!c || c->link != l || !conn_is_open(c) || !conn_is_passive(c) ||
-	    !c->cold->memory.export || !lock_in_turn(c, WEIR_OP_PUT))
+	    !c->cold->memory.export || !lock_in_turn(c, op))
 		return 0;
 	x = c->cold->memory.export;
-	a = head_word(WEIR_OP_PUT, (uint16_t)c->rx_messages);
-	while (pos + lines < end) {
-		const struct weir_slot *line = &ring[(pos + lines) & mask];
+	a = head_word(op, (uint16_t)c->rx_messages);
+	while (pos < end) {
+		const struct weir_slot *line = &ring[pos & mask];
 		uint32_t length, n;
-		struct put_fields put;
 
 		h = head_words(line);
 		length = (uint32_t)(h.b >> 32);
-		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn || length > WEIR_PUT_MAX)
+		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn ||
+		    !weir_cell_length_ok(op, length))
 			break;
-		n = weir_cell_slots(WEIR_OP_PUT, length);
-		put = put_fields(line->data);
-		if (n > end - pos - lines || !put_ok(c, &put, length))
+		n = weir_cell_slots(op, length);
+		if (n > end - pos || !run_ok(c, op, line->data, length, &kind, &offset))
 			break;
-		put_store(x->base + put.offset, line->data + sizeof(put), length, ring, mask,
-			  pos + lines);
-		lines += n;
-		puts++;
+		if (op == WEIR_OP_PUT)
+			put_store(x->base + offset, line->data + WEIR_PUT_FIELDS, length, ring,
+				  mask, pos);
+		else
+			run_update(x->base + offset, &kind.is, line, length,
+				   &(struct at){ring, mask, pos});
+		pos += n;
+		cells++;
 		bytes += length;
 		a += HEAD_NEXT;
 	}
-	x->counters.puts += puts;
-	x->counters.bytes_put += bytes;
-	count(&e->counters.remote_operations, puts);
+	if (op == WEIR_OP_PUT) {
+		x->counters.puts += cells;
+		x->counters.bytes_put += bytes;
+	} else {
+		x->counters.updates += cells;
+		if (cells && x->rights & WEIR_RIGHT_NOTIFY)
+			notice_wake(e, x);
+	}
+	count(&e->counters.remote_operations, cells);
 	count(&e->counters.remote_bytes, bytes);
 	c->bytes += bytes;
-	c->rx_messages += puts;
-	c->by_send += l->rx_send ? puts : 0;
-	return lines;
+	c->rx_messages += cells;
+	c->by_send += l->rx_send ? cells : 0;
+	return (uint32_t)(pos - first);
+}
+
+static __attribute__((noinline)) uint32_t
+receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+{
+	return receive_run(e, l, pos, end, WEIR_OP_PUT);
+}
+
+static __attribute__((noinline)) uint32_t
+receive_updates(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+{
+	return receive_run(e, l, pos, end, WEIR_OP_UPDATE);
 }
 
 int
@@ -594,17 +717,22 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	struct at at = {l->rx, l->rx_mask, pos};
 	uint8_t result[WEIR_ANSWER_MAX];
 	struct weir_slot cell;
-	uint32_t n, answer;
+	uint32_t n = 0, answer;
 	struct laid laid;
 	struct export *x;
 	struct conn *c;
 	bool executes;
 
-	if (head_load(&l->rx[pos & l->rx_mask]).op == WEIR_OP_PUT) {
+	switch (head_load(&l->rx[pos & l->rx_mask]).op) {
+	case WEIR_OP_PUT:
 		n = receive_puts(e, l, pos, end);
-		if (n)
-			return (int)n;
+		break;
+	case WEIR_OP_UPDATE:
+		n = receive_updates(e, l, pos, end);
+		break;
 	}
+	if (n)
+		return (int)n;
 	line_load(&cell, &l->rx[pos & l->rx_mask]);
 	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length))
 		return -1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations on remote memory that are answered: gets, fetches, compare and swap, between two nodes
- * and apart on one. Credit for answers, ends of all kinds, programs and peers that break the rules.
+ * and apart on one; updates in runs, which are not. Credit for answers, ends of all kinds, programs
+ * and peers that break the rules.
  */
 #include "worlds/engine_world.h"
 
@@ -9,6 +10,7 @@
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "engine/session.h"
+#include "ipc/apply.h"
 #include "weir/memory.h"
 #include "weir/type.h"
 
@@ -306,6 +308,60 @@ test_order(void **state)
 	assert_int_equal(word_at(p.pb, 0), 1999 + 60);
 }
 
+/*
+ * Runs of updates without results, of one kind and of many, with other operations between them: the
+ * memory ends as a copy that is updated in their order.
+ */
+static void
+test_runs(void **state)
+{
+	static const struct {
+		enum weir_type type;
+		enum weir_acc acc;
+		uint32_t most; /* elements */
+	} kinds[] = {{WEIR_T_INT64, WEIR_ACC_SUM, 1},	{WEIR_T_INT64, WEIR_ACC_SUM, 3},
+		     {WEIR_T_UINT8, WEIR_ACC_BXOR, 90}, {WEIR_T_UINT16, WEIR_ACC_REPLACE, 12},
+		     {WEIR_T_UINT32, WEIR_ACC_MAX, 7},	{WEIR_T_INT64, WEIR_ACC_MIN, 1},
+		     {WEIR_T_INT8, WEIR_ACC_NO_OP, 5},	{WEIR_T_UINT64, WEIR_ACC_SUM, 115}};
+	struct pair p = memory_programs(
+	    &(struct world_options){.delay_ns = 3000, .ring_lines = 256, .pending = 64});
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint8_t operands[WEIR_ACCESS_MAX] = {0};
+	uint64_t copy[LENGTH / 8];
+	unsigned kind = 0, n = 0;
+
+	memcpy(copy, p.pb->region[0].base + START, LENGTH);
+	for (unsigned round = 0; round < 600; round++, world_run(p.w, round % 3))
+		for (unsigned i = 0; i < 16; i++, n++) {
+			struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST};
+			uint32_t size, bytes;
+
+			if (n * 7 % 11 < 3)
+				kind = n * 13 % 8;
+			size = (uint32_t)weir_type_size(kinds[kind].type);
+			a.type = kinds[kind].type;
+			a.acc = kinds[kind].acc;
+			a.count = 1 + n * 5 % kinds[kind].most;
+			a.offset = n * 97 % ((LENGTH - a.count * size) / size) * size;
+			bytes = a.acc == WEIR_ACC_NO_OP ? 0 : a.count * size;
+			memset(operands, (int)(n * 31), bytes);
+			push(c, WEIR_OP_UPDATE, &a, operands, bytes);
+			assert_int_equal(weir_apply(kinds[kind].type, kinds[kind].acc,
+						    (uint8_t *)copy + a.offset, operands, NULL,
+						    a.count),
+					 0);
+			if (n % 50 == 0) {
+				put(c, n % 1000 * 8, n);
+				copy[n % 1000] = n;
+			} else if (n % 37 == 0) {
+				add(c, n % 1000 * 8, n, n % 64);
+				copy[n % 1000] += n;
+			}
+		}
+	flush(c, 5000);
+	assert_memory_equal(p.pb->region[0].base + START, copy, LENGTH);
+}
+
 /* ---- credit ---- */
 
 /* Answers lack credit: other connections go on, all come in the end, none overtakes. */
@@ -453,11 +509,11 @@ test_bad_programs(void **state)
 					       .offset = 8,
 					       .count = 1};
 
-	for (unsigned i = 0; i < 2 * 27; i++) {
+	for (unsigned i = 0; i < 4 * 27; i++) {
 		struct pair p = memory_programs(NULL);
 		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
-		uint32_t rights = i / 2 == 22	? ALL & ~WEIR_RIGHT_UPDATE
-				  : i / 2 == 23 ? ALL & ~WEIR_RIGHT_READ
+		uint32_t rights = i / 4 == 22	? ALL & ~WEIR_RIGHT_UPDATE
+				  : i / 4 == 23 ? ALL & ~WEIR_RIGHT_READ
 						: ALL;
 		struct pconn *c = i % 2 ? open_apart(by, p.pb, rights) : open_remote(by, rights);
 		uint8_t before[BYTES], payload[948] = {0};
@@ -467,7 +523,7 @@ test_bad_programs(void **state)
 
 		a.result = place(by, 0);
 		memcpy(before, p.pb->region[0].base, BYTES);
-		switch (i / 2) {
+		switch (i / 4) {
 		case 0:
 			a.handle++;
 			break;
@@ -580,6 +636,17 @@ test_bad_programs(void **state)
 			a.count = 2;
 			length = 16;
 		}
+		if (i % 4 >= 2 && op == WEIR_OP_UPDATE) { /* behind others, in a run */
+			struct weir_cell_access nothing = right;
+
+			nothing.options = 0;
+			if (i / 4 != 22) {
+				push(c, op, &nothing, payload, 8);
+				push(c, op, &nothing, payload, 8);
+			}
+			if (i / 4 != 16 && i / 4 != 17) /* that is what is wrong with them */
+				a.options &= (uint16_t)~WEIR_ACCESS_RESULT;
+		}
 		push(c, op, &a, payload, length);
 		world_run(p.w, 50);
 		assert_true(by->violated);
@@ -606,11 +673,11 @@ test_greedy_peer(void **state)
 	assert_int_equal(p.w->node[1].link_error, EPROTO);
 }
 
-/* Writes lines into the ring of node 0, as its peer would. */
+/* Writes lines into the ring of a node, as its peer would. */
 static void
-inject(struct world *w, const struct weir_slot *lines, uint32_t n)
+inject(struct world *w, unsigned node, const struct weir_slot *lines, uint32_t n)
 {
-	struct peer_link *l = link_of(w, 0);
+	struct peer_link *l = link_of(w, node);
 	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
 				       .lines = n + 1,
 				       .position = l->rx_pos,
@@ -620,7 +687,7 @@ inject(struct world *w, const struct weir_slot *lines, uint32_t n)
 	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
-	fake_receive(&w->node[0].qp[0], WEIR_IMM(WEIR_IMM_FRAME, n + 1));
+	fake_receive(&w->node[node].qp[0], WEIR_IMM(WEIR_IMM_FRAME, n + 1));
 }
 
 static void
@@ -670,7 +737,7 @@ test_bad_answers(void **state)
 						 conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn)
 					   ->vqpn ^
 				       (1u << 20);
-		inject(p.w, line, n);
+		inject(p.w, 0, line, n);
 		world_turn(p.w, 0);
 		for (uint32_t k = 0; k < 64; k++)
 			assert_int_equal(result(p.pa, 0)[k], 0xee);
@@ -685,6 +752,74 @@ test_bad_answers(void **state)
 			assert_int_equal(p.w->node[0].link_errors, 1);
 			assert_int_equal(p.w->node[0].link_error, EPROTO);
 		}
+		world_end(state);
+	}
+}
+
+/*
+ * A wrong update of a peer, behind two that are right and of the same kind: those are executed, it
+ * is not, and its connection ends.
+ */
+static void
+test_bad_updates(void **state)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		struct pair p = memory_programs(NULL);
+		struct pconn *c = open_remote(p.pa, i == 9 ? ALL & ~WEIR_RIGHT_UPDATE : ALL);
+		struct pconn *good = open_remote(p.pa, ALL);
+		struct conn *end = conn_find(p.w->node[1].engine,
+					     conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn);
+		uint8_t before[BYTES];
+		struct weir_slot line[3];
+		unsigned right = i == 9 ? 0 : 2;
+		int64_t one = 1;
+
+		set_word(p.pb, 0, 40);
+		set_word(p.pb, LENGTH - 8, 40);
+		for (unsigned k = 0; k < 3; k++) {
+			struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+						     .type = WEIR_T_INT64,
+						     .acc = WEIR_ACC_SUM,
+						     .offset = k ? LENGTH - 8 : 0,
+						     .count = 1};
+
+			line[k] = (struct weir_slot){.op = WEIR_OP_UPDATE,
+						     .order = (uint16_t)k,
+						     .vqpn = end->vqpn,
+						     .length = 8};
+			if (k == 2 && i == 0)
+				a.offset = LENGTH - 4;
+			else if (k == 2 && i == 1)
+				a.offset = LENGTH;
+			else if (k == 2 && i == 2)
+				a.offset = (uint64_t)-8;
+			else if (k == 2 && i == 3)
+				a.count = 2, line[k].length = 16; /* beyond the export */
+			else if (k == 2 && i == 4)
+				a.count = 0;
+			else if (k == 2 && i == 5)
+				a.type = WEIR_T_LONG_DOUBLE;
+			else if (k == 2 && i == 6)
+				a.acc = WEIR_ACC_MINLOC;
+			else if (k == 2 && i == 7)
+				a.handle++;
+			else if (k == 2 && i == 8)
+				line[k].order = 7;
+			memcpy(line[k].data, &a, WEIR_ACCESS_FIELDS);
+			memcpy(line[k].data + WEIR_ACCESS_FIELDS, &one, sizeof(one));
+		}
+		memcpy(before, p.pb->region[0].base, BYTES);
+		inject(p.w, 1, line, 3);
+		world_turn(p.w, 1);
+		assert_int_equal(word_at(p.pb, 0), right ? 41 : 40);
+		assert_int_equal(word_at(p.pb, LENGTH - 8), right ? 41 : 40);
+		set_word(p.pb, 0, 40);
+		set_word(p.pb, LENGTH - 8, 40);
+		assert_memory_equal(p.pb->region[0].base, before, BYTES);
+		assert_int_equal(node_counters(p.w, 1)->bad_frames, 1);
+		assert_false(p.pb->violated);
+		assert_int_equal(p.w->node[1].link_errors, 0);
+		assert_int_equal(pconn_status(good), 0);
 		world_end(state);
 	}
 }
@@ -706,6 +841,6 @@ test_rate(void **state)
 	assert_true(p.w->now - start > 30000000);
 }
 
-ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_credit), TEST(test_both_ways),
-	     TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
-	     TEST(test_bad_answers), TEST(test_rate))
+ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_credit),
+	     TEST(test_both_ways), TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
+	     TEST(test_bad_answers), TEST(test_bad_updates), TEST(test_rate))

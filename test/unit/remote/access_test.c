@@ -312,6 +312,26 @@ test_refused(void **state)
 		u.count = LENGTH + 1;
 		expect(weir_remote_update(r, &u), -ERANGE);
 		u.count = 1;
+		u.offset = LENGTH; /* as programs make them most: small, without a result */
+		expect(weir_remote_update(r, &u), -ERANGE);
+		u.offset = UINT64_MAX - u.offset % 8 - 7;
+		expect(weir_remote_update(r, &u), -ERANGE);
+		u.offset = 2;
+		u.type = WEIR_T_INT64;
+		expect(weir_remote_update(r, &u), -EINVAL);
+		u.offset = 0;
+		u.type = WEIR_T_DOUBLE;
+		u.op = WEIR_ACC_BAND;
+		expect(weir_remote_update(r, &u), -EINVAL);
+		u.type = 99;
+		expect(weir_remote_update(r, &u), -EINVAL);
+		u.type = WEIR_T_LONG_DOUBLE;
+		u.op = WEIR_ACC_SUM;
+		expect(weir_remote_update(r, &u), -EOPNOTSUPP);
+		u.flags = 0x10;
+		expect(weir_remote_update(r, &u), -EINVAL);
+		u.flags = 0;
+		u.type = WEIR_T_INT64;
 		u.reserved = 1;
 		expect(weir_remote_update(r, &u), -EINVAL);
 		expect(weir_remote_update(r, NULL), -EINVAL);
