@@ -39,6 +39,10 @@ struct broker_export {
 	uint64_t refused; /* keys with a wrong secret, or that lack the rights */
 };
 
+/* Whether a key names an export of this data plane, if of any: it was made here, in this run, also
+ * before the node had an id. */
+bool export_key_is_ours(const struct broker *b, const struct weir_key_fields *key);
+
 void export_request(struct broker_session *s, const struct weir_session_msg *m);
 void map_request(struct broker_session *s, const struct weir_session_msg *m);
 void revoke_request(struct broker_session *s, const struct weir_session_msg *m);

@@ -5,9 +5,9 @@
  * engine alone. The NIC and the programs of test/unit/worlds would be measured with it: they check
  * bounds and patterns.
  *
- * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [put|add]]]]]]; under
- * callgrind with fewer messages: --toggle-collect=engine_turn. put: puts into exported memory
- * instead of messages; add: additions to integers of 8 bytes there.
+ * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [WORK]]]]]]; under
+ * callgrind with fewer messages: --toggle-collect=engine_turn. WORK: message; put, get; add:
+ * additions to integers of 8 bytes.
  */
 #include "program.h"
 
@@ -106,6 +106,9 @@ make_link(void)
 	    .credit = bench_memory(128),
 	    .peer_recv_wrs = 64,
 	    .recv_wrs = 64,
+	    .answers = bench_memory(BENCH_LINES * 64),
+	    .answer_lines = BENCH_LINES,
+	    .peer_answers = BENCH_LINES * 64,
 	    .work = bench_memory(engine_link_bytes(BENCH_LINES)),
 	};
 	l->peer_ring_address = (uintptr_t)l->ring;
@@ -122,6 +125,18 @@ clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+static const struct work {
+	const char *name;
+	void (*run)(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
+	uint32_t most; /* bytes */
+} works[] = {
+    {"message", bench_send, WEIR_INLINE_MAX},
+    {"put", bench_put, WEIR_PUT_MAX},
+    {"add", bench_add, WEIR_ACCESS_MAX},
+    {"get", bench_get, WEIR_ANSWER_MAX},
+};
+#define WORKS (sizeof(works) / sizeof(works[0]))
+
 int
 main(int argc, char **argv)
 {
@@ -130,25 +145,26 @@ main(int argc, char **argv)
 	uint32_t idle = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	uint32_t count = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1, turn = 0;
 	uint64_t total = argc > 5 ? strtoull(argv[5], NULL, 10) : 5000000;
+	const char *name = argc > 6 ? argv[6] : works[0].name;
+	const struct work *work = works;
 	const struct engine_counters *counters;
-	bool add = argc > 6 && !strcmp(argv[6], "add");
-	bool put = add || (argc > 6 && !strcmp(argv[6], "put"));
 	uint64_t got = 0, turns = 0, chunk_got = 0, chunk_ns = 0;
 	double best = 1e9;
+	bool remote;
 
-	if (length > (add   ? WEIR_ACCESS_MAX
-		      : put ? WEIR_PUT_MAX
-			    : WEIR_INLINE_MAX) ||
-	    !count || count > BENCH_SESSIONS || (argc > 6 && !put))
+	while (work < works + WORKS && strcmp(work->name, name) != 0)
+		work++;
+	if (work == works + WORKS || length > work->most || !count || count > BENCH_SESSIONS)
 		return 2;
+	remote = work != works;
 	bench_config.nic = &ctx;
 	bench_config.srq = (struct nic_srq *)&ctx;
 	bench_engine = engine_create(&bench_config);
 	make_link();
 	for (uint32_t i = 0; i < count; i++) {
 		bench_attach(&programs[i], i, i ? 64 : 32768);
-		if (put) {
-			bench_export(&programs[i], WEIR_PUT_MAX);
+		if (remote) {
+			bench_export(&programs[i], WEIR_ANSWER_MAX);
 			bench_open(&programs[i], 0, &ends[i][0]);
 		} else {
 			bench_connect(&programs[i], 0, ends[i]);
@@ -161,24 +177,15 @@ main(int argc, char **argv)
 		uint64_t t, n = 0;
 
 		/* the same load, whoever it comes from */
-		for (unsigned i = 0; i < batch; i++, turn++) {
-			if (add)
-				bench_add(&programs[turn % count], &ends[turn % count][0], 1,
-					  length);
-			else if (put)
-				bench_put(&programs[turn % count], &ends[turn % count][0], 1,
-					  length);
-			else
-				bench_send(&programs[turn % count], &ends[turn % count][0], 1,
-					   length);
-		}
+		for (unsigned i = 0; i < batch; i++, turn++)
+			work->run(&programs[turn % count], &ends[turn % count][0], 1, length);
 		t = clock_ns();
 		engine_turn(bench_engine, bench_now += 1000);
 		chunk_ns += clock_ns() - t;
 		turns++;
-		for (uint32_t i = 0; i < count && !put; i++)
+		for (uint32_t i = 0; i < count && !remote; i++)
 			n += bench_receive(&programs[i], &ends[i][1]);
-		if (put)
+		if (remote)
 			n = counters->remote_operations - got;
 		got += n;
 		chunk_got += n;
@@ -192,10 +199,6 @@ main(int argc, char **argv)
 	}
 	printf("%u B, %u a turn, %u idle, %u programs: %.1f ns a %s both ways at best, %.1f "
 	       "a turn\n",
-	       length, batch, idle, count, best,
-	       add   ? "update"
-	       : put ? "put"
-		     : "message",
-	       (double)got / (double)turns);
+	       length, batch, idle, count, best, work->name, (double)got / (double)turns);
 	return 0;
 }

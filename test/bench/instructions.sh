@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# instructions.sh LOOP_BENCH|LOCAL_BENCH|ENGINE_BENCH [MOST [SIZE [put|add]]]: instructions of a message of SIZE (64) bytes.
+# instructions.sh LOOP_BENCH|LOCAL_BENCH|ENGINE_BENCH [MOST [SIZE [put|add|get]]]: instructions of a message of SIZE (64) bytes.
 # LOOP_BENCH: a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without
 # the programs; SIZE 0: an idle turn. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host.
-# ENGINE_BENCH: a put, or an addition, of 32 per turn, in both engines. Exit 1: more than MOST.
+# ENGINE_BENCH: a put, addition or get, of 32 per turn, in both engines. Exit 1: more than MOST.
 set -u
 
 messages=5000 words=()

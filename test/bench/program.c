@@ -258,3 +258,16 @@ bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t 
 	memcpy(cell, &add, WEIR_ACCESS_FIELDS);
 	write_cells(p, from, n, WEIR_OP_UPDATE, cell, length / 8 * 8);
 }
+
+void
+bench_get(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	struct weir_cell_access get = {
+	    .handle = WEIR_HANDLE_FIRST,
+	    .result = (uint32_t)(weir_arena_send(&p->session.geometry) / WEIR_SLOT_SIZE),
+	    .count = length};
+	uint8_t cell[WEIR_INLINE_MAX] = {0};
+
+	memcpy(cell, &get, WEIR_ACCESS_FIELDS);
+	write_cells(p, from, n, WEIR_OP_GET, cell, 0);
+}

@@ -472,6 +472,8 @@ static const struct mode {
     {"pieces", do_pieces, 1, true, 0},
     {"impostor", do_impostor, 1, true, 0},
     {"begun", do_begun, 1, true, 0},
+    {"cells", do_cells, 1, false, SMALL},
+    {"guesses", do_guesses, 1, true, 0},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 #define ALL 16u

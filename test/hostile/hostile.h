@@ -122,9 +122,15 @@ void do_memory(struct victim *v);
 void do_stale(struct victim *v);
 void do_log(struct victim *v);
 
+/* A session of the library, or NULL: counted. */
+struct weir *join(void);
 /* By streams of the library to a messenger's service: hostile_message.c. */
 void do_pieces(struct victim *v);
 void do_impostor(struct victim *v);
 void do_begun(struct victim *v);
+
+/* Memory whose key is in the file HOSTILE_KEY: hostile_remote.c. */
+void do_cells(struct victim *v);
+void do_guesses(struct victim *v);
 
 #endif

@@ -21,7 +21,7 @@ static uint8_t room[HEADER_LONG + sizeof(struct message_fragment) + PIECE];
 /* Types that courier handles. */
 #define TYPE(n) ((uint16_t)(1u << 8 | (n)))
 
-static struct weir *
+struct weir *
 join(void)
 {
 	struct weir_options o = {

@@ -469,7 +469,7 @@ open_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	wanted = weir_key_wanted(&key, m->open.rights);
-	if (key.incarnation == s->b->config.incarnation) {
+	if (export_key_is_ours(s->b, &key)) {
 		if (draining(s->b, NULL))
 			refuse_draining(s, NULL);
 		else

@@ -614,6 +614,13 @@ export_key(struct broker *b, uint32_t engine, const struct engine_conn_command *
 	return (struct engine_export_key){mr->address, mr->rkey};
 }
 
+bool
+export_key_is_ours(const struct broker *b, const struct weir_key_fields *key)
+{
+	return key->incarnation == b->config.incarnation &&
+	       (key->node == b->node || key->node == UINT32_MAX);
+}
+
 void
 map_request(struct broker_session *s, const struct weir_session_msg *m)
 {
@@ -631,7 +638,7 @@ map_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse(s, EINVAL, "no rights, or unknown ones; correct the program");
 		return;
 	}
-	if (weir_key_ok(&key) && key.incarnation == s->b->config.incarnation) {
+	if (weir_key_ok(&key) && export_key_is_ours(s->b, &key)) {
 		wanted = weir_key_wanted(&key, m->map.rights);
 		x = find(s->b, &wanted, &owner);
 	}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Exported memory and a user of it, for tests of hostile programs.
+ *
+ *   keeper INSTANCE export KEYFILE     exports memory for strangers, its key in KEYFILE, and memory
+ *                                      for friends, its key in KEYFILE.friends; says "ready", and
+ *                                      "wrong" if a byte beside the strangers' memory changes
+ *   keeper INSTANCE use KEYFILE LANE   counts, puts, gets and locks in lane LANE of the friends'
+ *                                      memory, and checks it; says "received N" every 200 rounds
+ */
+#include "program.h"
+
+#include "weir/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PART 16384u /* bytes of the strangers' memory, before it, and behind it */
+#define LANE 4096u  /* bytes of a friend */
+#define LANES 8u
+#define MARK 0xa5
+
+static int
+write_key(const char *path, const struct weir_key *key)
+{
+	FILE *f = fopen(path, "w");
+
+	return f && fwrite(key, sizeof(*key), 1, f) == 1 && !fclose(f) ? 0 : failed(path, -errno);
+}
+
+static int export(struct weir *w, const char *path)
+{
+	const unsigned rights =
+	    WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY | WEIR_MAY_LOCK;
+	struct weir_region *strange, *friendly;
+	struct weir_export *x, *y;
+	struct weir_region_info info;
+	struct weir_notice notice;
+	struct weir_key key;
+	char friends[4096];
+	uint8_t *base;
+	int rc = weir_region_alloc(w, 3 * PART, NULL, &strange);
+
+	if (!rc)
+		rc = weir_region_alloc(w, LANES * LANE, NULL, &friendly);
+	if (rc)
+		return failed("region", rc);
+	weir_region_info(strange, &info);
+	base = info.base;
+	memset(base, MARK, 3 * PART);
+	snprintf(friends, sizeof(friends), "%s.friends", path);
+	rc = weir_export(friendly, 0, LANES * LANE, rights, &y, &key);
+	if (rc || write_key(friends, &key))
+		return failed("export", rc);
+	rc = weir_export(strange, PART, PART, rights, &x, &key);
+	if (rc || write_key(path, &key))
+		return failed("export", rc);
+	say("ready");
+	for (;;) {
+		rc = weir_notice_next(w, &notice, 20);
+		if (rc && rc != -EAGAIN)
+			return failed("notice", rc);
+		for (unsigned i = 0; i < PART; i++)
+			if (base[i] != MARK || base[2 * PART + i] != MARK) {
+				say("wrong: a byte beside the export is %#x, at %u", base[i], i);
+				return 1;
+			}
+	}
+}
+
+static int
+use(struct weir *w, const char *path, uint64_t lane)
+{
+	uint64_t at = lane * LANE, one = 1, old, n;
+	uint8_t put[500], got[500];
+	struct weir_remote *r;
+	struct weir_key key;
+	FILE *f = fopen(path, "r");
+	int rc;
+
+	if (!f || fread(&key, sizeof(key), 1, f) != 1 || fclose(f))
+		return failed(path, -EIO);
+	rc = weir_remote_open(w, &key,
+			      WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_LOCK,
+			      WEIR_OPEN_APART, PATIENCE_MS, &r);
+	for (n = 0; !rc; n++) {
+		memset(put, (int)n, sizeof(put));
+		rc = weir_remote_fetch_op(r, at, &one, &old, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
+		if (!rc)
+			rc = weir_remote_put(r, at + 8, put, sizeof(put), 0);
+		if (!rc)
+			rc = weir_remote_get(r, at + 8, got, sizeof(got), 0);
+		if (!rc)
+			rc = weir_remote_flush(r, PATIENCE_MS);
+		if (!rc && (old != n || memcmp(put, got, sizeof(got)) != 0)) {
+			say("wrong: %llu rounds, and the memory counts %llu", (unsigned long long)n,
+			    (unsigned long long)old);
+			return 1;
+		}
+		if (!rc && n % 50 == 0) {
+			rc = weir_remote_lock(r, WEIR_LOCK_EXCLUSIVE, PATIENCE_MS);
+			if (!rc)
+				rc = weir_remote_unlock(r, PATIENCE_MS);
+		}
+		if (n % 200 == 0)
+			say("received %llu", (unsigned long long)n);
+		usleep(100);
+	}
+	return failed("use", rc);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_options o = {.size = sizeof(o), .name = "keeper"};
+	struct weir *w;
+	int rc;
+
+	if (argc < 4)
+		return 2;
+	o.instance = argv[1];
+	rc = weir_attach(&o, &w);
+	if (rc)
+		return failed("attach", rc);
+	if (!strcmp(argv[2], "export"))
+		return export(w, argv[3]);
+	return strcmp(argv[2], "use") ? 2 : use(w, argv[3], number_at(argc, argv, 4) % LANES);
+}
