@@ -96,6 +96,20 @@ for i in 1 2 3 4; do
 done
 [ "$(cat "$weir_tmp"/group*.log | grep '^rank' | sort -u | wc -l)" = 5 ] || fail "ranks: $(cat "$weir_tmp"/group*.log)"
 
+# a hash table in the memory of five programs on two nodes, and of three on one, who map it
+for i in 1 2 3 4 5; do
+	node=A
+	[ $((i % 2)) = 0 ] || node=B
+	on $node "hash-$i" example-remote_hash table 5 3000
+done
+for i in 6 7 8; do
+	on A "hash-$i" example-remote_hash here 3 3000
+done
+for i in 1 2 3 4 5 6 7 8; do
+	gone "${weir_pid[hash-$i]}" || fail "hash-$i does not end: $(last_line "hash-$i")"
+	says "hash-$i" '^rank [0-4] of [35]: (15000|9000) inserts of all'
+done
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'
