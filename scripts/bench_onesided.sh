@@ -186,8 +186,53 @@ recover()
 	stop "$memory"
 }
 
+# hash_rate NODE NODE: inserts per second of a table of two members on these nodes, of both together.
+hash_rate()
+{
+	local i table=table-$RANDOM
+
+	WEIR_INSTANCE=$1 run hash-1 example-remote_hash "$table" 2 200000
+	WEIR_INSTANCE=$2 run hash-2 example-remote_hash "$table" 2 200000
+	for i in 1 2; do
+		wait "${weir_pid[hash-$i]}" || die "remote_hash: $(last_line "hash-$i")"
+	done
+	sed -n 's/.*, \([0-9]*\) per second$/\1/p' "$weir_tmp/hash-1.log"
+}
+
+# The best that a table over MPI's windows can do: each of two members swaps, and needs nothing else.
+all_rma_hash()
+{
+	all_rma cas | jq -r '2000000 / .'
+}
+
+# The same over requests: half of the inserts are a member's own and cost nothing, and neither member slows the other.
+request_hash()
+{
+	steady_value '4 * .msgs_per_s' --instance A node:2 -t request -s 16 -D 1 --cpu 0
+}
+
+# hash NAME UNIT TARGET PEER NODE NODE: the rate of inserts divided by that of the peer, in turn.
+hash()
+{
+	local name=$1 unit=$2 target=$3 peer=$4 try own best
+	local -a ratios=()
+
+	shift 4
+	wanted "$name" || return 0
+	for ((try = 0; try < 30 && ${#ratios[@]} < 10; try++)); do
+		own=$(hash_rate "$@")
+		best=$($peer | sort -g | tail -n 1)
+		[ -z "$own" ] || [ -z "$best" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "example-remote_hash table 2 200000, in turn with $peer"
+}
+
 set_onesided()
 {
+	local -a layers=()
+
+	PATH=$WEIR_BUILD/apps/examples:$PATH
 	wanted os_put_instr && test/bench/instructions.sh "$WEIR_BUILD/test/bench/engine_bench" 0 8 |
 		record os_put_instr "instructions of both engines per put of 8 B, 32 per turn" '<=' 220 any \
 			"callgrind of engine_bench 8 32 0 1 20000 put"
@@ -200,6 +245,19 @@ set_onesided()
 			--instance A node:1 -t put -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 		beside os_notify_8 "x round trip of 8 B on the host, mean: notified ping-pong through the engine" '<=' 1.25 .lat_us.mean \
 			--instance A node:1 -t notify -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+		stop_all
+	fi
+	if any_wanted os_hash_local; then
+		build_rma
+		one_node --idle adaptive
+		hash os_hash_local "x two members that swap over the best MPI: inserts into a table, mapped" 2 all_rma_hash A A
+		stop_all
+	fi
+	if any_wanted os_hash_remote; then
+		two_nodes_memif "" --idle adaptive
+		run server-B weir-perf --instance B --cpu 1
+		await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+		hash os_hash_remote "x two members that ask by requests: inserts into a table of two nodes" 5 request_hash A B
 		stop_all
 	fi
 	if any_wanted os_recover os_recover_far; then

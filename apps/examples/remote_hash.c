@@ -21,6 +21,7 @@
 
 #define RIGHTS (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE)
 #define PATIENT 60000 /* ms */
+#define BATCH 16u     /* inserts of a rank at a time */
 
 struct element {
 	uint64_t number; /* 0: none */
@@ -74,50 +75,102 @@ place_of(const struct table *t, uint64_t number)
 }
 
 static int
-swap(struct weir_remote *r, uint64_t at, uint64_t expected, uint64_t to, uint64_t *was)
+flush(const struct table *t)
 {
-	int rc = weir_remote_compare_swap(r, at, &expected, &to, was, WEIR_T_UINT64, 0);
+	int rc = 0;
 
-	return rc ? rc : weir_remote_flush(r, PATIENT);
+	for (uint32_t i = 0; !rc && i < t->size; i++)
+		rc = weir_remote_flush(t->part[i], PATIENT);
+	return rc;
 }
 
-/* Puts the number into the list of a slot that is taken. */
-static int
-chain(const struct table *t, struct place p, uint64_t number)
-{
-	struct element e = {.number = number};
-	uint64_t at, one = 1, was;
-	int rc = weir_remote_fetch_op(p.part, offsetof(struct part, used), &one, &at, WEIR_T_UINT64,
-				      WEIR_ACC_SUM, 0);
+/* An insert that is under way. */
+struct begun {
+	struct place place;
+	struct element e;
+	uint64_t at;  /* its element in the heap */
+	uint64_t was; /* what a swap found */
+};
 
+static int
+swap(struct begun *b, size_t field, uint64_t expected, uint64_t to)
+{
+	return weir_remote_compare_swap(b->place.part, b->place.slot + field, &expected, &to,
+					&b->was, WEIR_T_UINT64, 0);
+}
+
+/* Gets an element of the heap for each insert whose slot is taken. */
+static int
+take_elements(const struct table *t, struct begun *b, unsigned n)
+{
+	uint64_t one = 1;
+	int rc = 0;
+
+	for (unsigned i = 0; !rc && i < n; i++)
+		rc = weir_remote_fetch_op(b[i].place.part, offsetof(struct part, used), &one,
+					  &b[i].at, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
 	if (!rc)
-		rc = weir_remote_flush(p.part, PATIENT);
-	if (!rc && at >= t->heap) {
+		rc = flush(t);
+	for (unsigned i = 0; !rc && i < n; i++) {
+		if (b[i].at < t->heap)
+			continue;
 		fprintf(stderr, "remote_hash: a part's heap is full after %" PRIu64 " elements\n",
 			t->heap);
 		exit(1);
 	}
-	while (!rc) {
-		/* the element is whole before it is in the list: operations take effect in order */
-		rc = weir_remote_put(p.part, offset(t->slots + at), &e, sizeof(e), 0);
+	return rc;
+}
+
+/* Puts elements at the head of their slots' lists, again where others were faster. */
+static int
+chain(const struct table *t, struct begun *b, unsigned n)
+{
+	int rc = take_elements(t, b, n);
+	unsigned left;
+
+	while (!rc && n) {
+		/* an element is whole before it is in the list: operations take effect in order */
+		for (unsigned i = 0; !rc && i < n; i++) {
+			rc = weir_remote_put(b[i].place.part, offset(t->slots + b[i].at), &b[i].e,
+					     sizeof(b[i].e), 0);
+			if (!rc)
+				rc = swap(&b[i], offsetof(struct element, next), b[i].e.next,
+					  b[i].at + 1);
+		}
 		if (!rc)
-			rc = swap(p.part, p.slot + offsetof(struct element, next), e.next, at + 1,
-				  &was);
-		if (rc || was == e.next)
-			break;
-		e.next = was; /* others were faster */
+			rc = flush(t);
+		left = 0;
+		for (unsigned i = 0; !rc && i < n; i++) {
+			if (b[i].was == b[i].e.next)
+				continue;
+			b[left] = b[i];
+			b[left].e.next = b[left].was;
+			left++;
+		}
+		n = left;
 	}
 	return rc;
 }
 
+/* Inserts n numbers from `first` on, all of them at a time: an insert costs a part of a round trip.
+ */
 static int
-insert(const struct table *t, uint64_t number)
+insert(const struct table *t, uint64_t first, unsigned n)
 {
-	struct place p = place_of(t, number);
-	uint64_t was;
-	int rc = swap(p.part, p.slot + offsetof(struct element, number), 0, number, &was);
+	struct begun b[BATCH];
+	unsigned taken = 0;
+	int rc = 0;
 
-	return rc || !was ? rc : chain(t, p, number);
+	for (unsigned i = 0; !rc && i < n; i++) {
+		b[i] = (struct begun){.place = place_of(t, first + i), .e.number = first + i};
+		rc = swap(&b[i], offsetof(struct element, number), 0, first + i);
+	}
+	if (!rc)
+		rc = flush(t);
+	for (unsigned i = 0; !rc && i < n; i++)
+		if (b[i].was)
+			b[taken++] = b[i];
+	return rc ? rc : chain(t, b, taken);
 }
 
 static int
@@ -189,8 +242,8 @@ fill(struct table *t, uint64_t inserts, double *took)
 	int rc = weir_group_barrier(t->g, PATIENT);
 	double begun = seconds();
 
-	for (uint64_t i = 0; !rc && i < inserts; i++)
-		rc = insert(t, first + i);
+	for (uint64_t i = 0; !rc && i < inserts; i += BATCH)
+		rc = insert(t, first + i, (unsigned)(inserts - i < BATCH ? inserts - i : BATCH));
 	*took = seconds() - begun;
 	return rc ? rc
 		  : weir_group_allreduce(t->g, took, took, 1, WEIR_T_DOUBLE, WEIR_ACC_MAX, PATIENT);
