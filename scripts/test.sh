@@ -378,8 +378,8 @@ suite_mutate()
 		printf 'mutate/%s\n' "${names[@]}"
 		return
 	fi
-	sed -n 's|^ok  *unit/\([^ ]*\).*|\1|p; s|^ok  *sanitize/\(tsan\)/\([^ ]*\).*|\1:\2|p
-		s|^ok  *control/\(control\)_\([^ ]*\).*|\1:\2|p' "$top/results" >"$work/passed"
+	sed -n 's|^ok  *unit/\([^ ]*\)  *\([0-9]*\)s.*|\1 \2|p; s|^ok  *sanitize/\(tsan\)/\([^ ]*\)  *\([0-9]*\)s.*|\1:\2 \3|p
+		s|^ok  *control/\(control\)_\([^ ]*\)  *\([0-9]*\)s.*|\1:\2 \3|p' "$top/results" >"$work/passed"
 	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 2)) --passed "$work/passed" "${names[@]}" >"$log" 2>&1 &
 	wait $!
 	for name in "${names[@]}"; do

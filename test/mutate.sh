@@ -3,7 +3,8 @@
 # mutate.sh [--jobs N] [--passed FILE] [NAME ...]: applies the faults of test/mutations/ one at a time to a copy of the
 # sources and of build/release under build/mutate, builds the tests that a fault names and runs them. A
 # fault that no test notices has survived. Exit: 0 none survived, 1 one did (or a patch no longer applies),
-# 2 usage. Tests named in FILE have passed on this build: they are not run without a fault again.
+# 2 usage. Tests named in FILE, with the seconds that they took, have passed on this build: they are not run
+# without a fault again. A test that stands still has noticed the fault: its time limit follows from those seconds.
 #
 # Head of a patch:  # fault: what is wrong now, in one line
 #                   # tests: one or more of
@@ -19,7 +20,6 @@ cd "$(dirname "$0")/.." || exit 1
 
 work=$PWD/build/mutate
 jobs=$(nproc)
-limit=120 # seconds per test, on a busy machine
 fixed='setarch -R' # ThreadSanitizer knows only some of the addresses that a program may get
 $fixed true 2>/dev/null || fixed=
 
@@ -84,9 +84,17 @@ build_tests() # ROOT LOG TEST...
 	done
 }
 
-run_test() # DIR TEST: the log is in DIR/log
+# Seconds that a test has with a fault: many times those that it took without one, since the machine is busy.
+limit_of() # TEST
 {
-	local dir=$1 what=${2#*:} programs before='' options=''
+	local seconds=$((40 + 5 * ${took[$1]:-16}))
+
+	echo $((seconds < 120 ? seconds : 120))
+}
+
+run_test() # DIR TEST SECONDS: the log is in DIR/log
+{
+	local dir=$1 limit=$3 what=${2#*:} programs before='' options=''
 	local -a args=()
 
 	programs=$(programs_of "$2")
@@ -127,7 +135,7 @@ try() # DIR PATCH
 			verdict='NOT BUILT'
 		else
 			for t in "${tests[@]}"; do
-				run_test "$dir" "$t" && continue
+				run_test "$dir" "$t" "$(limit_of "$t")" && continue
 				verdict=killed by=$t
 				break
 			done
@@ -149,11 +157,11 @@ try() # DIR PATCH
 # in $work/unsound, and those that need it aren't tried.
 sound() # TEST...
 {
-	local i t limit=600
+	local i t seconds
 	local -a pids=() again
 
 	: >"$work/unsound"
-
+	: >"$work/took"
 	for ((i = 0; i < jobs; i++)); do
 		mkdir -p "$work/sound/$i"
 		ln -sfn "$PWD" "$work/sound/$i/tree"
@@ -165,18 +173,23 @@ sound() # TEST...
 	mapfile -t again <"$work/unsound"
 	: >"$work/unsound"
 	for t in "${again[@]}"; do
-		run_test "$work/sound/0" "$t" && continue
+		run_test "$work/sound/0" "$t" 600 && continue
 		echo "mutate.sh: $t fails without a fault, alone too; fix it first"
 		echo "$t" >>"$work/unsound"
 	done
+	while read -r t seconds; do took[$t]=$seconds; done <"$work/took"
 }
 
 sound_share() # DIR NUMBER TEST...: every $jobs-th of them, from NUMBER on
 {
-	local dir=$1 i limit=600 # seconds; the machine may be busy
+	local dir=$1 i begin
 
 	for ((i = 3 + $2; i <= $#; i += jobs)); do
-		run_test "$dir" "${!i}" && continue
+		begin=$SECONDS
+		if run_test "$dir" "${!i}" 600; then
+			echo "${!i} $((SECONDS - begin))" >>"$work/took"
+			continue
+		fi
 		printf '%s\n' "mutate.sh: ${!i} fails without a fault; it is run once more alone" \
 			"$({ grep -a 'ERROR\|LINE\|Assert' "$dir/log"; tail -n 8 "$dir/log"; } | tr -d '\000' | sed 's/^/  | /')"
 		echo "${!i}" >>"$work/unsound"
@@ -251,6 +264,7 @@ worker() # NUMBER BUILD...
 }
 
 names=() passed=/dev/null
+declare -A took=() # seconds of a test without a fault
 while [ $# -gt 0 ]; do
 	case $1 in
 	--jobs) [ $# -ge 2 ] || usage; jobs=$2; shift ;;
@@ -277,7 +291,8 @@ configure release --buildtype=release || exit 1
 [[ " ${tests[*]}" != *" tsan:"* ]] ||
 	configure tsan -Dbuildtype=debugoptimized -Db_sanitize=thread || exit 1
 build_tests . "$work/log" "${tests[@]}" || { tail -n 20 "$work/log"; exit 1; }
-mapfile -t unproven < <(printf '%s\n' "${tests[@]}" | grep -vxFf "$passed")
+while read -r t seconds; do took[$t]=$seconds; done <"$passed"
+mapfile -t unproven < <(for t in "${tests[@]}"; do [ -n "${took[$t]:-}" ] || echo "$t"; done)
 sound "${unproven[@]}"
 fill_queues "${patches[@]}"
 mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
