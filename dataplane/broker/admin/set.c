@@ -29,7 +29,7 @@
 enum setting_kind {
 	SETTING_DRAIN, /* bool: on or off */
 	SETTING_COUNT, /* uint32_t: 1 to the value of an option */
-	SETTING_SIZE,  /* uint64_t: bytes, 0 is none */
+	SETTING_MOST,  /* uint64_t: limit `user` of all users together, 0 is none */
 	SETTING_LEVEL, /* of the log */
 };
 
@@ -38,14 +38,21 @@ static const struct setting {
 	enum setting_kind kind;
 	size_t at, most; /* offsets in struct broker: of the value and of its upper bound */
 	const char *option;
+	enum user_limit user;
 } settings[] = {
     {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
      SETTING_DRAIN, offsetof(struct broker, draining)},
     {"limit.connections", "connections of all programs, at most --max-connections", SETTING_COUNT,
      offsetof(struct broker, conn_limit), offsetof(struct broker, config.connections),
      "--max-connections"},
-    {"limit.memory", "bytes of arenas, regions and segments of all programs", SETTING_SIZE,
-     offsetof(struct broker, most[USER_MEMORY])},
+    {"limit.exports", "ranges that all programs export", SETTING_MOST,
+     offsetof(struct broker, most[USER_EXPORTS]), .user = USER_EXPORTS},
+    {"limit.memory", "bytes of arenas, regions and segments of all programs", SETTING_MOST,
+     offsetof(struct broker, most[USER_MEMORY]), .user = USER_MEMORY},
+    {"limit.regions", "regions of all programs", SETTING_MOST,
+     offsetof(struct broker, most[USER_REGIONS]), .user = USER_REGIONS},
+    {"limit.segments", "memory between threads of local programs, of all programs", SETTING_MOST,
+     offsetof(struct broker, most[USER_SEGMENTS]), .user = USER_SEGMENTS},
     {"limit.sessions", "attached programs, at most --max-sessions", SETTING_COUNT,
      offsetof(struct broker, session_limit), offsetof(struct broker, config.sessions),
      "--max-sessions"},
@@ -134,9 +141,12 @@ setting_set(struct broker *b, const char *key, const char *value, char *reason, 
 				    most, s->option);
 		*(uint32_t *)((char *)b + s->at) = (uint32_t)n;
 		break;
-	case SETTING_SIZE:
-		if (user_parse_limit(value, USER_MEMORY, &n))
-			return option_invalid(key, value, "bytes, K, M or G may follow, or none",
+	case SETTING_MOST:
+		if (user_parse_limit(value, s->user, &n))
+			return option_invalid(key, value,
+					      s->user == USER_MEMORY
+						  ? "bytes, K, M or G may follow, or none"
+						  : "1 or more, or none",
 					      reason, size);
 		*(uint64_t *)((char *)b + s->at) = n;
 		break;
@@ -195,7 +205,7 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 		snprintf(r->help, sizeof(r->help), "%s", s->help);
 		if (s->kind == SETTING_COUNT)
 			snprintf(r->value, sizeof(r->value), "%u", *(const uint32_t *)at);
-		else if (s->kind == SETTING_SIZE)
+		else if (s->kind == SETTING_MOST)
 			user_limit_text(*(const uint64_t *)at, r->value, sizeof(r->value));
 		else
 			snprintf(r->value, sizeof(r->value), "%s",

@@ -174,7 +174,7 @@ static const struct {
 	unsigned shift;
 } about[USER_LIMITS] = {
     [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
-    [USER_EXPORTS] = {"exports", "revoke some", NULL, 0},
+    [USER_EXPORTS] = {"exports", "revoke some", "weirctl set limit.exports", 0},
     [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--max-memory", 10},
     [USER_REGIONS] = {"regions", "disown or free some", "--regions or --max-sessions", 0},
     [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},

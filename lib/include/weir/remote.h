@@ -93,6 +93,7 @@ struct weir_export; /* valid until weir_revoke() or weir_detach() */
  *   -EMFILE  the session has no export left (--exports), or with WEIR_MAY_NOTIFY no channel for
  *            this thread
  *   -EDQUOT  the user has no export left (--user-limit exports=)
+ *   -ENOSPC  all programs together have no export left (weirctl set limit.exports)
  *   -ENOMEM  no memory
  *   and the errors of every call (weir/stream.h).
  * Blocks until the data plane answers. Any thread.

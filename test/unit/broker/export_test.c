@@ -499,6 +499,23 @@ TEST_FAKE(test_user_limit,
 	assert_int_equal(export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
 }
 
+/* The limit of all users together, which an operator sets. */
+TEST_FAKE(test_limit_of_all, two_engines)
+{
+	char reason[160];
+	struct fake_session s, t;
+
+	exporter(f, &s);
+	exporter(f, &t);
+	assert_int_equal(export(f, &s, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+	assert_int_equal(setting_set(f->b, "limit.exports", "1", reason, sizeof(reason)), 1);
+	export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE);
+	expect_refused(&t, ENOSPC);
+	assert_non_null(strstr(t.reply.refused.reason, "weirctl set limit.exports"));
+	assert_int_equal(setting_set(f->b, "limit.exports", "2", reason, sizeof(reason)), 1);
+	assert_int_equal(export(f, &t, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
+}
+
 /* A program ends before its engine has opened a key for it, or that of the export does. */
 TEST_FAKE(test_open_ends_meanwhile, two_engines)
 {
