@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of others, whose key is in the file HOSTILE_KEY: operations that are wrong in each field,
- * keys that are forged. What the key allows is allowed; the owner looks after the rest.
+ * keys that are forged. The owner looks after the memory that the key does not name.
  */
 #define _GNU_SOURCE
 #include "hostile.h"

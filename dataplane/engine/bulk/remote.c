@@ -168,7 +168,7 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 
 /*
  * PUTs and UPDATEs without a layout or a result: nothing comes back, so those of a connection are
- * taken in runs. What the UPDATEs of a run have in common is checked once.
+ * taken in runs. The fields that the UPDATEs of a run have in common are checked once.
  */
 struct run_kind {
 	struct weir_cell_access is; /* one that is ok; of no handle: none yet */
