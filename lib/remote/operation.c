@@ -352,21 +352,45 @@ put_now(struct weir_conn *c, const struct todo *d)
 	return weir_remote_room(c, slots);
 }
 
-/* The same on memory that is mapped: it is complete when it returns. */
+/* Puts and gets on memory that is mapped are complete when they return. */
+static inline int
+put_mapped(struct weir_remote *r, uint64_t offset, const void *from, uint64_t length)
+{
+	uint8_t *at;
+	int rc = weir_mapped_at(r, offset, length, &at);
+
+	if (weir_likely(!rc && length))
+		weir_store_whole(at, from, length);
+	return rc;
+}
+
+static inline int
+get_mapped(struct weir_remote *r, uint64_t offset, void *to, uint64_t length)
+{
+	uint8_t *at;
+	int rc = weir_mapped_at(r, offset, length, &at);
+
+	if (weir_likely(!rc && length))
+		weir_load_whole(to, at, length);
+	return rc;
+}
+
+/* So are all other operations there. */
 static int
 access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 {
 	enum weir_type type = (enum weir_type)d->cell.type;
 	uint8_t *at;
-	int rc = weir_mapped_at(r, d->cell.offset, length, &at);
+	int rc;
 
+	if (d->op == WEIR_OP_PUT)
+		return put_mapped(r, d->cell.offset, d->from, length);
+	if (d->op == WEIR_OP_GET)
+		return get_mapped(r, d->cell.offset, d->to, length);
+	rc = weir_mapped_at(r, d->cell.offset, length, &at);
 	if (weir_unlikely(rc || !length))
 		return rc;
-	if (d->op == WEIR_OP_PUT)
-		weir_store_whole(at, d->from, length);
-	else if (d->op == WEIR_OP_GET)
-		weir_load_whole(d->to, at, length);
-	else if (d->op == WEIR_OP_CAS)
+	if (d->op == WEIR_OP_CAS)
 		rc = weir_apply_compare_swap(type, at, d->from, d->from + d->unit, d->to);
 	else
 		rc = weir_apply(type, (enum weir_acc)d->cell.acc, at, d->from, d->to, d->left);
@@ -549,15 +573,18 @@ int
 weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
 		unsigned flags)
 {
-	if (length && length <= sizeof(((struct weir_cell_put *)0)->payload) &&
-	    !(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_WRITE && !r->mapped &&
-	    put_quickly(r, offset, buf, length))
-		return 0;
+	if (weir_likely(!(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_WRITE)) {
+		if (r->mapped)
+			return put_mapped(r, offset, buf, length);
+		if (length && length <= sizeof(((struct weir_cell_put *)0)->payload) &&
+		    put_quickly(r, offset, buf, length))
+			return 0;
+	}
 	return put_any(r, offset, buf, length, flags);
 }
 
-int
-weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
+static __attribute__((noinline)) int
+get_any(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
 {
 	struct todo d = {.op = WEIR_OP_GET,
 			 .cell = {.handle = WEIR_HANDLE_FIRST, .offset = offset},
@@ -570,6 +597,14 @@ weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length
 	if (!rc && !buf && length)
 		rc = weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
 	return rc ? rc : begin(r, &d, flags, NULL, false);
+}
+
+int
+weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
+{
+	if (weir_likely(r->mapped && buf && !(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_READ))
+		return get_mapped(r, offset, buf, length);
+	return get_any(r, offset, buf, length, flags);
 }
 
 int
