@@ -186,9 +186,10 @@ check_ports(const struct perf_info *info, struct perf_result *r)
 
 	if (strcmp(info->path, "local") == 0 || !r->ports_known)
 		return;
-	/* a NIC need not count what a peer's READ takes; the peer's NIC counts it */
+	/* a NIC need not count what a peer's READ takes, or its WRITE leaves; the peer's NIC does
+	 */
 	if (counted < r->payload)
-		counted += perf_is_fetch(r->test) ? 0 : r->peer_ports.rx_bytes;
+		counted += perf_is_fetch(r->test) ? r->peer_ports.tx_bytes : r->peer_ports.rx_bytes;
 	if (counted >= r->payload)
 		return;
 	fprintf(stderr,
