@@ -14,13 +14,6 @@ struct export;
 struct peer_link;
 struct pend;
 
-/* An operation of ours that has left. */
-struct awaited {
-	uint32_t number; /* low bits of its count on the connection, from 0 */
-	uint32_t result; /* place of the answer: offset in the arena / 64 */
-	uint32_t length; /* of the answer */
-};
-
 enum lock_state {
 	LOCK_NONE,
 	LOCK_WAITS,
@@ -82,10 +75,10 @@ struct conn_cold {
 					/* executing end: answers in link.is.answers */
 					uint32_t answers_waiting;
 					uint16_t answers; /* low bits of their count */
-					/* beginning end: a FIFO, which starts at `oldest` */
-					uint16_t oldest, awaited_count;
+					/* beginning end: a FIFO in link.awaited; 1 + index, 0:
+					 * empty */
+					uint16_t awaited_first, awaited_last;
 					uint64_t answered; /* all operations before this one */
-					struct awaited awaited[WEIR_AWAITED_MAX];
 					struct list_node lacks_answers; /* in link.lack_answers */
 					uint32_t lacked; /* if there: bytes of credit */
 					struct conn_lock lock;

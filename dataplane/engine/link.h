@@ -66,6 +66,24 @@ struct run {
 	struct conn *conn;
 };
 
+/* An operation of ours that has left. */
+struct awaited {
+	uint32_t number; /* low bits of its count on the connection, from 0 */
+	uint32_t result; /* place of the answer: offset in the arena / 64 */
+	uint16_t length; /* of the answer */
+	uint16_t next;	 /* 1 + index of the next one of the connection, or that is free; 0: none */
+};
+
+enum {
+	LINK_AWAITED = 2048, /* as many answers as the default of --answers has room for */
+};
+
+/* Memory of a link that stays while its rings change; pages of it are touched on use. */
+struct link_pools {
+	struct flight_queue flights;
+	struct awaited awaited[LINK_AWAITED];
+};
+
 struct peer_link {
 	/* sending; positions are in lines since the link is up */
 	struct weir_slot *staging;
@@ -115,7 +133,9 @@ struct peer_link {
 	uint32_t burst, burst_bytes; /* the newest WRs of them, not posted yet */
 
 	/* answers to operations on remote memory: answer.h */
-	uint64_t answer_room;	       /* bytes that the peer may still be asked for */
+	struct awaited *awaited;	      /* LINK_AWAITED entries */
+	uint16_t awaited_free, awaited_fresh; /* 1 + index, 0: none; from here on never used */
+	uint64_t answer_room;		      /* bytes that the peer may still be asked for */
 	struct list_node lack_answers; /* connections whose first operation lacks some of that */
 	uint32_t answers_first, answers_end; /* lines in is.answers; both 0: none wait */
 

@@ -214,9 +214,6 @@ weir_cell_slots(uint8_t op, uint32_t length)
 #define WEIR_ANSWER_MAX WEIR_BLOCK_SIZE
 #define WEIR_ANSWERS_LEAST (16u << 10) /* bytes of answers that an end of a link can take up */
 
-/* Operations of a connection that may have left and are not answered; more of them wait. */
-#define WEIR_AWAITED_MAX 32u
-
 /* Lines of an answer. Its operation takes as many out of the link's credit. */
 static inline uint32_t
 weir_answer_lines(uint32_t length)

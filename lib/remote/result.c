@@ -12,6 +12,9 @@
 
 #include <stdlib.h>
 
+/* Results of a connection that may be awaited: the small ones lie in the lines of a block. */
+#define RESULTS_MAX (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE)
+
 struct result {
 	uint64_t number; /* of its operation */
 	uint8_t *to;
@@ -28,26 +31,26 @@ struct scatter {
 
 struct weir_results {
 	uint32_t head, tail;
-	uint32_t lines;		 /* block of WEIR_AWAITED_MAX lines; WEIR_BLOCK_NONE: none yet */
+	uint32_t lines;		 /* block of RESULTS_MAX lines; WEIR_BLOCK_NONE: none yet */
 	struct scatter *scatter; /* of each; NULL: none was wanted yet */
-	struct result of[WEIR_AWAITED_MAX];
+	struct result of[RESULTS_MAX];
 };
 
 static struct result *
 at(struct weir_results *s, uint32_t i)
 {
-	return &s->of[i % WEIR_AWAITED_MAX];
+	return &s->of[i % RESULTS_MAX];
 }
 
 static uint64_t
 offset_of(const struct weir_conn *c, uint32_t i)
 {
 	const struct weir_results *s = c->results;
-	const struct result *x = &s->of[i % WEIR_AWAITED_MAX];
+	const struct result *x = &s->of[i % RESULTS_MAX];
 
 	if (x->block != WEIR_BLOCK_NONE)
 		return weir_heap_offset(c->worker->w, x->block);
-	return weir_heap_offset(c->worker->w, s->lines) + i % WEIR_AWAITED_MAX * WEIR_SLOT_SIZE;
+	return weir_heap_offset(c->worker->w, s->lines) + i % RESULTS_MAX * WEIR_SLOT_SIZE;
 }
 
 /* Keeps pieces, whose list is the caller's. */
@@ -83,11 +86,11 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layo
 		s->scatter = NULL;
 	}
 	if (scatter && !s->scatter) {
-		s->scatter = malloc(WEIR_AWAITED_MAX * sizeof(*s->scatter));
+		s->scatter = malloc(RESULTS_MAX * sizeof(*s->scatter));
 		if (!s->scatter)
 			return weir_fail(-ENOMEM, "no memory for layouts of answers; free some");
 	}
-	if (s->tail - s->head == WEIR_AWAITED_MAX)
+	if (s->tail - s->head == RESULTS_MAX)
 		return -EAGAIN;
 	x = at(s, s->tail);
 	x->length = length;
@@ -100,7 +103,7 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layo
 		return -EAGAIN;
 	x->scattered = scatter;
 	if (scatter)
-		keep_scatter(&s->scatter[s->tail % WEIR_AWAITED_MAX], scatter);
+		keep_scatter(&s->scatter[s->tail % RESULTS_MAX], scatter);
 	*place = (uint32_t)(offset_of(c, s->tail) / WEIR_SLOT_SIZE);
 	return 0;
 }
@@ -127,8 +130,8 @@ weir_results_take(struct weir_conn *c)
 		const uint8_t *from = c->worker->w->arena + offset_of(c, s->head);
 
 		if (x->scattered)
-			weir_layout_store(&s->scatter[s->head % WEIR_AWAITED_MAX].walk, x->to, 0,
-					  from, x->length);
+			weir_layout_store(&s->scatter[s->head % RESULTS_MAX].walk, x->to, 0, from,
+					  x->length);
 		else
 			memcpy(x->to, from, x->length);
 		if (x->block != WEIR_BLOCK_NONE)

@@ -53,7 +53,7 @@ static const char *
 check_window(const struct conn *c, const struct conn *p)
 {
 	if (c->kind == CONN_MEMORY && conn_is_passive(c))
-		return (uint16_t)(c->cold->memory.answers - p->rx_messages) > WEIR_AWAITED_MAX
+		return (uint16_t)(c->cold->memory.answers - p->rx_messages) > LINK_AWAITED
 			   ? "more answers came than were sent"
 			   : NULL;
 	if (c->kind == CONN_MEMORY &&

@@ -19,10 +19,34 @@ answer_cost(uint32_t answer)
 }
 
 static bool
-may_pay(const struct conn *c, uint32_t answer)
+may_pay(const struct peer_link *l, uint32_t cost)
 {
-	return c->cold->memory.awaited_count < WEIR_AWAITED_MAX &&
-	       c->link->answer_room >= answer_cost(answer);
+	return l->answer_room >= cost && (l->awaited_free || l->awaited_fresh < LINK_AWAITED);
+}
+
+/* The oldest operation of c that is not answered, or NULL. */
+static struct awaited *
+oldest(const struct conn *c)
+{
+	uint16_t first = c->kind == CONN_MEMORY ? c->cold->memory.awaited_first : 0;
+
+	return first && c->link ? &c->link->awaited[first - 1] : NULL;
+}
+
+/* It is answered, or never will be. */
+static void
+drop_oldest(struct conn *c)
+{
+	struct peer_link *l = c->link;
+	struct awaited *a = oldest(c);
+	uint16_t i = c->cold->memory.awaited_first;
+
+	c->cold->memory.awaited_first = a->next;
+	if (!a->next)
+		c->cold->memory.awaited_last = 0;
+	l->answer_room += answer_cost(a->length);
+	a->next = l->awaited_free;
+	l->awaited_free = i;
 }
 
 bool
@@ -31,7 +55,7 @@ answer_pay(struct conn *c, uint32_t answer)
 	if (!answer)
 		return true;
 	/* those that wait come first */
-	if (!list_empty(&c->link->lack_answers) || !may_pay(c, answer))
+	if (!list_empty(&c->link->lack_answers) || !may_pay(c->link, answer_cost(answer)))
 		return false;
 	c->link->answer_room -= answer_cost(answer);
 	return true;
@@ -42,9 +66,7 @@ answer_pay_first(struct engine *e, struct conn *c)
 {
 	struct pend *p = c->pend_first;
 
-	if (!p->answer || p->paid || list_linked(&c->cold->memory.lacks_answers) ||
-	    c->cold->memory.awaited_count ==
-		WEIR_AWAITED_MAX) /* an answer of its own comes first */
+	if (!p->answer || p->paid || list_linked(&c->cold->memory.lacks_answers))
 		return;
 	p->paid = answer_pay(c, p->answer);
 	if (p->paid)
@@ -69,7 +91,7 @@ answers_payable(const struct peer_link *l)
 	if (list_empty(&l->lack_answers))
 		return false;
 	cold = LIST_OWNER(l->lack_answers.next, const struct conn_cold, memory.lacks_answers);
-	return l->answer_room >= cold->memory.lacked;
+	return may_pay(l, cold->memory.lacked);
 }
 
 void
@@ -79,8 +101,7 @@ answers_pay(struct engine *e, struct peer_link *l)
 		struct conn *c = first_that_lacks(e, l);
 
 		list_remove(&c->cold->memory.lacks_answers);
-		weir_assert(c->pend_first && !c->pend_first->paid &&
-			    may_pay(c, c->pend_first->answer));
+		weir_assert(c->pend_first && !c->pend_first->paid);
 		l->answer_room -= answer_cost(c->pend_first->answer);
 		c->pend_first->paid = true;
 		conn_advance(e, c);
@@ -90,15 +111,22 @@ answers_pay(struct engine *e, struct peer_link *l)
 void
 answer_await(struct conn *c, struct weir_slot *to, uint32_t answer)
 {
+	struct peer_link *l = c->link;
 	struct weir_cell_access cell;
-	struct awaited *a;
-	uint32_t i;
+	uint16_t i = l->awaited_free ? l->awaited_free : ++l->awaited_fresh;
+	struct awaited *a = &l->awaited[i - 1];
 
-	weir_assert(c->cold->memory.awaited_count < WEIR_AWAITED_MAX);
-	i = (c->cold->memory.oldest + c->cold->memory.awaited_count++) % WEIR_AWAITED_MAX;
-	a = &c->cold->memory.awaited[i];
+	weir_assert(i <= LINK_AWAITED);
+	if (l->awaited_free)
+		l->awaited_free = a->next;
 	memcpy(&cell, to->data, sizeof(cell));
-	*a = (struct awaited){.number = (uint32_t)c->sent, .result = cell.result, .length = answer};
+	*a = (struct awaited){
+	    .number = (uint32_t)c->sent, .result = cell.result, .length = (uint16_t)answer};
+	if (c->cold->memory.awaited_last)
+		l->awaited[c->cold->memory.awaited_last - 1].next = i;
+	else
+		c->cold->memory.awaited_first = i;
+	c->cold->memory.awaited_last = i;
 	cell.result = 0; /* the peer need not know */
 	memcpy(to->data, &cell, sizeof(cell));
 }
@@ -121,17 +149,13 @@ answers_forget(struct engine *e, struct conn *c)
 	if (c->cold->memory.lock.awaited) /* it never completes */
 		c->sealed = true;
 	c->cold->memory.lock.awaited = false;
-	if (!c->cold->memory.awaited_count)
+	if (!c->link) { /* its entries ended with it */
+		c->cold->memory.awaited_first = c->cold->memory.awaited_last = 0;
 		return;
-	for (; c->cold->memory.awaited_count; c->cold->memory.awaited_count--) {
-		const struct awaited *a = &c->cold->memory.awaited[c->cold->memory.oldest];
-
-		if (c->link)
-			c->link->answer_room += answer_cost(a->length);
-		c->cold->memory.oldest = (c->cold->memory.oldest + 1) % WEIR_AWAITED_MAX;
 	}
-	if (c->link)
-		link_busy(e, c->link);
+	while (oldest(c))
+		drop_oldest(c);
+	link_busy(e, c->link);
 }
 
 /* The number of an operation that is not complete. */
@@ -150,8 +174,8 @@ answers_before(const struct conn *c)
 	if (c->kind != CONN_MEMORY)
 		return before;
 	lock = &c->cold->memory.lock;
-	if (c->cold->memory.awaited_count)
-		before = whole(c, c->cold->memory.awaited[c->cold->memory.oldest].number);
+	if (oldest(c))
+		before = whole(c, oldest(c)->number);
 	if (lock->awaited && whole(c, lock->number) < before)
 		before = whole(c, lock->number);
 	return before;
@@ -179,15 +203,13 @@ answers_complete(const struct conn *c)
 uint64_t
 answer_credit_of(const struct conn *c)
 {
+	const struct awaited *a = c->state == CONN_OPENING ? NULL : oldest(c);
 	uint64_t bytes = 0;
-	uint32_t i;
 
 	if (c->kind != CONN_MEMORY || c->state == CONN_OPENING)
 		return 0;
-	for (i = 0; i < c->cold->memory.awaited_count; i++)
-		bytes += answer_cost(
-		    c->cold->memory.awaited[(c->cold->memory.oldest + i) % WEIR_AWAITED_MAX]
-			.length);
+	for (; a; a = a->next ? &c->link->awaited[a->next - 1] : NULL)
+		bytes += answer_cost(a->length);
 	if (c->pend_first && c->pend_first->answer && c->pend_first->paid)
 		bytes += answer_cost(c->pend_first->answer);
 	return bytes;
@@ -221,9 +243,8 @@ answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	c = conn_find(e, h.vqpn);
 	if (!c || c->link != l || c->state == CONN_OPENING)
 		return -1;
-	a = c->kind == CONN_MEMORY ? &c->cold->memory.awaited[c->cold->memory.oldest] : NULL;
-	if (!a || !c->cold->memory.awaited_count || a->length != h.length ||
-	    h.order != (uint16_t)c->rx_messages) {
+	a = oldest(c);
+	if (!a || a->length != h.length || h.order != (uint16_t)c->rx_messages) {
 		peer_misbehaved(e, c);
 		return (int)lines;
 	}
@@ -234,15 +255,11 @@ answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	c->rx_messages++;
 	c->bytes += h.length;
 	answer_came(c, a->number);
-	c->cold->memory.oldest = (c->cold->memory.oldest + 1) % WEIR_AWAITED_MAX;
-	c->cold->memory.awaited_count--;
-	l->answer_room += answer_cost(h.length);
+	drop_oldest(c);
 	count(&e->counters.answers, 1);
 	conn_completed(e, c, 0, false);
 	if (!list_empty(&l->lack_answers))
 		link_busy(e, l);
-	if (c->pend_first) /* it may have waited for one of its own */
-		conn_advance(e, c);
 	return (int)lines;
 }
 

@@ -28,7 +28,7 @@ enum {
 size_t
 engine_link_bytes(uint32_t staging_lines)
 {
-	return engine_staging_bytes(staging_lines) + sizeof(struct flight_queue);
+	return engine_staging_bytes(staging_lines) + sizeof(struct link_pools);
 }
 
 size_t
@@ -540,6 +540,7 @@ is_power(uint32_t n, uint32_t least)
 int
 link_add(struct engine *e, const struct engine_link_command *k)
 {
+	struct link_pools *pools;
 	uint32_t frame_number;
 	struct peer_link *l;
 
@@ -566,10 +567,12 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->rx = l->ring = k->ring;
 	l->rx_mask = l->ring_mask = k->ring_lines - 1;
 	l->runs = k->work;
-	l->flights = (struct flight_queue *)(void *)&l->runs[k->staging_lines];
+	pools = (struct link_pools *)(void *)&l->runs[k->staging_lines];
 	if (k->least.work) /* that stays */
-		l->flights = (struct flight_queue *)(void *)((struct run *)k->least.work +
-							     ENGINE_RING_LEAST);
+		pools =
+		    (struct link_pools *)(void *)((struct run *)k->least.work + ENGINE_RING_LEAST);
+	l->flights = &pools->flights;
+	l->awaited = pools->awaited;
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);

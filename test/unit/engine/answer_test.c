@@ -400,6 +400,29 @@ test_credit(void **state)
 	assert_int_equal(link_of(p.w, 0)->answer_room, WEIR_ANSWERS_LEAST);
 }
 
+/* A peer that grants more than the link can note: more operations wait, and their turn comes. */
+static void
+test_most(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){
+	    .delay_ns = 3000, .ring_lines = 8192, .answers = 512 << 10, .pending = 4096});
+	struct pconn *c = open_remote(p.pa, ALL), *other = open_remote(p.pa, ALL);
+
+	set_word(p.pb, 0, 0);
+	p.w->net.delay_ns = 3000000; /* so that no answer comes meanwhile */
+	for (unsigned i = 0; i < 2500; i++)
+		add(c, 0, 1, i % 64);
+	world_run(p.w, 100);
+	assert_int_equal(link_of(p.w, 0)->answer_room, (512 << 10) - LINK_AWAITED * 64);
+	assert_true(node_counters(p.w, 0)->answer_stalls > 0);
+	put(other, 8, 77);
+	add(other, 0, 1, 64);
+	flush(c, 500000);
+	flush(other, 500000);
+	assert_int_equal(word_at(p.pb, 0), 2501);
+	assert_int_equal(link_of(p.w, 0)->answer_room, 512 << 10);
+}
+
 /* Two engines that ask each other for more than their rings hold go on. */
 static void
 test_both_ways(void **state)
@@ -720,12 +743,12 @@ test_bad_answers(void **state)
 		else if (i == 4)
 			line[0].length = 100, n = 2;
 		else if (i == 5) { /* nothing was asked for, after all was answered */
-			for (unsigned k = 0; k < WEIR_AWAITED_MAX; k++) {
+			for (unsigned k = 0; k < 40; k++) {
 				add(c, 8, 1, 0);
 				flush(c, 100);
 			}
 			memset(result(p.pa, 0), 0xee, 64);
-			line[0].order = WEIR_AWAITED_MAX;
+			line[0].order = 40;
 		} else if (i == 6)
 			line[0].length = WEIR_ANSWER_MAX + 1;
 		else if (i == 7)
@@ -842,5 +865,6 @@ test_rate(void **state)
 }
 
 ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_credit),
-	     TEST(test_both_ways), TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
-	     TEST(test_bad_answers), TEST(test_bad_updates), TEST(test_rate))
+	     TEST(test_most), TEST(test_both_ways), TEST(test_ends), TEST(test_bad_programs),
+	     TEST(test_greedy_peer), TEST(test_bad_answers), TEST(test_bad_updates),
+	     TEST(test_rate))

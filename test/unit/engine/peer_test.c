@@ -306,7 +306,7 @@ struct stranger {
 	struct fake_qp qp[2], end[2];
 	struct weir_slot ring[256], staging[256];
 	struct weir_credit_line credit[2];
-	_Alignas(64) uint8_t work[16384];
+	_Alignas(64) uint8_t work[65536];
 };
 
 static struct peer_link *
