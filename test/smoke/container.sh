@@ -51,5 +51,7 @@ dataplane A 0 "net_ring0" "roce:net_ring0,ip=10.79.0.1/24" --allow user:65534
 control A 1
 up A
 await flows 2 || fail "the container does not attach again: $(last_line send), $(last_line kept)"
-stop kept KILL # unshare(1) waits for its child
+# unshare(1) waits for its child, which the change of user has freed from --kill-child
+kill -KILL "$(pgrep -P "${weir_pid[kept]}")"
+stop kept KILL
 exit 0
