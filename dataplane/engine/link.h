@@ -135,7 +135,8 @@ struct peer_link {
 	/* answers to operations on remote memory: answer.h */
 	struct awaited *awaited;	      /* LINK_AWAITED entries */
 	uint16_t awaited_free, awaited_fresh; /* 1 + index, 0: none; from here on never used */
-	uint64_t answer_room;		      /* bytes that the peer may still be asked for */
+	uint32_t awaited_left;	       /* that no operation has, also none that is paid and waits */
+	uint64_t answer_room;	       /* bytes that the peer may still be asked for */
 	struct list_node lack_answers; /* connections whose first operation lacks some of that */
 	uint32_t answers_first, answers_end; /* lines in is.answers; both 0: none wait */
 

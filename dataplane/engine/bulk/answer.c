@@ -21,7 +21,23 @@ answer_cost(uint32_t answer)
 static bool
 may_pay(const struct peer_link *l, uint32_t cost)
 {
-	return l->answer_room >= cost && (l->awaited_free || l->awaited_fresh < LINK_AWAITED);
+	return l->answer_room >= cost && l->awaited_left;
+}
+
+/* Credit of an operation, and an entry for it. */
+static void
+pay(struct peer_link *l, uint32_t cost)
+{
+	weir_assert(may_pay(l, cost));
+	l->answer_room -= cost;
+	l->awaited_left--;
+}
+
+static void
+pay_back(struct peer_link *l, uint32_t cost)
+{
+	l->answer_room += cost;
+	l->awaited_left++;
 }
 
 /* The oldest operation of c that is not answered, or NULL. */
@@ -44,7 +60,7 @@ drop_oldest(struct conn *c)
 	c->cold->memory.awaited_first = a->next;
 	if (!a->next)
 		c->cold->memory.awaited_last = 0;
-	l->answer_room += answer_cost(a->length);
+	pay_back(l, answer_cost(a->length));
 	a->next = l->awaited_free;
 	l->awaited_free = i;
 }
@@ -57,7 +73,7 @@ answer_pay(struct conn *c, uint32_t answer)
 	/* those that wait come first */
 	if (!list_empty(&c->link->lack_answers) || !may_pay(c->link, answer_cost(answer)))
 		return false;
-	c->link->answer_room -= answer_cost(answer);
+	pay(c->link, answer_cost(answer));
 	return true;
 }
 
@@ -102,7 +118,7 @@ answers_pay(struct engine *e, struct peer_link *l)
 
 		list_remove(&c->cold->memory.lacks_answers);
 		weir_assert(c->pend_first && !c->pend_first->paid);
-		l->answer_room -= answer_cost(c->pend_first->answer);
+		pay(l, answer_cost(c->pend_first->answer));
 		c->pend_first->paid = true;
 		conn_advance(e, c);
 	}
@@ -138,7 +154,7 @@ answer_drop_first(struct conn *c)
 		return;
 	list_remove(&c->cold->memory.lacks_answers);
 	if (c->pend_first && c->pend_first->answer && c->pend_first->paid && c->link)
-		c->link->answer_room += answer_cost(c->pend_first->answer);
+		pay_back(c->link, answer_cost(c->pend_first->answer));
 }
 
 void

@@ -171,10 +171,15 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
  * taken in runs. The fields that the UPDATEs of a run have in common are checked once.
  */
 struct run_kind {
-	struct weir_cell_access is; /* one that is ok; of no handle: none yet */
+	struct weir_cell_access is; /* one that is ok */
 	uint32_t length;	    /* bytes of operands */
 	uint32_t bytes, align;	    /* of the elements; of one of them */
 };
+
+#define NO_KIND                                                                                    \
+	{                                                                                          \
+		.length = UINT32_MAX /* no cell is that long: all of its fields may be 0 */        \
+	}
 
 static bool
 kind_ok(const struct conn *c, const struct weir_cell_access *a, uint32_t length,
@@ -452,7 +457,7 @@ take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir
 	struct peer_link *l = c->link;
 	struct weir_ring r = ch->tx;
 	uint64_t bytes = 0, room, a, to, offset;
-	struct run_kind kind = {.length = 0};
+	struct run_kind kind = NO_KIND;
 
 	if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state != CONN_OPEN ||
 	    c->user_closed || c->pend_first || !l || c->session->limited ||
@@ -651,7 +656,7 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 	uint32_t mask = l->rx_mask, cells = 0;
 	struct head_words h = head_words(&ring[pos & mask]);
 	struct conn *c = conn_find(e, (uint32_t)h.b);
-	struct run_kind kind = {.length = 0};
+	struct run_kind kind = NO_KIND;
 	uint64_t first = pos, bytes = 0, a, offset;
 	struct export *x;
 

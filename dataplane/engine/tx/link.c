@@ -573,6 +573,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 		    (struct link_pools *)(void *)((struct run *)k->least.work + ENGINE_RING_LEAST);
 	l->flights = &pools->flights;
 	l->awaited = pools->awaited;
+	l->awaited_left = LINK_AWAITED;
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);

@@ -423,6 +423,41 @@ test_most(void **state)
 	assert_int_equal(link_of(p.w, 0)->answer_room, 512 << 10);
 }
 
+/* The last entry belongs to an operation that is paid and waits for its program's rate. */
+static void
+test_last_entry(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){.delay_ns = 3000});
+	struct program *fast = program_open(p.w, 0, 1);
+	struct pconn *slow = open_remote(p.pa, ALL), *c = open_remote(fast, ALL);
+	struct peer_link *l = link_of(p.w, 0);
+	struct weir_cell_access none = {.handle = WEIR_HANDLE_FIRST,
+					.type = WEIR_T_INT64,
+					.acc = WEIR_ACC_SUM,
+					.offset = 1024,
+					.count = 100};
+	int64_t zeroes[100] = {0};
+
+	set_word(p.pb, 8, 0);
+	program_share(p.pa, ENGINE_WEIGHT, 1000000, 1000000); /* 1 MB/s, 1 ms of burst */
+	l->awaited_fresh = LINK_AWAITED - 1;
+	l->awaited_left = 1;
+	for (unsigned i = 0; i < 2; i++) /* more than the burst */
+		push(slow, WEIR_OP_UPDATE, &none, zeroes, sizeof(zeroes));
+	world_run(p.w, 20);
+	add(slow, 8, 1, 0);
+	world_run(p.w, 20);
+	assert_int_equal(l->awaited_left, 0);
+	assert_int_equal(l->awaited_fresh, LINK_AWAITED - 1);
+	add(c, 8, 1, 0);
+	world_run(p.w, 20);
+	assert_int_equal(word_at(p.pb, 8), 0);
+	flush(slow, 100000);
+	flush(c, 100000);
+	assert_int_equal(word_at(p.pb, 8), 2);
+	assert_int_equal(l->awaited_left, 1);
+}
+
 /* Two engines that ask each other for more than their rings hold go on. */
 static void
 test_both_ways(void **state)
@@ -532,7 +567,7 @@ test_bad_programs(void **state)
 					       .offset = 8,
 					       .count = 1};
 
-	for (unsigned i = 0; i < 4 * 27; i++) {
+	for (unsigned i = 0; i < 4 * 28; i++) {
 		struct pair p = memory_programs(NULL);
 		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
 		uint32_t rights = i / 4 == 22	? ALL & ~WEIR_RIGHT_UPDATE
@@ -652,12 +687,16 @@ test_bad_programs(void **state)
 			a.type = WEIR_T_DOUBLE;
 			length = 16;
 			break;
-		default:
+		case 26:
 			op = WEIR_OP_CAS;
 			a.acc = 0;
 			a.options = 0;
 			a.count = 2;
 			length = 16;
+			break;
+		default: /* nothing but zeroes */
+			memset(&a, 0, sizeof(a));
+			length = 0;
 		}
 		if (i % 4 >= 2 && op == WEIR_OP_UPDATE) { /* behind others, in a run */
 			struct weir_cell_access nothing = right;
@@ -786,7 +825,7 @@ test_bad_answers(void **state)
 static void
 test_bad_updates(void **state)
 {
-	for (unsigned i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < 11; i++) {
 		struct pair p = memory_programs(NULL);
 		struct pconn *c = open_remote(p.pa, i == 9 ? ALL & ~WEIR_RIGHT_UPDATE : ALL);
 		struct pconn *good = open_remote(p.pa, ALL);
@@ -794,7 +833,7 @@ test_bad_updates(void **state)
 					     conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn);
 		uint8_t before[BYTES];
 		struct weir_slot line[3];
-		unsigned right = i == 9 ? 0 : 2;
+		unsigned right = i >= 9 ? 0 : 2;
 		int64_t one = 1;
 
 		set_word(p.pb, 0, 40);
@@ -828,6 +867,10 @@ test_bad_updates(void **state)
 				a.handle++;
 			else if (k == 2 && i == 8)
 				line[k].order = 7;
+			if (i == 10) { /* nothing but zeroes */
+				memset(&a, 0, sizeof(a));
+				line[k].length = 0;
+			}
 			memcpy(line[k].data, &a, WEIR_ACCESS_FIELDS);
 			memcpy(line[k].data + WEIR_ACCESS_FIELDS, &one, sizeof(one));
 		}
@@ -865,6 +908,6 @@ test_rate(void **state)
 }
 
 ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_credit),
-	     TEST(test_most), TEST(test_both_ways), TEST(test_ends), TEST(test_bad_programs),
-	     TEST(test_greedy_peer), TEST(test_bad_answers), TEST(test_bad_updates),
-	     TEST(test_rate))
+	     TEST(test_most), TEST(test_last_entry), TEST(test_both_ways), TEST(test_ends),
+	     TEST(test_bad_programs), TEST(test_greedy_peer), TEST(test_bad_answers),
+	     TEST(test_bad_updates), TEST(test_rate))
