@@ -22,10 +22,11 @@ for who in friend-1 friend-2 friend-3; do
 done
 # each memory is attacked by another user: the first one has used up its share of main's time
 for node in A B; do
-	user=$([ $node = A ] && echo $attacker || echo $small)
+	user=$attacker
+	[ $node = A ] || user=$small
 	export HOSTILE_KEY=$weir_tmp/key-$node
 	for mode in cells guesses; do
-		attack $mode $user node:1:victim
+		attack $mode "$user" node:1:victim
 		go_on friend-1 friend-2 friend-3
 		others_go_on
 		attack_ends || continue
