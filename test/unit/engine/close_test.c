@@ -144,6 +144,30 @@ test_both_shut_at_once(void **state)
 	}
 }
 
+/* The end of sending comes, with announced messages before it, to one that takes none any more. */
+static void
+test_shut_to_one_that_closed(void **state)
+{
+	for (unsigned when = 0; when < 200; when++) {
+		struct pair p = PAIR(2, .delay_ns = 1000 * (when % 5));
+
+		/* it has messages of its own to send before it may end */
+		pconn_sends(p.b, 100000, 0, 4);
+		pconn_sends(p.a, 100000, 0, 1 + when % 3);
+		world_run(p.w, when / 10);
+		pconn_close(p.b);
+		world_run(p.w, when % 10);
+		pconn_shut(p.a);
+		world_run(p.w, 1000);
+		assert_true(p.b->freed);
+		pconn_ends(p.a, 100);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(node_counters(p.w, i)->bad_frames, 0);
+			assert_int_equal(p.w->node[i].link_errors, 0);
+		}
+	}
+}
+
 /* It closes after it has shut, at any time, whatever the peer does: ends in order. */
 static void
 test_close_after_shut(void **state)
@@ -598,10 +622,11 @@ test_snapshot(void **state)
 
 ENGINE_TESTS(TEST(test_close_after_data), TEST(test_both_close_at_once), TEST(test_evict),
 	     TEST(test_close_while_peer_sends), TEST(test_shut), TEST(test_both_shut_at_once),
-	     TEST(test_close_after_shut), TEST(test_shut_behind_a_stall),
-	     TEST(test_dies_after_shut), TEST(test_link_fails_after_shut), TEST(test_refused),
-	     TEST(test_main_is_slow), TEST(test_sender_dies), TEST(test_receiver_dies),
-	     TEST(test_count_behind_a_queue), TEST(test_close_under_bulk),
-	     TEST(test_dies_behind_a_stall), TEST(test_dies_under_bulk), TEST(test_link_fails),
-	     TEST(test_dies_without_a_peer), TEST(test_local), TEST(test_start_later),
-	     TEST(test_news_for_a_slow_program), TEST(test_snapshot))
+	     TEST(test_shut_to_one_that_closed), TEST(test_close_after_shut),
+	     TEST(test_shut_behind_a_stall), TEST(test_dies_after_shut),
+	     TEST(test_link_fails_after_shut), TEST(test_refused), TEST(test_main_is_slow),
+	     TEST(test_sender_dies), TEST(test_receiver_dies), TEST(test_count_behind_a_queue),
+	     TEST(test_close_under_bulk), TEST(test_dies_behind_a_stall),
+	     TEST(test_dies_under_bulk), TEST(test_link_fails), TEST(test_dies_without_a_peer),
+	     TEST(test_local), TEST(test_start_later), TEST(test_news_for_a_slow_program),
+	     TEST(test_snapshot))
