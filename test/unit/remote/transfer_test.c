@@ -468,15 +468,13 @@ test_nowait(void **state)
 		assert_int_equal(n.bytes, 1600);
 		assert_int_equal(m.base[199 * 16], 0x55);
 		/* more than three quarters of the channel, wherever it stands: it asks for room */
-		column.dim[0].count = 1300;
-		t.length = 10400;
+		column.dim[0].count = 1450;
+		t.length = 11600;
 		t.notify = 0;
 		for (unsigned k = 0; k < 260; k++) {
 			assert_int_equal(weir_remote_put(m.r, 0, &word, sizeof(word), 0), 0);
-			memory_flush(&m);
 			while (weir_remote_put_with(m.r, &t) == -EAGAIN)
 				;
-			memory_flush(&m);
 		}
 		t.notify = WEIR_WITH_NOTICE;
 		column.dim[0].count = 4000;
