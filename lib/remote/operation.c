@@ -20,8 +20,6 @@
 
 /* Bytes of a transfer whose memory is of the send heap. */
 #define PIECE (256u << 10)
-/* Looks at the completion of an operation, some microseconds, before the engine is asked for it. */
-#define GLANCES 64u
 
 static uint32_t
 next_units(const struct todo *d)
@@ -780,30 +778,13 @@ weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
 	return rc;
 }
 
-/*
- * An engine of this host completes an operation in the turn that takes it, and publishes that. To
- * ask it would cost a second turn.
- */
-static void
-glance(const struct weir_conn *c, uint64_t all)
-{
-	/* pairs with the release in complete() of the engine; weir_operation_look() reads it again
-	 */
-	for (unsigned i = 0;
-	     i < GLANCES && atomic_load_explicit(&c->desc->completed, memory_order_relaxed) < all;
-	     i++)
-		weir_pause();
-}
-
 /* Waits until the operations before `all` are complete. */
 static int
-await(const struct weir_remote *r, struct weir_conn *c, uint64_t all, int timeout_ms)
+await(struct weir_conn *c, uint64_t all, int timeout_ms)
 {
 	struct weir_wait wait;
 	int rc;
 
-	if (r->local && timeout_ms)
-		glance(c, all);
 	weir_wait_init(&wait, c->worker, timeout_ms);
 	rc = weir_operation_look(c, all, true);
 	while (!rc) {
@@ -829,7 +810,7 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	c = weir_remote_conn(r, false, &rc);
 	if (!c || (c->completed == c->sent && !weir_results_last(c)))
 		return 0;
-	return await(r, c, c->sent, timeout_ms);
+	return await(c, c->sent, timeout_ms);
 }
 
 int
@@ -847,5 +828,5 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 	last = c ? weir_results_last(c) : 0;
 	if (c && c->kept_upto > c->completed && c->kept_upto > last)
 		last = c->kept_upto;
-	return last ? await(r, c, last, timeout_ms) : 0;
+	return last ? await(c, last, timeout_ms) : 0;
 }
