@@ -467,12 +467,16 @@ test_nowait(void **state)
 		assert_int_equal(weir_notice_next(m.b, &n, PATIENT), 0);
 		assert_int_equal(n.bytes, 1600);
 		assert_int_equal(m.base[199 * 16], 0x55);
-		/* more than three quarters of the channel, wherever it stands: it asks for room */
-		column.dim[0].count = 1450;
-		t.length = 11600;
+		/* more than seven eighths of the channel, whose engine tells of eighths: it asks
+		 * for room */
+		column.dim[0].count = 1600;
+		t.length = 12800;
 		t.notify = 0;
-		for (unsigned k = 0; k < 260; k++) {
-			assert_int_equal(weir_remote_put(m.r, 0, &word, sizeof(word), 0), 0);
+		for (unsigned k = 0; k < 40; k++) {
+			for (unsigned small = 0; small < k; small++)
+				assert_int_equal(weir_remote_put(m.r, 0, &word, sizeof(word), 0),
+						 0);
+			memory_flush(&m);
 			while (weir_remote_put_with(m.r, &t) == -EAGAIN)
 				;
 		}
