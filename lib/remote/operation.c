@@ -668,14 +668,12 @@ update_quickly(struct weir_remote *r, const struct weir_update *u)
 	return cell_quickly(r, WEIR_OP_UPDATE, &cell, u->offset, u->operand, (uint32_t)size);
 }
 
-int
-weir_remote_update(struct weir_remote *r, const struct weir_update *u)
+static __attribute__((noinline)) int
+update_any(struct weir_remote *r, const struct weir_update *u)
 {
 	struct todo d = {.op = WEIR_OP_UPDATE};
 	int rc;
 
-	if (u && update_quickly(r, u))
-		return 0;
 	if (!u || u->reserved)
 		return weir_fail(-EINVAL, "no update, or `reserved` is not 0; see weir/remote.h");
 	if (u->handle)
@@ -709,6 +707,12 @@ weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 }
 
 int
+weir_remote_update(struct weir_remote *r, const struct weir_update *u)
+{
+	return u && update_quickly(r, u) ? 0 : update_any(r, u);
+}
+
+int
 weir_remote_fetch_op(struct weir_remote *r, uint64_t offset, const void *operand, void *result,
 		     enum weir_type type, enum weir_acc op, unsigned flags)
 {
@@ -722,7 +726,7 @@ weir_remote_fetch_op(struct weir_remote *r, uint64_t offset, const void *operand
 
 	if (!result)
 		return weir_fail(-EINVAL, "no memory for the value; see weir/remote.h");
-	return weir_remote_update(r, &u);
+	return update_any(r, &u);
 }
 
 int

@@ -21,12 +21,12 @@
 #define CELLS 48u     /* operations of a connection */
 #define OPEN_MS 3000
 
-static bool
+static void
 read_key(struct weir_key_fields *key)
 {
 	const char *path = getenv("HOSTILE_KEY");
 	FILE *f = path ? fopen(path, "re") : NULL;
-	bool ok = f && fread(key, sizeof(*key), 1, f) == 1;
+	bool ok = f && fread(key, sizeof(*key), 1, f) == 1 && weir_key_ok(key);
 
 	if (f)
 		fclose(f);
@@ -35,7 +35,6 @@ read_key(struct weir_key_fields *key)
 			path ? path : "(none)");
 		exit(2);
 	}
-	return weir_key_ok(key);
 }
 
 /* A connection to the memory, from the channel of v. */

@@ -175,9 +175,12 @@ static const struct {
 } about[USER_LIMITS] = {
     [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
     [USER_EXPORTS] = {"exports", "revoke some", "weirctl set limit.exports", 0},
-    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--max-memory", 10},
-    [USER_REGIONS] = {"regions", "disown or free some", "--regions or --max-sessions", 0},
-    [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},
+    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program",
+		     "--max-memory, weirctl set limit.memory", 10},
+    [USER_REGIONS] = {"regions", "disown or free some",
+		      "--regions, --max-sessions, weirctl set limit.regions", 0},
+    [USER_SEGMENTS] = {"segments", "use fewer threads",
+		       "the limit of open files, weirctl set limit.segments", 0},
     [USER_SERVICES] = {"public services", "close one", NULL, 0},
     [USER_SESSIONS] = {"sessions", "end a program", "--max-sessions", 0},
 };
