@@ -23,14 +23,6 @@
 #define LANES 8u
 #define MARK 0xa5
 
-static int
-write_key(const char *path, const struct weir_key *key)
-{
-	FILE *f = fopen(path, "w");
-
-	return f && fwrite(key, sizeof(*key), 1, f) == 1 && !fclose(f) ? 0 : failed(path, -errno);
-}
-
 static int export(struct weir *w, const char *path)
 {
 	const unsigned rights =
@@ -78,11 +70,10 @@ use(struct weir *w, const char *path, uint64_t lane)
 	uint8_t put[500], got[500];
 	struct weir_remote *r;
 	struct weir_key key;
-	FILE *f = fopen(path, "r");
 	int rc;
 
-	if (!f || fread(&key, sizeof(key), 1, f) != 1 || fclose(f))
-		return failed(path, -EIO);
+	if (read_key(path, &key))
+		return 1;
 	rc = weir_remote_open(w, &key,
 			      WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_LOCK,
 			      WEIR_OPEN_APART, PATIENCE_MS, &r);

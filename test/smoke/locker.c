@@ -21,16 +21,14 @@ static int export(struct weir *w, const char *path)
 	struct weir_region *region;
 	struct weir_export *x;
 	struct weir_key key;
-	FILE *f;
 	int rc = weir_region_alloc(w, 4096, NULL, &region);
 
 	if (!rc)
 		rc = weir_export(region, 0, 4096, WEIR_MAY_READ | WEIR_MAY_LOCK, &x, &key);
 	if (rc)
 		return failed("export", rc);
-	f = fopen(path, "w");
-	if (!f || fwrite(&key, sizeof(key), 1, f) != 1 || fclose(f))
-		return failed(path, -errno);
+	if (write_key(path, &key))
+		return 1;
 	say("ready");
 	for (;;)
 		pause();
@@ -41,11 +39,10 @@ lock(struct weir *w, const char *path, const char *kind, bool keep)
 {
 	struct weir_remote *r;
 	struct weir_key key;
-	FILE *f = fopen(path, "r");
 	int rc;
 
-	if (!f || fread(&key, sizeof(key), 1, f) != 1 || fclose(f))
-		return failed(path, -EIO);
+	if (read_key(path, &key))
+		return 1;
 	rc = weir_remote_open(w, &key, WEIR_MAY_LOCK, 0, PATIENCE_MS, &r);
 	if (rc)
 		return failed("open", rc);

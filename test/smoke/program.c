@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "program.h"
 
+#include "weir/remote.h"
+
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +31,28 @@ failed(const char *what, int rc)
 {
 	say("%s: %s (%s)", what, strerror(-rc), weir_reason());
 	return 1;
+}
+
+int
+write_key(const char *path, const struct weir_key *key)
+{
+	FILE *f = fopen(path, "w");
+	bool ok = f && fwrite(key, sizeof(*key), 1, f) == 1;
+
+	if (f)
+		ok = !fclose(f) && ok;
+	return ok ? 0 : failed(path, -errno);
+}
+
+int
+read_key(const char *path, struct weir_key *key)
+{
+	FILE *f = fopen(path, "r");
+	bool ok = f && fread(key, sizeof(*key), 1, f) == 1;
+
+	if (f)
+		fclose(f);
+	return ok ? 0 : failed(path, -EIO);
 }
 
 uint64_t

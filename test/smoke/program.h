@@ -32,6 +32,11 @@ size_t contents(uint64_t number, uint64_t seed, unsigned one_of, uint64_t *buf);
 bool expected(uint64_t *count, uint64_t seed, unsigned one_of, const void *data, size_t length,
 	      uint64_t report);
 
+/* The key of an export, into a file and out of one. 0; 1: it has said why not. */
+struct weir_key;
+int write_key(const char *path, const struct weir_key *key);
+int read_key(const char *path, struct weir_key *key);
+
 int dial(struct weir *w, const char *text, struct weir_conn **c);
 /* Listens and says "ready", or says why not. */
 int serve_at(struct weir *w, const char *service, unsigned backlog, struct weir_listener **l);
