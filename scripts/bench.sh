@@ -456,7 +456,7 @@ nicperf_loop()
 # A core each; nic_spec: more of the SPEC, memif_options: of the vdev, at both ends.
 nicperf_two()
 {
-	local memif=net_memif0,id=0,bsize=4224,socket=$weir_memif${memif_options:-} port code
+	local memif=net_memif0,id=0,bsize=4224,socket=$weir_memif-nic${memif_options:-} port code
 	port=$(free_port)
 
 	nicperf_exec="exec" run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"

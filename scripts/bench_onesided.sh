@@ -132,6 +132,23 @@ beside_peers()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf $*, in turn with $peer"
 }
 
+# beside_copy NAME SIZE TARGET: the rate of mapped puts divided by that of memcpy() between such memory, in turn.
+beside_copy()
+{
+	local try own bare
+	local -a ratios=()
+
+	wanted "$1" || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		own=$(steady_value '.bytes_per_s / 1e9' --instance A node:1 -t put -s "$2" -D 0.5 --cpu 0) || break
+		bare=$(taskset -c 0 copy_bench "$2" 0.25) || break
+		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$1" "x memcpy between such memory: mapped puts of $2 B" '>=' "$3" paired \
+		"weir-perf -t put -s $2, in turn with copy_bench $2 0.25"
+}
+
 # all_rma OPERATION: rma of each layer.
 all_rma()
 {
@@ -146,7 +163,8 @@ mapped_onesided()
 	local kind
 	local -a size layers=()
 
-	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m || return 0
+	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m \
+		os_model_host_{put,get,acc}_{a,b} || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -159,8 +177,11 @@ mapped_onesided()
 	done
 	beside_peers os_put_rate_8 "x UCX: puts of 8 B, mapped" '>=' 1.0 .msgs_per_s ucx_puts -- \
 		--instance A node:1 -t put -s 8 -D 0.5 --cpu 0
-	perf os_put_64k "x memcpy" '>=' 0.95 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:1 -t put -s 64k -D 0.5 --cpu 0
-	perf os_put_1m "x memcpy" '>=' 0.9 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:1 -t put -s 1m -D 0.5 --cpu 0
+	beside_copy os_put_64k 65536 0.95
+	beside_copy os_put_1m 1048576 0.9
+	for kind in put get acc; do
+		model host "$kind" --instance A node:1 --cpu 0
+	done
 	stop_all
 }
 
@@ -228,11 +249,94 @@ hash()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "example-remote_hash table 2 200000, in turn with $peer"
 }
 
+# The NIC layer alone, as the set nics measures it.
+nic_writes() { memif_options=,rsize=13 nicperf_two -t write -s 64 -D 0.5 --depth 512 "$@"; }
+nic_reads() { nicperf_loop -t read -s 64 -D 0.5 "$@"; }
+nic_bytes() { nicperf_two -t write -s 65536 -D 0.5 "$@"; }
+
+# beside_nic NAME UNIT TARGET JQ NIC ARGUMENT...: the value of weir-perf divided by that of the NIC layer, in turn.
+beside_nic()
+{
+	local name=$1 unit=$2 target=$3 expression=$4 nic=$5 try own bare
+	local -a ratios=()
+	shift 5
+
+	wanted "$name" || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		own=$(steady_value "$expression" "$@") || break
+		bare=$($nic --json 2>"$weir_tmp/perf.log" | jq -r ".results[0] | select(.calibration.label == \"steady\") | $expression")
+		[ -z "$own" ] || [ -z "$bare" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "weir-perf $*, in turn with $nic"
+}
+
+# One way of a notified put of 64 KiB, without its answer, divided by that of a message, in turn.
+notified_64k()
+{
+	local try large small message
+	local -a ratios=()
+
+	wanted os_rnotify_64k || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		large=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 64k -D 1 --cpu 0) || break
+		small=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 8 -D 0.5 --cpu 0) || break
+		message=$(steady_value .lat_us.p50 --instance A node:2 -t lat -s 64k -D 1 --cpu 0) || break
+		if [ -z "$large" ] || [ -z "$small" ] || [ -z "$message" ]; then continue; fi
+		ratios+=("$(awk -v l="$large" -v s="$small" -v m="$message" 'BEGIN { print (l - s / 2) / (m / 2) }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record os_rnotify_64k "x a message of 64 KiB, p50: notified put, one way" '<=' 1.2 paired \
+		"weir-perf -t notify -s 64k, less half of -s 8, in turn with -t lat -s 64k"
+}
+
+# model WHERE TEST ARGUMENT...: time of an operation and its flush over the size, told per size, and a line through it
+# by least squares of relative errors: a in µs, b in ns per KiB.
+model()
+{
+	local name=os_model_$1_$2 size
+	shift 1
+
+	any_wanted "${name}_a" "${name}_b" || return 0
+	for size in 8 64 512 4096 32768 262144 1048576; do
+		weir-perf "${@:2}" -t "$1" -s "$size" -D 0.4 --json 2>"$weir_tmp/perf.log" |
+			jq -c --argjson size "$size" '{size: $size, us: .results[0].lat_us.mean}'
+	done | jq -cs . >"$weir_tmp/model.json"
+	jq -r '.[] | "\(.size) \(.us)"' "$weir_tmp/model.json" | while read -r size us; do
+		echo "$us" | record "${name}_$size" "us: $1 of $size B and flush" - 0 any "weir-perf ${*:2} -t $1 -s $size"
+	done
+	jq -r '[.[] | {x: (1 / .us), y: (.size / 1024 / .us)}]
+		| (map(.x * .x) | add) as $xx | (map(.y * .y) | add) as $yy | (map(.x * .y) | add) as $xy
+		| (map(.x) | add) as $x | (map(.y) | add) as $y | ($xx * $yy - $xy * $xy) as $d
+		| "\(($x * $yy - $y * $xy) / $d) \(1000 * ($y * $xx - $x * $xy) / $d)"' "$weir_tmp/model.json" >"$weir_tmp/line"
+	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: $1 and flush is a + b s" - 0 any "a line through ${name}_SIZE"
+	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per KiB: $1 and flush is a + b s" - 0 any "a line through ${name}_SIZE"
+}
+
+# Computation between put and flush.
+overlap_figures()
+{
+	local size name
+
+	any_wanted os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
+	run memory overlap B export "$weir_tmp/key"
+	await grep -q ready "$weir_tmp/memory.log" || die "no export: $(last_line memory)"
+	for size in 4096 16384 65536 262144 1048576 4194304; do
+		name=os_overlap_$size
+		wanted "$name" || continue
+		taskset -c 0 overlap A put "$weir_tmp/key" "$size" 2 | jq .hidden |
+			record "$name" "of a put of $size B is hidden by computation" \
+				"$([ "$size" -gt 65536 ] && echo '>=' || echo -)" 0.9 any "overlap A put KEY $size 2"
+	done
+	stop memory
+}
+
 set_onesided()
 {
+	local kind
 	local -a layers=()
 
-	PATH=$WEIR_BUILD/apps/examples:$PATH
+	PATH=$WEIR_BUILD/apps/examples:$WEIR_BUILD/test/bench:$PATH
 	wanted os_put_instr && test/bench/instructions.sh "$WEIR_BUILD/test/bench/engine_bench" 0 8 |
 		record os_put_instr "instructions of both engines per put of 8 B, 32 per turn" '<=' 220 any \
 			"callgrind of engine_bench 8 32 0 1 20000 put"
@@ -241,8 +345,9 @@ set_onesided()
 		one_node --idle adaptive
 		run server-A weir-perf --instance A --cpu 1
 		await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+		# the engine has CPU 0 for itself: the target's program sleeps
 		beside os_apart_8 "x round trip of 8 B on the host, mean: put and flush" '<=' 1.5 .lat_us.mean \
-			--instance A node:1 -t put -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+			--instance A node:1 -t put -s 8 --apart -D 1 --cpu 1 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 		beside os_notify_8 "x round trip of 8 B on the host, mean: notified ping-pong through the engine" '<=' 1.25 .lat_us.mean \
 			--instance A node:1 -t notify -s 8 --apart -D 1 --cpu 0 -- --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 		stop_all
@@ -266,8 +371,9 @@ set_onesided()
 		recover B A | record os_recover_far "ms likewise, the holder on the other node" '<=' 1000 any "locker"
 		stop_all
 	fi
-	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_racc_rate_8 os_rput_rate_8 os_rstride os_stopped \
-		os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside || return 0
+	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_rnotify_64k os_racc_rate_8 \
+		os_rput_rate_8 os_rput_rate_8_nic os_rfop_rate_8 os_rstride os_stopped os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside \
+		os_model_remote_{put,get,acc}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
@@ -291,11 +397,21 @@ set_onesided()
 		--instance A node:2 -t put -s 4096 --layout 8:64 -D 1 --cpu 0 -- --instance A node:2 -t put -s 4096 -D 1 --cpu 0
 	beside os_stopped "x the rate while it sleeps: puts of 8 B, their target's program stopped" '>=' 0.95 .msgs_per_s \
 		--instance A node:2 -t put -s 8 -D 1 --cpu 0 --target stop -- --instance A node:2 -t put -s 8 -D 1 --cpu 0
-	beside os_rget_rate_8 "x messages of 8 B: gets of 8 B" '>=' 0.3 .msgs_per_s \
-		--instance A node:2 -t get -s 8 -D 1 --cpu 0 -- --instance A node:2 -t rate -s 8 -D 0.5 --cpu 0
-	# 0.6 and 0.5 of nic_memif_64k, whose target is 0.146 of memcpy
-	perf os_rput_1m "x memcpy: puts of 1 MiB" '>=' 0.0876 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:2 -t put -s 1m -D 1 --cpu 0
-	perf os_rget_1m "x memcpy: gets of 1 MiB" '>=' 0.073 '.bytes_per_s / 1e9 / .calibration.copy_gbps' --instance A node:2 -t get -s 1m -D 1 --cpu 0
+	notified_64k
+	beside_nic os_rput_rate_8_nic "x WRITEs of 64 B of the NIC layer: puts of 8 B" 0.85 .msgs_per_s nic_writes \
+		--instance A node:2 -t put -s 8 -D 1 --cpu 0
+	beside_nic os_rfop_rate_8 "x WRITEs of 64 B of the NIC layer: fetch-adds, 128 under way" 0.3 .msgs_per_s nic_writes \
+		--instance A node:2 -t fop -D 1 --cpu 0
+	beside_nic os_rget_rate_8 "x READs of 64 B of the NIC layer: gets of 8 B, 128 under way" 0.6 .msgs_per_s nic_reads \
+		--instance A node:2 -t get -s 8 -D 1 --cpu 0
+	beside_nic os_rput_1m "x WRITEs of 64 KiB of the NIC layer: puts of 1 MiB" 0.6 .bytes_per_s nic_bytes \
+		--instance A node:2 -t put -s 1m -D 1 --cpu 0
+	beside_nic os_rget_1m "x WRITEs of 64 KiB of the NIC layer: gets of 1 MiB" 0.5 .bytes_per_s nic_bytes \
+		--instance A node:2 -t get -s 1m -D 1 --cpu 0
 	beside_load os_rsmall_beside "x the same beside messages: p99 of gets of 8 B beside puts of 16 MiB" '<=' 1.1
+	for kind in put get acc; do
+		model remote "$kind" --instance A node:2 --cpu 0
+	done
+	overlap_figures
 	stop_all
 }

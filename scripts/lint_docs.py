@@ -22,6 +22,7 @@ EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--l
        "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
 PROGRAMS = [("dataplane/weir-dataplane", "docs/man/weir-dataplane.8"), ("control/weir-control", "docs/man/weir-control.8"),
             ("apps/weirctl", "docs/man/weirctl.1"), ("apps/perf/weir-perf", "docs/man/weir-perf.1"),
+            ("apps/lend/weir-lend", "docs/man/weir-lend.1"),
             ("dataplane/tools/weir-nicperf", "docs/man/weir-nicperf.1"),
             ("test/tools/weir-roce-peer", "test/tools/weir-roce-peer.1"),
             ("test/tools/weir-switch", "test/tools/weir-switch.1")]

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# plot.sh FILE DIR: plots of what `bench.sh connections|control|peers --json FILE` measured, as SVG in DIR, which exists
+# plot.sh FILE DIR: plots of what `bench.sh connections|control|onesided|peers --json FILE` measured, as SVG in DIR, which exists
 # (those of the documents: docs/performance). Nothing is written anywhere else, or before both are known to be good.
 # Exit: 0, 2 usage, 3 gnuplot is missing, or DIR can't be written to.
 set -u -o pipefail
 file=${1:-} dir=${2:-}
 usage()
 {
-	echo "plot.sh: $1; usage: plot.sh FILE DIR, FILE of bench.sh connections, control or peers --json" >&2
+	echo "plot.sh: $1; usage: plot.sh FILE DIR, FILE of bench.sh connections, control, onesided or peers --json" >&2
 	exit 2
 }
 for tool in jq gnuplot; do
@@ -79,5 +79,7 @@ plot_layers()
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
 plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir
 plot membership nodes 'seconds after a node died' ctl_suspect 'first suspicion' ctl_dead 'declared dead' ctl_know 'known to all'
+plot onesided 'bytes' 'µs, operation and flush, two nodes' os_model_remote_put put os_model_remote_get get os_model_remote_acc sums
+plot overlap 'bytes' 'of a put, hidden by computation' os_overlap Weir
 plot_layers host 'two programs of a host'
 plot_layers nodes 'two nodes'

@@ -34,6 +34,7 @@ struct broker_region {
 	uint32_t waiting;	    /* engines that have not answered */
 	int result;		    /* first error of ADD */
 	struct engine_region *view; /* one per engine */
+	_Atomic bool updating;	    /* engine_region.updating of all views */
 	struct broker_release *release;
 };
 

@@ -22,8 +22,8 @@ void answer_pay_first(struct engine *e, struct conn *c);
 void answers_pay(struct engine *e, struct peer_link *l);
 /* Whether answers_pay() has something to do. */
 bool answers_payable(const struct peer_link *l);
-/* An operation of c, which is paid, is put into the frame as the next message; `to`: its head. */
-void answer_await(struct conn *c, struct weir_slot *to, uint32_t answer);
+/* The operation of c with this number, which is paid, is put into the frame; `to`: its head. */
+void answer_await(struct conn *c, uint64_t number, struct weir_slot *to, uint32_t answer);
 /* Operations of c that wait are dropped: they need no credit. */
 void answer_drop_first(struct conn *c);
 /* No more answers of the peer come on c: its last line has come, or the link has failed. */
@@ -35,8 +35,8 @@ uint64_t answers_before(const struct conn *c);
 /* The answer to our operation with this number, low bits, has come. */
 void answer_came(struct conn *c, uint32_t number);
 /*
- * Takes the answer at `pos`, in a frame that ends at `end`. Returns its lines, or -1: the frame is
- * malformed.
+ * Takes the answers at `pos` that are for one connection, in a frame that ends at `end`. Returns
+ * their lines, or -1: the frame is malformed.
  */
 int answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end);
 
@@ -44,6 +44,9 @@ int answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t
 
 /* Queues the answer to an operation. False: the peer has asked for more than it was granted. */
 bool answer_put(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length);
+/* The same of a run of operations: where the next answer, of at most a line, is to be written; the
+ * link is busy then. NULL: it has no room, or is longer. */
+uint8_t *answer_put_line(struct engine *e, struct conn *c, uint32_t length);
 /* Puts answers that wait into the open frame, as far as it has room. */
 void answers_send(struct engine *e, struct peer_link *l);
 /* Whether the last line of c must wait: answers of it are before. */

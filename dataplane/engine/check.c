@@ -175,10 +175,13 @@ check_session(const struct engine *e, const struct session *s)
 static const char *
 check_link(const struct engine *e, const struct peer_link *l)
 {
-	uint64_t flight = 0, runs = 0, end = l->credited, asked = 0;
+	uint64_t flight = 0, runs = 0, end = l->executed, asked = 0;
 	uint32_t waiting = 0;
 	const struct list_node *node;
 
+	if (l->executed > l->credited || l->run_end - l->run_first > l->mask + 1)
+		return "messages are taken for executed that are not consumed, or more are noted "
+		       "than there is room for";
 	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
 	    l->tx_pos - l->credited > l->mask + 1)
 		return "the peer's ring is overrun";

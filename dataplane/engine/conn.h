@@ -115,6 +115,7 @@ struct conn {
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
 	bool reset_sent : 1;
+	bool holds : 1;	       /* the link's credit, until its RESET has left: ctrl_line_hold() */
 	bool sealed : 1;       /* `completed` is final */
 	bool closed_told : 1;  /* CLOSED is in the program's ring, or the program is gone */
 	bool stall_told : 1;   /* STALLED has left, no GRANT since */

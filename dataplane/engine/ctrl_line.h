@@ -39,6 +39,14 @@ struct reject {
 void ctrl_line_due(struct engine *e, struct conn *c, unsigned what);
 /* Writes the control lines that are due on this link, as far as the frame has room. */
 void ctrl_lines_send(struct engine *e, struct peer_link *l);
+/*
+ * A message of the frame at hand was consumed that c refuses. If c owes the RESET that says so, the
+ * peer takes nothing from this frame on for executed, until that has left: room in the ring must
+ * not depend on it, since a RESET of the peer may need it.
+ */
+void ctrl_line_hold(struct conn *c);
+/* The RESET has been put into a frame, or is not due any more. */
+void ctrl_line_release(struct engine *e, struct conn *c);
 /* Takes a control line. False: no peer of ours sends this. */
 bool ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s);
 /* Queues the rejection of a connection request. False: too many wait. */

@@ -35,6 +35,7 @@ admit(struct engine *e, struct conn *c, struct head h, uint32_t cost)
 {
 	if (UNLIKELY(!c->accepts)) {
 		count(&e->counters.stray, 1);
+		ctrl_line_hold(c);
 		return (c->peer_shut || c->kind == CONN_MEMORY) && peer_misbehaved(e, c);
 	}
 	if (UNLIKELY((uint16_t)c->rx_messages != h.order || c->rx_granted - c->rx_delivered < cost))

@@ -234,12 +234,15 @@ read_credit_lines(struct engine *e)
 		const struct weir_credit_line *line = &l->is.credit[0];
 		uint64_t consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
 		uint64_t wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
+		uint64_t executed = atomic_load_explicit(&line->executed, memory_order_acquire);
 
 		/* mostly a frame has brought that credit, or more, before */
-		if (LIKELY(consumed <= l->credited && wrs <= l->wrs_credited))
+		if (LIKELY(consumed <= l->credited && wrs <= l->wrs_credited &&
+			   executed <= l->executed))
 			continue;
 		l->snap_consumed = consumed;
 		l->snap_wrs = wrs;
+		l->snap_executed = executed;
 		l->snapped = some = true;
 	}
 	return some;
@@ -265,7 +268,7 @@ apply_credit(struct engine *e, bool all)
 
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
-		uint64_t before = l->credited;
+		uint64_t before = l->credited + l->executed;
 
 		return_credit(e, l);
 		if (LIKELY(!l->snapped))
@@ -273,12 +276,12 @@ apply_credit(struct engine *e, bool all)
 		l->snapped = false;
 		if (!all || !l->up || l->broken)
 			continue;
-		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
+		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs, l->snap_executed)) {
 			count(&e->counters.bad_frames, 1);
 			link_break(e, l, RING, EPROTO, 0);
 		}
 		l->look = true;
-		work += l->credited != before;
+		work += l->credited + l->executed != before;
 	}
 	return work;
 }

@@ -15,6 +15,7 @@ struct export
 	uint32_t rights;     /* WEIR_RIGHT_* */
 	uint8_t *base;
 	uint64_t length;
+	_Atomic bool *updating; /* of engine_region */
 	struct weir_export_counters counters;
 	struct {			/* in the owner engine */
 		struct list_node queue; /* struct engine_seat, in the order of their coming */

@@ -107,7 +107,8 @@ struct peer_link {
 	uint32_t frame_max; /* lines */
 	bool by_send;	    /* the open frame leaves by SEND */
 	bool send_next;	    /* the next frame must leave by SEND: a message waits for it */
-	uint64_t credited;  /* lines that the peer has consumed */
+	uint64_t credited;  /* lines that the peer has consumed: room */
+	uint64_t executed;  /* of these, lines whose messages have taken effect, or never will */
 	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
 	struct run *runs;		 /* ring of mask + 1, FIFO */
 	struct run *run;		 /* the last one of the open frame */
@@ -156,7 +157,11 @@ struct peer_link {
 	    wrs_told; /* of ours: used by the peer; posted again; as the peer knows */
 	uint64_t
 	    credit_due; /* ns: credit leaves without a frame then; UINT64_MAX: none to return */
-	uint64_t snap_consumed, snap_wrs;
+	uint64_t snap_consumed, snap_wrs, snap_executed;
+	/* Lines from held_at on, if there are `holds`, are consumed without effect: connections
+	 * whose RESET, which says so, has not left. */
+	uint64_t held_at;
+	uint32_t holds;
 	bool snapped;
 	uint64_t heard_at;  /* ns: the last completion or credit came */
 	uint64_t asked_at;  /* ns: the last keepalive left */
@@ -221,7 +226,14 @@ void link_owes(struct engine *e, struct peer_link *l);
 /* Whether something waits for the next turn of link_send(). */
 bool link_has_more(const struct engine *e, const struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
-bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs);
+bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs,
+		 uint64_t executed);
+/* Of our rx_pos, what the peer may take for executed. */
+static inline uint64_t
+link_executed(const struct peer_link *l)
+{
+	return UNLIKELY(l->holds) && l->held_at < l->rx_pos ? l->held_at : l->rx_pos;
+}
 /* Whether work could be done now that sleeping would leave undone. */
 bool link_is_pressing(const struct peer_link *l);
 void links_keepalive(struct engine *e);

@@ -16,6 +16,7 @@ struct region {
 	uint32_t users; /* messages under way that use it */
 	bool leaving;	/* no new message may use it */
 	struct nic_mr mr;
+	_Atomic bool *updating; /* of engine_region */
 };
 
 int region_add(struct engine *e, const struct engine_region *k);

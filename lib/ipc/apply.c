@@ -3,6 +3,7 @@
 
 #include <complex.h>
 #include <errno.h>
+#include <float.h>
 #include <string.h>
 
 #define TYPES (WEIR_T_LONG_DOUBLE_AT + 1)
@@ -73,12 +74,6 @@ bool
 weir_type_swaps(enum weir_type t)
 {
 	return t >= WEIR_T_BYTE && t <= WEIR_T_UINT64;
-}
-
-bool
-weir_type_is_wide(enum weir_type t)
-{
-	return t >= WEIR_T_LONG_DOUBLE;
 }
 
 /* ---- narrow types ---- */
@@ -248,6 +243,37 @@ FLOATING(double, bits64)
 
 /* ---- wide types ---- */
 
+/*
+ * Bytes between the parts of an element are the memory's, or the operand's where that takes its
+ * place: an engine's own never get there.
+ */
+#define LONG_DOUBLE_BYTES (LDBL_MANT_DIG == 64 ? 10 : sizeof(long double))
+
+static void
+store_long_double(uint8_t *at, long double v)
+{
+	memcpy(at, &v, LONG_DOUBLE_BYTES);
+}
+
+static void
+store_float_complex(uint8_t *at, float complex v)
+{
+	memcpy(at, &v, sizeof(v));
+}
+
+static void
+store_double_complex(uint8_t *at, double complex v)
+{
+	memcpy(at, &v, sizeof(v));
+}
+
+static void
+store_long_double_complex(uint8_t *at, long double complex v)
+{
+	store_long_double(at, creall(v));
+	store_long_double(at + sizeof(long double), cimagl(v));
+}
+
 #define WIDE(name, T, cases)                                                                       \
 	static void apply_##name(enum weir_acc op, void *memory, const uint8_t *operand,           \
 				 uint8_t *result, uint64_t count)                                  \
@@ -255,55 +281,57 @@ FLOATING(double, bits64)
 		uint8_t *at = memory;                                                              \
                                                                                                    \
 		for (uint64_t i = 0; i < count; i++, at += sizeof(T)) {                            \
+			const uint8_t *with = operand ? operand + i * sizeof(T) : at;              \
+			bool takes = true; /* the operand's place */                               \
 			T a, b;                                                                    \
                                                                                                    \
 			memcpy(&a, at, sizeof(a));                                                 \
-			memcpy(&b, operand ? operand + i * sizeof(b) : at, sizeof(b));             \
+			memcpy(&b, with, sizeof(b));                                               \
 			if (result)                                                                \
-				memcpy(result + i * sizeof(a), &a, sizeof(a));                     \
+				memcpy(result + i * sizeof(T), at, sizeof(T));                     \
 			switch (op) {                                                              \
 				cases;                                                             \
 			case WEIR_ACC_REPLACE:                                                     \
-				a = b;                                                             \
 				break;                                                             \
 			default: /* NO_OP */                                                       \
-				continue;                                                          \
+				takes = false;                                                     \
 			}                                                                          \
-			memcpy(at, &a, sizeof(a));                                                 \
+			if (takes)                                                                 \
+				memcpy(at, with, sizeof(T));                                       \
 		}                                                                                  \
 	}
 
-#define COMPLEX_CASES                                                                              \
+#define COMPLEX_CASES(name)                                                                        \
 	case WEIR_ACC_SUM:                                                                         \
-		a += b;                                                                            \
+		store_##name(at, a + b);                                                           \
+		takes = false;                                                                     \
 		break;                                                                             \
 	case WEIR_ACC_PROD:                                                                        \
-		a *= b;                                                                            \
+		store_##name(at, a *b);                                                            \
+		takes = false;                                                                     \
 		break
 
-#define WIDE_CASES                                                                                 \
-	COMPLEX_CASES;                                                                             \
+#define WIDE_CASES(name)                                                                           \
+	COMPLEX_CASES(name);                                                                       \
 	case WEIR_ACC_MIN:                                                                         \
-		a = b < a ? b : a;                                                                 \
+		takes = b < a;                                                                     \
 		break;                                                                             \
 	case WEIR_ACC_MAX:                                                                         \
-		a = b > a ? b : a;                                                                 \
+		takes = b > a;                                                                     \
 		break
 
 #define PAIR_CASES                                                                                 \
 	case WEIR_ACC_MINLOC:                                                                      \
-		if (b.value < a.value || (b.value == a.value && b.at < a.at))                      \
-			a = b;                                                                     \
+		takes = b.value < a.value || (b.value == a.value && b.at < a.at);                  \
 		break;                                                                             \
 	case WEIR_ACC_MAXLOC:                                                                      \
-		if (b.value > a.value || (b.value == a.value && b.at < a.at))                      \
-			a = b;                                                                     \
+		takes = b.value > a.value || (b.value == a.value && b.at < a.at);                  \
 		break
 
-WIDE(long_double, long double, WIDE_CASES)
-WIDE(float_complex, float complex, COMPLEX_CASES)
-WIDE(double_complex, double complex, COMPLEX_CASES)
-WIDE(long_double_complex, long double complex, COMPLEX_CASES)
+WIDE(long_double, long double, WIDE_CASES(long_double))
+WIDE(float_complex, float complex, COMPLEX_CASES(float_complex))
+WIDE(double_complex, double complex, COMPLEX_CASES(double_complex))
+WIDE(long_double_complex, long double complex, COMPLEX_CASES(long_double_complex))
 WIDE(int16_at, struct weir_int16_at, PAIR_CASES)
 WIDE(int32_at, struct weir_int32_at, PAIR_CASES)
 WIDE(int64_at, struct weir_int64_at, PAIR_CASES)

@@ -61,8 +61,13 @@ weir_load_whole(void *to, const void *from, size_t n)
 	memcpy(to, from, n);
 }
 
-/* Whether updates of the type are not lock-free: one thread alone may perform them. */
-bool weir_type_is_wide(enum weir_type t);
+/* Whether updates of the type are not lock-free: one thread at a time may perform them. */
+static inline bool
+weir_type_is_wide(enum weir_type t)
+{
+	return t >= WEIR_T_LONG_DOUBLE;
+}
+
 /* Whether weir_apply_compare_swap() takes the type: an integer, BOOL or BYTE. */
 bool weir_type_swaps(enum weir_type t);
 

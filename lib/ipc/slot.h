@@ -370,7 +370,7 @@ weir_ring_publish(struct weir_ring *r, uint32_t n)
 }
 
 /* Consumer: the head at pos if one is there, else NULL. */
-static inline struct weir_slot *
+static inline __attribute__((always_inline)) struct weir_slot *
 weir_ring_peek(const struct weir_ring *r)
 {
 	struct weir_slot *s = weir_ring_at(r, r->pos);

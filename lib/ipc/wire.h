@@ -21,7 +21,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 8u
+#define WEIR_WIRE_VERSION 9u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_WIRE_VERSIONS ((struct weir_versions){WEIR_WIRE_VERSION, WEIR_WIRE_VERSION})
 #define WEIR_LITTLE_ENDIAN 0x100u
@@ -54,7 +54,10 @@ struct weir_frame_head {
 	uint64_t consumed; /* lines of the reverse ring consumed by the sender of this frame */
 	uint64_t wrs;	   /* receive WRs of the reverse direction released, ever */
 	uint32_t load;	   /* of the sending engine and its host, 1/1000 */
-	uint32_t reserved[7];
+	/* of `consumed`, the last lines: they give room, but a RESET that comes later may say that
+	 * messages among them were refused */
+	uint32_t held;
+	uint32_t reserved[6];
 };
 static_assert(sizeof(struct weir_frame_head) == 64, "one line");
 
@@ -62,7 +65,8 @@ static_assert(sizeof(struct weir_frame_head) == 64, "one line");
 struct weir_credit_line {
 	_Atomic uint64_t consumed; /* as in weir_frame_head */
 	_Atomic uint64_t wrs;
-	uint64_t reserved[6];
+	_Atomic uint64_t executed; /* consumed, without those that are held */
+	uint64_t reserved[5];
 };
 static_assert(sizeof(struct weir_credit_line) == 64, "one line");
 

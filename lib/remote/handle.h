@@ -34,10 +34,11 @@ struct weir_remote {
 	_Atomic(struct weir_conn *) recent;
 	uint8_t *mapped; /* memory of this host that the key lets programs map; NULL: none */
 	uint64_t mapped_bytes, mapped_room; /* of the export; of the mapping */
-	_Atomic bool
-	    notified; /* mapped: a thread has begun notices, which a flush awaits. All threads */
-	struct weir_conn *first; /* the opening thread's: tells how the export ends */
-	pthread_mutex_t lock;	 /* of conns; nothing is locked inside it */
+	/* mapped: a thread has begun what the data plane does, which a flush awaits. All threads */
+	_Atomic bool by_engine;
+	struct weir_conn *lender; /* stands for memory that is lent; NULL: it is not */
+	struct weir_conn *first;  /* the opening thread's: tells how the export ends */
+	pthread_mutex_t lock;	  /* of conns; nothing is locked inside it */
 	LIST_HEAD(, weir_conn) conns;
 	LIST_ENTRY(weir_remote) in_session;
 };

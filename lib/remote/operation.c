@@ -12,7 +12,6 @@
 #include "client/region.h"
 #include "client/send_heap.h"
 #include "client/wait.h"
-#include "ipc/apply.h"
 #include "stream/parts.h"
 #include "stream/progress.h"
 
@@ -147,7 +146,7 @@ heap_place(struct weir_conn *c, const struct todo *d, uint32_t *length, weir_pla
 			if (rc != -EAGAIN)
 				break;
 		}
-		if (d->whole || *length <= WEIR_BLOCK_SIZE)
+		if (d->flags & WEIR_NOWAIT || *length <= WEIR_BLOCK_SIZE)
 			return -EAGAIN;
 	}
 	if (!d->from) {
@@ -166,7 +165,9 @@ region_of(const struct weir_conn *c, const struct todo *d)
 {
 	if (d->to)
 		return weir_region_use(c->worker->w, d->to, d->left, WEIR_ADOPT_RECV);
-	return d->keep ? weir_region_use(c->worker->w, d->from, d->left, WEIR_ADOPT_SEND) : NULL;
+	return d->flags & WEIR_KEEP
+		   ? weir_region_use(c->worker->w, d->from, d->left, WEIR_ADOPT_SEND)
+		   : NULL;
 }
 
 /* Writes the next transfer. 0, -EAGAIN, or an error. */
@@ -188,7 +189,7 @@ put_transfer(struct weir_conn *c, struct todo *d)
 	if (!r)
 		most = piece_of(c);
 	length = (uint32_t)(d->left < most ? d->left : most);
-	if (d->whole && length < d->left)
+	if (d->flags & WEIR_NOWAIT && length < d->left)
 		rc = weir_fail(-EMSGSIZE,
 			       "%llu bytes never find room at once; ask for %llu, or without "
 			       "WEIR_NOWAIT",
@@ -209,7 +210,8 @@ put_transfer(struct weir_conn *c, struct todo *d)
 	} else if (d->to) {
 		weir_result_await(c, c->sent, d->to);
 	}
-	t.options = (d->to ? WEIR_TRANSFER_GET : 0) | (d->behind ? WEIR_TRANSFER_BEHIND : 0);
+	t.options =
+	    (d->to ? WEIR_TRANSFER_GET : 0) | (d->flags & WEIR_BEHIND ? WEIR_TRANSFER_BEHIND : 0);
 	s = weir_ring_at(tx, tx->pos);
 	memcpy(s->data, &t, sizeof(t));
 	weir_slot_whose(s, c->vqpn, length);
@@ -221,7 +223,7 @@ put_transfer(struct weir_conn *c, struct todo *d)
 	d->to += d->to ? length : 0;
 	d->cell.offset += length;
 	d->left -= length;
-	d->behind = false; /* the rest is behind this part */
+	d->flags &= ~WEIR_BEHIND; /* the rest is behind this part */
 	return 0;
 }
 
@@ -253,6 +255,31 @@ put_next(struct weir_conn *c, struct todo *d)
 	return 0;
 }
 
+/* Whether WRITEs or READs do what d says next. */
+static bool
+by_transfer(const struct weir_conn *c, const struct todo *d)
+{
+	if (!c->transfers || (d->op != WEIR_OP_PUT && d->op != WEIR_OP_GET) ||
+	    d->flags & WEIR_RING || d->scatter || d->described)
+		return false;
+	/* all parts begin at once, or none: put_now() */
+	if (d->next && d->flags & WEIR_NOWAIT)
+		return false;
+	return d->left > WEIR_PUT_ORDERED || d->flags & (WEIR_READ | WEIR_WRITE);
+}
+
+/* Whether d has something left to write. */
+static bool
+has_more(const struct weir_conn *c, struct todo *d)
+{
+	if (d->left)
+		return true;
+	if (!d->next || !d->next(d))
+		return false;
+	d->transfer = by_transfer(c, d);
+	return true;
+}
+
 /* Writes what there is room for. 0, -EAGAIN, or an error. Worker locked. */
 static int
 put_some(struct weir_conn *c, struct todo *d)
@@ -265,7 +292,7 @@ put_some(struct weir_conn *c, struct todo *d)
 		weir_conn_update_completed(c);
 		weir_results_take(c);
 	}
-	while (!rc && (d->left || (d->next && d->next(d)))) {
+	while (!rc && has_more(c, d)) {
 		if (weir_unlikely(c->send_error))
 			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c, c->end);
 		rc = d->transfer ? put_transfer(c, d) : put_next(c, d);
@@ -396,26 +423,15 @@ access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 	return rc;
 }
 
-/* Whether WRITEs or READs are to do it, where they can. */
-static bool
-by_transfer(const struct todo *d, unsigned flags)
-{
-	/* what has more parts goes by cells */
-	if ((d->op != WEIR_OP_PUT && d->op != WEIR_OP_GET) || flags & WEIR_RING || d->next ||
-	    d->scatter || d->described)
-		return false;
-	return d->left > WEIR_PUT_ORDERED || flags & (WEIR_READ | WEIR_WRITE);
-}
-
 int
 weir_operation_check(const struct weir_remote *r, uint32_t rights, unsigned flags)
 {
 	uint32_t lacks = rights & ~r->rights;
 	unsigned known = WEIR_FLAGS_KNOWN;
 
-	if (rights == WEIR_MAY_WRITE)
+	if (rights & WEIR_MAY_WRITE)
 		known |= WEIR_RING | WEIR_WRITE;
-	else if (rights == WEIR_MAY_READ)
+	else if (rights & WEIR_MAY_READ)
 		known |= WEIR_RING | WEIR_READ;
 	if (weir_unlikely(flags & ~known))
 		return weir_fail(-EINVAL, "unknown flag 0x%x; see weir/remote.h", flags & ~known);
@@ -436,6 +452,8 @@ weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c,
 {
 	int rc;
 
+	if (r->mapped)
+		atomic_store_explicit(&r->by_engine, true, memory_order_relaxed);
 	*c = weir_remote_conn(r, true, &rc);
 	if (weir_unlikely(!*c))
 		return rc;
@@ -456,10 +474,8 @@ weir_operation_run(struct weir_conn *c, struct todo *d, unsigned flags)
 	int rc;
 
 	weir_lock(c->worker);
-	d->transfer = c->transfers && by_transfer(d, flags);
-	d->whole = flags & WEIR_NOWAIT;
-	d->keep = flags & WEIR_KEEP;
-	d->behind = flags & WEIR_BEHIND;
+	d->flags = flags;
+	d->transfer = by_transfer(c, d);
 	rc = flags & WEIR_NOWAIT && !c->send_error && !d->transfer ? put_now(c, d) : 0;
 	if (!rc)
 		rc = put_some(c, d);
@@ -476,14 +492,12 @@ static int
 begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op, bool awaited)
 {
 	uint64_t length = d->left <= UINT64_MAX / d->unit ? d->left * d->unit : UINT64_MAX;
+	bool wide = weir_todo_is_wide(d);
 	struct weir_conn *c = NULL;
 	uint64_t whole = 0;
 	int rc;
 
-	/* the data plane delivers notices, behind stores to mapped memory, too */
-	if (r->mapped && d->notice)
-		atomic_store_explicit(&r->notified, true, memory_order_relaxed);
-	if (r->mapped && !d->notice) {
+	if (r->mapped && !d->notice && !wide) {
 		rc = access_mapped(r, d, length);
 	} else {
 		rc = weir_operation_conn(r, flags, &c, &whole);
@@ -491,6 +505,8 @@ begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op,
 			rc = weir_remote_range(whole, d->cell.offset, length);
 		if (!rc)
 			rc = weir_operation_run(c, d, flags);
+		if (!rc && r->mapped && wide)
+			rc = weir_operation_await(c, c->sent, -1);
 	}
 	if (weir_likely(!rc))
 		weir_op_begun(op, awaited ? c : NULL);
@@ -513,39 +529,46 @@ put_any(struct weir_remote *r, uint64_t offset, const void *buf, size_t length, 
 }
 
 /*
- * An operation that fits a slot and wants nothing back, on the calling thread's open connection
- * with room: most of programs that make many. `fields`: those of its cell. False: nothing was done.
+ * An operation that fits a slot, on the calling thread's open connection with room: most of
+ * programs that make many. `fields`: those of its cell. `to`: gets the answer, of `bytes` bytes;
+ * NULL: there is none. False: nothing was done.
  */
 static inline __attribute__((always_inline)) bool
-cell_quickly(struct weir_remote *r, uint8_t op, const void *fields, uint64_t offset,
-	     const void *buf, uint32_t length)
+cell_quickly(struct weir_remote *r, uint8_t op, void *fields, uint64_t offset, uint32_t bytes,
+	     const void *buf, uint32_t length, void *to)
 {
 	/* pairs with the release in conn_of() */
 	struct weir_conn *c = atomic_load_explicit(&r->recent, memory_order_acquire);
 	struct weir_bias_seat *seat;
+	struct weir_cell_access *access = fields;
 	struct weir_slot *s;
 	struct weir_ring *tx;
-	uint64_t bytes;
+	uint64_t whole;
 
 	if (!c || c->worker != weir_thread_get(r->w) || weir_conn_life(c) != WEIR_UP)
 		return false;
 	seat = weir_bias_enter(&c->worker->lock);
 	if (weir_unlikely(!seat))
 		return false;
+	if (to)
+		c->worker->lock.held = seat;
 	tx = &c->pipe->tx;
-	bytes = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
+	whole = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
 	if (weir_unlikely(c->state != CONN_OPEN || c->send_error || c->control & CTRL_UNLOCK ||
-			  offset > bytes || length > bytes - offset ||
-			  weir_ring_room(tx) < 1 + WEIR_CONTROL_RESERVE)) {
+			  offset > whole || bytes > whole - offset ||
+			  weir_ring_room(tx) < 1 + WEIR_CONTROL_RESERVE ||
+			  (to && weir_result_reserve(c, bytes, NULL, &access->result)))) {
 		weir_bias_leave(seat);
 		return false;
 	}
+	if (to)
+		weir_result_await(c, c->sent, to);
 	s = weir_ring_at(tx, tx->pos);
 	weir_ring_prefetch(weir_ring_at(tx, tx->pos + WEIR_RING_AHEAD));
 	memcpy(s->data, fields, weir_cell_fields(op));
 	if (length == sizeof(uint64_t))
 		memcpy(s->data + weir_cell_fields(op), buf, sizeof(uint64_t));
-	else
+	else if (op != WEIR_OP_GET)
 		memcpy(s->data + weir_cell_fields(op), buf, length);
 	weir_slot_whose(s, c->vqpn, length);
 	weir_ring_publish_what(tx, s, 1, weir_slot_what(op, 0, (uint16_t)c->sent));
@@ -564,7 +587,8 @@ put_quickly(struct weir_remote *r, uint64_t offset, const void *buf, size_t leng
 	put.handle = WEIR_HANDLE_FIRST;
 	put.options = 0;
 	put.offset = offset;
-	return cell_quickly(r, WEIR_OP_PUT, &put, offset, buf, (uint32_t)length);
+	return cell_quickly(r, WEIR_OP_PUT, &put, offset, (uint32_t)length, buf, (uint32_t)length,
+			    NULL);
 }
 
 int
@@ -597,11 +621,29 @@ get_any(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsign
 	return rc ? rc : begin(r, &d, flags, NULL, false);
 }
 
+static bool
+get_quickly(struct weir_remote *r, uint64_t offset, void *buf, size_t length)
+{
+	struct weir_cell_access cell;
+
+	cell.handle = WEIR_HANDLE_FIRST;
+	cell.type = 0;
+	cell.acc = 0;
+	cell.options = 0;
+	cell.offset = offset;
+	cell.count = (uint32_t)length;
+	return cell_quickly(r, WEIR_OP_GET, &cell, offset, (uint32_t)length, NULL, 0, buf);
+}
+
 int
 weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
 {
-	if (weir_likely(r->mapped && buf && !(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_READ))
-		return get_mapped(r, offset, buf, length);
+	if (weir_likely(buf && !(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_READ)) {
+		if (r->mapped)
+			return get_mapped(r, offset, buf, length);
+		if (length && length <= WEIR_SLOT_SIZE && get_quickly(r, offset, buf, length))
+			return 0;
+	}
 	return get_any(r, offset, buf, length, flags);
 }
 
@@ -633,9 +675,6 @@ weir_elements_check(uint32_t type, uint64_t offset)
 
 	if (!align)
 		return weir_fail(-EINVAL, "unknown type %u; see weir/type.h", type);
-	if (weir_type_is_wide((enum weir_type)type))
-		return weir_fail(-EOPNOTSUPP, "long double, complex numbers and pairs are not "
-					      "updated in remote memory; use another type");
 	if (offset % align)
 		return weir_fail(
 		    -EINVAL,
@@ -650,22 +689,23 @@ update_quickly(struct weir_remote *r, const struct weir_update *u)
 	size_t size = weir_type_size((enum weir_type)u->type);
 	struct weir_cell_access cell;
 
-	if (u->reserved || u->there || u->result || u->handle || !u->operand || !u->count ||
+	if (u->reserved || u->there || u->handle || !u->operand || !u->count ||
 	    u->flags & ~WEIR_NOWAIT || r->mapped || !(r->rights & WEIR_MAY_UPDATE) ||
 	    u->op == WEIR_ACC_NO_OP ||
 	    !weir_acc_valid((enum weir_type)u->type, (enum weir_acc)u->op) ||
-	    u->count > sizeof(cell.payload) / size || weir_type_is_wide((enum weir_type)u->type) ||
+	    u->count > sizeof(cell.payload) / size ||
 	    u->offset % weir_type_align((enum weir_type)u->type))
 		return false;
 	cell.handle = WEIR_HANDLE_FIRST;
 	cell.type = (uint8_t)u->type;
 	cell.acc = (uint8_t)u->op;
-	cell.options = 0;
+	cell.options = u->result ? WEIR_ACCESS_RESULT : 0;
 	cell.offset = u->offset;
 	cell.result = 0;
 	cell.count = (uint32_t)u->count;
 	size *= u->count;
-	return cell_quickly(r, WEIR_OP_UPDATE, &cell, u->offset, u->operand, (uint32_t)size);
+	return cell_quickly(r, WEIR_OP_UPDATE, &cell, u->offset, (uint32_t)size, u->operand,
+			    (uint32_t)size, u->result);
 }
 
 static __attribute__((noinline)) int
@@ -726,7 +766,7 @@ weir_remote_fetch_op(struct weir_remote *r, uint64_t offset, const void *operand
 
 	if (!result)
 		return weir_fail(-EINVAL, "no memory for the value; see weir/remote.h");
-	return update_any(r, &u);
+	return weir_remote_update(r, &u);
 }
 
 int
@@ -782,9 +822,8 @@ weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
 	return rc;
 }
 
-/* Waits until the operations before `all` are complete. */
-static int
-await(struct weir_conn *c, uint64_t all, int timeout_ms)
+int
+weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
 {
 	struct weir_wait wait;
 	int rc;
@@ -809,12 +848,12 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
 	rc = r->mapped ? weir_mapped_flush(r) : 0;
-	if (rc || (r->mapped && !atomic_load_explicit(&r->notified, memory_order_relaxed)))
+	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
 	c = weir_remote_conn(r, false, &rc);
 	if (!c || (c->completed == c->sent && !weir_results_last(c)))
 		return 0;
-	return await(c, c->sent, timeout_ms);
+	return weir_operation_await(c, c->sent, timeout_ms);
 }
 
 int
@@ -826,11 +865,12 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	if (r->mapped)
-		return weir_mapped_flush(r);
+	rc = r->mapped ? weir_mapped_flush(r) : 0;
+	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
+		return rc;
 	c = weir_remote_conn(r, false, &rc);
 	last = c ? weir_results_last(c) : 0;
 	if (c && c->kept_upto > c->completed && c->kept_upto > last)
 		last = c->kept_upto;
-	return last ? await(c, last, timeout_ms) : 0;
+	return last ? weir_operation_await(c, last, timeout_ms) : 0;
 }

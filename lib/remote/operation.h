@@ -5,6 +5,7 @@
 
 #include "handle.h"
 
+#include "ipc/apply.h"
 #include "ipc/pieces.h"
 #include "ipc/remote.h"
 
@@ -24,10 +25,8 @@ struct todo {
 	uint32_t unit;	    /* bytes of one, in memory */
 	uint32_t packed;    /* bytes of payload per unit */
 	uint32_t most;	    /* units per cell */
+	unsigned flags;	    /* WEIR_NOWAIT and so on, of the call */
 	bool transfer;	    /* it goes by TRANSFER, not by cells */
-	bool whole;	    /* TRANSFER: all at once, or nothing */
-	bool keep;	    /* PUT: `from` stays as it is until it is complete */
-	bool behind;	    /* TRANSFER: begins when all before it is complete */
 	/* Turns it into what follows. False: the operation ends here. NULL: the same */
 	bool (*next)(struct todo *d);
 };
@@ -39,16 +38,24 @@ uint64_t weir_todo_slots(const struct todo *d);
 
 /* 0, or -EINVAL: unknown flags, or -EACCES: r lacks one of these rights. */
 int weir_operation_check(const struct weir_remote *r, uint32_t rights, unsigned flags);
-/* Type and alignment of elements at `offset`. 0, -EINVAL, -EOPNOTSUPP. */
+/* Type and alignment of elements at `offset`. 0, -EINVAL. */
 int weir_elements_check(uint32_t type, uint64_t offset);
 /*
- * The calling thread's connection, open, and the bytes of its export. 0, -EAGAIN: WEIR_NOWAIT, or
- * an error of weir_remote_open().
+ * The calling thread's connection, open, and the bytes of its export, for operations of the data
+ * plane. 0, -EAGAIN: WEIR_NOWAIT, or an error of weir_remote_open().
  */
 int weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c,
 			uint64_t *bytes);
 /* Writes all of an operation that has been checked, and waits unless WEIR_NOWAIT. */
 int weir_operation_run(struct weir_conn *c, struct todo *d, unsigned flags);
+/* Waits until the operations of c before `all` are complete. 0, -EAGAIN, -EINTR, or how c ended. */
+int weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms);
+/* Whether the data plane does it, also where memory is mapped: no CPU instruction does. */
+static inline bool
+weir_todo_is_wide(const struct todo *d)
+{
+	return d->op == WEIR_OP_UPDATE && weir_type_is_wide((enum weir_type)d->cell.type);
+}
 /* 1: the operations before `all` are complete; 0: not yet, and `ask` has the engine say when; or
  * how the connection ended. */
 int weir_operation_look(struct weir_conn *c, uint64_t all, bool ask);

@@ -228,6 +228,7 @@ next_notice(struct steps *s)
 			     .left = 1,
 			     .unit = 1,
 			     .most = 1,
+			     .flags = s->d.flags,
 			     .next = s->d.next};
 	return true;
 }
@@ -355,16 +356,15 @@ notice_of(const struct weir_transfer *t, uint64_t bytes)
 static int
 reach(struct weir_remote *r, struct steps *s, unsigned flags, struct weir_conn **c, uint64_t *whole)
 {
+	bool direct = r->mapped && !weir_todo_is_wide(&s->d);
 	int rc = 0;
 
 	*c = NULL;
-	if (r->mapped) {
+	if (direct) {
 		rc = weir_mapped_at(r, 0, 0, &s->mapped);
 		*whole = r->mapped_bytes;
 	}
-	if (r->mapped && s->notify)
-		atomic_store_explicit(&r->notified, true, memory_order_relaxed);
-	if (!rc && (!r->mapped || s->notify))
+	if (!rc && (!direct || s->notify))
 		rc = weir_operation_conn(r, flags, c, whole);
 	return rc;
 }
@@ -486,6 +486,8 @@ weir_update_pieces(struct weir_remote *r, const struct weir_update *u, const str
 		rc = weir_operation_run(c, &s.d, u->flags);
 	else
 		update_mapped(&s);
+	if (!rc && c && r->mapped)
+		rc = weir_operation_await(c, c->sent, -1);
 	if (!rc)
 		weir_op_begun(u->handle,
 			      u->flags & (WEIR_AT_TARGET | WEIR_KEEP) || u->result ? c : NULL);

@@ -19,7 +19,7 @@ mkdir -p "$WEIR_RUN_DIR"
 patience=60 # seconds until await() gives up: long, because a busy machine may take most of it
 # seconds after which a silent node counts as lost; empty: the default. Daemons on a busy machine may be silent for a second.
 weir_node_timeout=10
-PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$PATH
+PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$WEIR_BUILD/test/rma:$PATH
 
 declare -A weir_pid=()  # name -> pid of what runs
 declare -a weir_undo=() # commands, last first

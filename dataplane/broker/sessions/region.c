@@ -271,6 +271,7 @@ add_to_engines(struct broker_build *e)
 		v->base = r->memory.base;
 		v->bytes = r->memory.bytes;
 		v->flags = r->flags;
+		v->updating = &r->updating;
 		if (dev && first < i)
 			v->mr = r->view[first].mr;
 		else if (dev)

@@ -125,7 +125,7 @@ answers_pay(struct engine *e, struct peer_link *l)
 }
 
 void
-answer_await(struct conn *c, struct weir_slot *to, uint32_t answer)
+answer_await(struct conn *c, uint64_t number, struct weir_slot *to, uint32_t answer)
 {
 	struct peer_link *l = c->link;
 	struct weir_cell_access cell;
@@ -137,7 +137,7 @@ answer_await(struct conn *c, struct weir_slot *to, uint32_t answer)
 		l->awaited_free = a->next;
 	memcpy(&cell, to->data, sizeof(cell));
 	*a = (struct awaited){
-	    .number = (uint32_t)c->sent, .result = cell.result, .length = (uint16_t)answer};
+	    .number = (uint32_t)number, .result = cell.result, .length = (uint16_t)answer};
 	if (c->cold->memory.awaited_last)
 		l->awaited[c->cold->memory.awaited_last - 1].next = i;
 	else
@@ -249,9 +249,10 @@ copy_answer(uint8_t *to, const struct peer_link *l, uint64_t pos, uint32_t lengt
 int
 answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
-	struct head h = head_load(&l->rx[pos & l->rx_mask]);
-	uint32_t lines = weir_answer_lines(h.length);
+	struct head h = head_load(&l->rx[pos & l->rx_mask]), first = h;
+	uint32_t answers = 0, last = 0, lines = weir_answer_lines(h.length);
 	const struct awaited *a;
+	uint64_t at = pos;
 	struct conn *c;
 
 	if (h.length > WEIR_ANSWER_MAX || lines > end - pos)
@@ -259,24 +260,36 @@ answer_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	c = conn_find(e, h.vqpn);
 	if (!c || c->link != l || c->state == CONN_OPENING)
 		return -1;
-	a = oldest(c);
-	if (!a || a->length != h.length || h.order != (uint16_t)c->rx_messages) {
+	while ((a = oldest(c)) && a->length == h.length && h.order == (uint16_t)c->rx_messages) {
+		/* of a program that has closed it, the memory may be in use for something else */
+		if (!c->user_closed)
+			copy_answer(
+			    place_memory(c->session, WEIR_PLACE(0, (uint64_t)a->result * 64)), l,
+			    at, h.length);
+		c->rx_messages++;
+		c->bytes += h.length;
+		last = a->number;
+		drop_oldest(c);
+		answers++;
+		at += lines;
+		if (at == end)
+			break;
+		h = head_load(&l->rx[at & l->rx_mask]);
+		lines = weir_answer_lines(h.length);
+		if (h.op != WEIR_WIRE_ANSWER || h.vqpn != first.vqpn ||
+		    h.length > WEIR_ANSWER_MAX || lines > end - at)
+			break;
+	}
+	if (!answers) {
 		peer_misbehaved(e, c);
 		return (int)lines;
 	}
-	/* of a program that has closed it, the memory may be in use for something else */
-	if (!c->user_closed)
-		copy_answer(place_memory(c->session, WEIR_PLACE(0, (uint64_t)a->result * 64)), l,
-			    pos, h.length);
-	c->rx_messages++;
-	c->bytes += h.length;
-	answer_came(c, a->number);
-	drop_oldest(c);
-	count(&e->counters.answers, 1);
+	answer_came(c, last);
+	count(&e->counters.answers, answers);
 	conn_completed(e, c, 0, false);
 	if (!list_empty(&l->lack_answers))
 		link_busy(e, l);
-	return (int)lines;
+	return (int)(at - pos);
 }
 
 /* ---- the answering end ---- */
@@ -317,6 +330,33 @@ answer_put(struct engine *e, struct conn *c, const uint8_t *from, uint32_t lengt
 	link_busy(e, l);
 	answers_send(e, l);
 	return true;
+}
+
+uint8_t *
+answer_put_line(struct engine *e, struct conn *c, uint32_t length)
+{
+	struct peer_link *l = c->link;
+	struct weir_slot *s;
+	uint32_t seq = 0;
+
+	if (length > WEIR_SLOT_HEAD_BYTES)
+		return NULL;
+	if (!answers_waiting(l) && link_room(e, l, 1) == ROOM) {
+		s = link_put_line(l);
+	} else {
+		if (l->answers_end - l->answers_first == l->is.answer_lines)
+			return NULL;
+		s = answer_line(l, l->answers_end++);
+		c->cold->memory.answers_waiting++;
+		seq = c->vqpn;
+	}
+	memset(s, 0, sizeof(*s));
+	head_store(s, seq,
+		   (struct head){.op = WEIR_WIRE_ANSWER,
+				 .order = c->cold->memory.answers++,
+				 .vqpn = c->peer_vqpn,
+				 .length = length});
+	return s->data;
 }
 
 void

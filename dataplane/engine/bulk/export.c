@@ -47,6 +47,7 @@ export_add(struct engine *e, const struct engine_export *k)
 			     .rights = k->rights,
 			     .base = r->base + k->offset,
 			     .length = k->length,
+			     .updating = r->updating,
 			     .region = (uint16_t)k->region,
 			     .session = (uint16_t)k->session,
 			     .number = (uint16_t)k->number,

@@ -8,6 +8,7 @@
 #include "answer.h"
 #include "batch.h"
 #include "credit.h"
+#include "ctrl_line.h"
 #include "deliver.h"
 #include "events.h"
 #include "export.h"
@@ -22,6 +23,8 @@
 
 #include "ipc/apply.h"
 #include "ipc/pieces.h"
+
+#include <sched.h>
 
 /* The fields of a PUT before its payload. */
 struct put_fields {
@@ -111,8 +114,7 @@ laid_put_ok(const struct conn *c, const struct put_fields *put, const struct wei
 	       within(c, laid, put->offset, head->length - laid->head);
 }
 
-/* Elements of the narrow types alone: each engine updates them at any time. `length`: bytes of
- * operands. */
+/* `length`: bytes of operands. */
 static bool
 elements_ok(uint8_t op, const struct weir_cell_access *a, const struct laid *laid, uint32_t length)
 {
@@ -120,8 +122,7 @@ elements_ok(uint8_t op, const struct weir_cell_access *a, const struct laid *lai
 	size_t align = weir_type_align((enum weir_type)a->type);
 	bool operand = a->acc != WEIR_ACC_NO_OP;
 
-	if (!size || weir_type_is_wide((enum weir_type)a->type) || a->offset % align || !a->count ||
-	    a->count > WEIR_ACCESS_MAX / size)
+	if (!size || a->offset % align || !a->count || a->count > WEIR_ACCESS_MAX / size)
 		return false;
 	if (laid->head && !weir_pieces_aligned(&laid->pieces.l, size, align))
 		return false;
@@ -167,13 +168,15 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 }
 
 /*
- * PUTs and UPDATEs without a layout or a result: nothing comes back, so those of a connection are
- * taken in runs. The fields that the UPDATEs of a run have in common are checked once.
+ * Operations without a layout are taken in runs of one connection and one op, all answered or none,
+ * except those of wide types.
+ * The fields that those of a run have in common are checked once, except of PUTs, which have none.
  */
 struct run_kind {
 	struct weir_cell_access is; /* one that is ok */
 	uint32_t length;	    /* bytes of operands */
-	uint32_t bytes, align;	    /* of the elements; of one of them */
+	uint32_t bytes, align;	    /* of the memory; of an element */
+	uint32_t answer;	    /* bytes; 0: none */
 };
 
 #define NO_KIND                                                                                    \
@@ -182,27 +185,33 @@ struct run_kind {
 	}
 
 static bool
-kind_ok(const struct conn *c, const struct weir_cell_access *a, uint32_t length,
+kind_ok(const struct conn *c, uint8_t op, const struct weir_cell_access *a, uint32_t length,
 	struct run_kind *kind)
 {
+	uint32_t right = op == WEIR_OP_GET ? WEIR_RIGHT_READ : WEIR_RIGHT_UPDATE;
 	static const struct laid bare;
 
-	if (a->handle != WEIR_HANDLE_FIRST || a->options ||
-	    !(c->cold->memory.rights & WEIR_RIGHT_UPDATE) ||
-	    !elements_ok(WEIR_OP_UPDATE, a, &bare, length))
+	if (a->handle != WEIR_HANDLE_FIRST || a->options & ~WEIR_ACCESS_RESULT ||
+	    !(c->cold->memory.rights & right))
+		return false;
+	if (op == WEIR_OP_GET
+		? !get_ok(a, length)
+		: weir_type_is_wide((enum weir_type)a->type) || !elements_ok(op, a, &bare, length))
 		return false;
 	*kind = (struct run_kind){
 	    .is = *a,
 	    .length = length,
-	    .bytes = (uint32_t)access_bytes(WEIR_OP_UPDATE, a),
-	    .align = (uint32_t)weir_type_align((enum weir_type)a->type),
+	    .bytes = (uint32_t)access_bytes(op, a),
+	    .align = op == WEIR_OP_GET ? 1 : (uint32_t)weir_type_align((enum weir_type)a->type),
 	};
+	if (op != WEIR_OP_UPDATE || a->options)
+		kind->answer = kind->bytes;
 	return true;
 }
 
 /* Whether c may do this operation of a run, and at which offset. */
-static inline bool
-run_ok(const struct conn *c, uint8_t op, const uint8_t *data, uint32_t length,
+static inline __attribute__((always_inline)) bool
+run_ok(const struct conn *c, uint8_t op, bool answered, const uint8_t *data, uint32_t length,
        struct run_kind *kind, uint64_t *offset)
 {
 	uint64_t whole = c->cold->memory.length;
@@ -219,7 +228,7 @@ run_ok(const struct conn *c, uint8_t op, const uint8_t *data, uint32_t length,
 	*offset = a.offset;
 	if (memcmp(&a, &kind->is, offsetof(struct weir_cell_access, offset)) != 0 ||
 	    a.count != kind->is.count || length != kind->length)
-		if (!kind_ok(c, &a, length, kind))
+		if (!kind_ok(c, op, &a, length, kind) || answered != !!kind->answer)
 			return false;
 	return !(a.offset & (kind->align - 1)) && a.offset <= whole &&
 	       kind->bytes <= whole - a.offset;
@@ -310,6 +319,39 @@ get_execute(struct export *x, const struct weir_cell_access *a, const struct lai
 	x->counters.bytes_got += a->count;
 }
 
+/*
+ * Elements of wide types are updated by plain code, and a link of any engine may bring such an
+ * update. So engines exclude one another, for less than WEIR_ACCESS_MAX bytes each.
+ */
+static COLD int
+apply_wide(const struct export *x, const struct weir_cell_access *a, void *to,
+	   const uint8_t *operands, uint8_t *result, uint64_t n)
+{
+	int rc;
+
+	/* pairs with the release below */
+	while (atomic_exchange_explicit(x->updating, true, memory_order_acquire))
+		sched_yield(); /* its engine may share our CPU */
+	rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, result, n);
+	atomic_store_explicit(x->updating, false, memory_order_release);
+	return rc;
+}
+
+/* Updates n elements. */
+static inline void
+apply(const struct export *x, const struct weir_cell_access *a, void *to, const uint8_t *operands,
+      uint8_t *result, uint64_t n)
+{
+	enum weir_type type = (enum weir_type)a->type;
+	int rc;
+
+	if (UNLIKELY(weir_type_is_wide(type)))
+		rc = apply_wide(x, a, to, operands, result, n);
+	else
+		rc = weir_apply(type, (enum weir_acc)a->acc, to, operands, result, n);
+	weir_assert(!rc); /* exports for updates are aligned */
+}
+
 /* Updates the elements of a cell with a layout. */
 static void
 update_pieces(struct export *x, const struct weir_cell_access *a, const struct laid *laid,
@@ -320,13 +362,10 @@ update_pieces(struct export *x, const struct weir_cell_access *a, const struct l
 	uint64_t left = a->count * size, n;
 	struct weir_layout_walk walk;
 	int64_t at;
-	int rc;
 
 	weir_pieces_start(&laid->pieces, &walk);
 	for (; left && (n = weir_layout_next(&walk, left, &at)); left -= n) {
-		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc,
-				x->base + (a->offset + (uint64_t)at), operand, result, n / size);
-		weir_assert(!rc);
+		apply(x, a, x->base + (a->offset + (uint64_t)at), operand, result, n / size);
 		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
 		result += result ? n : 0;
 	}
@@ -337,7 +376,7 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	       const struct at *at, const struct laid *laid, uint8_t *result)
 {
 	uint8_t operands[WEIR_ACCESS_MAX], *memory;
-	int rc = 0;
+	int rc;
 
 	x->counters.updates++;
 	if (laid->head) {
@@ -346,12 +385,13 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	}
 	memory = x->base + a->offset;
 	copy_payload(operands, head->op, head->length, head->data, at);
-	if (head->op == WEIR_OP_CAS)
-		rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
-					     operands + head->length / 2, result);
-	else
-		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, memory, operands,
-				a->options & WEIR_ACCESS_RESULT ? result : NULL, a->count);
+	if (head->op != WEIR_OP_CAS) {
+		apply(x, a, memory, operands, a->options & WEIR_ACCESS_RESULT ? result : NULL,
+		      a->count);
+		return;
+	}
+	rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
+				     operands + head->length / 2, result);
 	weir_assert(!rc); /* exports for updates are aligned */
 }
 
@@ -417,6 +457,30 @@ take_flush(struct engine *e, struct channel *ch, struct conn *c)
 	return TAKEN_DEAR;
 }
 
+static uint32_t
+cell_result(const struct weir_slot *cell)
+{
+	struct weir_cell_access access;
+	struct weir_cell_lock lock;
+
+	if (cell->op == WEIR_OP_LOCK) {
+		memcpy(&lock, cell->data, sizeof(lock));
+		return lock.result;
+	}
+	memcpy(&access, cell->data, sizeof(access));
+	return access.result;
+}
+
+/* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
+static uint8_t *
+result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer)
+{
+	uint64_t place = cell_result(cell);
+	const uint8_t *at = session_source(s, WEIR_PLACE(0, place * WEIR_SLOT_SIZE), answer);
+
+	return (uint8_t *)(uintptr_t)at;
+}
+
 /* Puts the operation into the open frame. False: it can't leave now. */
 static bool
 send_operation(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *cell,
@@ -436,7 +500,7 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	to->vqpn = c->peer_vqpn;
 	to->order = (uint16_t)c->cold->memory.cells++;
 	if (answer)
-		answer_await(c, to, answer);
+		answer_await(c, c->sent, to, answer);
 	if (cell->op == WEIR_OP_LOCK)
 		lock_await(c, to);
 	for (uint32_t i = 1; i < n; i++)
@@ -451,7 +515,7 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 /* For one `op`, whose checks are compiled into the loop. */
 static inline __attribute__((always_inline)) unsigned
 take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
-	 uint64_t end, uint8_t op)
+	 uint64_t end, uint8_t op, bool answered)
 {
 	uint32_t cells = 0, lines = 0, most;
 	struct peer_link *l = c->link;
@@ -472,6 +536,7 @@ take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir
 	do {
 		struct head_words h = head_words(slot);
 		uint32_t length = (uint32_t)(h.b >> 32), n;
+		struct weir_slot *line;
 
 		if ((h.a & ~HEAD_SEQ) != a || (uint32_t)h.b != c->vqpn ||
 		    !weir_cell_length_ok(op, length))
@@ -480,9 +545,16 @@ take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir
 		if (n > most - lines)
 			break;
 		copy_to_batch(l, l->tx_pos + lines, &r, to, head_whose(c->peer_vqpn, length), n);
+		line = link_at(l, l->tx_pos + lines);
 		/* remote_take() says what is wrong */
-		if (!run_ok(c, op, link_at(l, l->tx_pos + lines)->data, length, &kind, &offset))
+		if (!run_ok(c, op, answered, line->data, length, &kind, &offset))
 			break;
+		if (answered) {
+			if (!result_at(c->session, line, kind.answer) ||
+			    !answer_pay(c, kind.answer))
+				break;
+			answer_await(c, c->sent + cells, line, kind.answer);
+		}
 		r.pos += n;
 		lines += n;
 		cells++;
@@ -508,14 +580,35 @@ static __attribute__((noinline)) unsigned
 take_puts(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
 	  uint64_t end)
 {
-	return take_run(e, ch, c, slot, end, WEIR_OP_PUT);
+	return take_run(e, ch, c, slot, end, WEIR_OP_PUT, false);
 }
 
 static __attribute__((noinline)) unsigned
 take_updates(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
 	     uint64_t end)
 {
-	return take_run(e, ch, c, slot, end, WEIR_OP_UPDATE);
+	return take_run(e, ch, c, slot, end, WEIR_OP_UPDATE, false);
+}
+
+static __attribute__((noinline)) unsigned
+take_gets(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	  uint64_t end)
+{
+	return take_run(e, ch, c, slot, end, WEIR_OP_GET, true);
+}
+
+static __attribute__((noinline)) unsigned
+take_fetches(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	     uint64_t end, uint8_t op)
+{
+	return take_run(e, ch, c, slot, end, op, true);
+}
+
+/* A hint, from memory that may change: of an UPDATE. */
+static bool
+seems_answered(const struct weir_slot *slot)
+{
+	return ((const struct weir_cell_access *)(const void *)slot->data)->options;
 }
 
 unsigned
@@ -525,34 +618,16 @@ remote_take_run(struct engine *e, struct channel *ch, struct conn *c, const stru
 	switch (head_load(slot).op) {
 	case WEIR_OP_PUT:
 		return take_puts(e, ch, c, slot, end);
+	case WEIR_OP_GET:
+		return take_gets(e, ch, c, slot, end);
+	case WEIR_OP_CAS:
+		return take_fetches(e, ch, c, slot, end, WEIR_OP_CAS);
 	case WEIR_OP_UPDATE:
+		if (seems_answered(slot))
+			return take_fetches(e, ch, c, slot, end, WEIR_OP_UPDATE);
 		return take_updates(e, ch, c, slot, end);
 	}
 	return 0;
-}
-
-static uint32_t
-cell_result(const struct weir_slot *cell)
-{
-	struct weir_cell_access access;
-	struct weir_cell_lock lock;
-
-	if (cell->op == WEIR_OP_LOCK) {
-		memcpy(&lock, cell->data, sizeof(lock));
-		return lock.result;
-	}
-	memcpy(&access, cell->data, sizeof(access));
-	return access.result;
-}
-
-/* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
-static uint8_t *
-result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer)
-{
-	uint64_t place = cell_result(cell);
-	const uint8_t *at = session_source(s, WEIR_PLACE(0, place * WEIR_SLOT_SIZE), answer);
-
-	return (uint8_t *)(uintptr_t)at;
 }
 
 enum take
@@ -627,10 +702,10 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 
 /* ---- the executing end ---- */
 
-/* Updates elements as one of a run says; its operands are in `line` and behind `at`. */
-static inline void
-run_update(uint8_t *to, const struct weir_cell_access *a, const struct weir_slot *line,
-	   uint32_t length, const struct at *at)
+/* Executes the UPDATE or CAS of a run; its operands are in `line` and behind `at`. */
+static inline __attribute__((always_inline)) void
+run_update(uint8_t op, uint8_t *to, const struct weir_cell_access *a, const struct weir_slot *line,
+	   uint32_t length, const struct at *at, uint8_t *result)
 {
 	uint8_t more[WEIR_ACCESS_MAX];
 	const uint8_t *operands = line->data + WEIR_ACCESS_FIELDS;
@@ -640,24 +715,30 @@ run_update(uint8_t *to, const struct weir_cell_access *a, const struct weir_slot
 		copy_payload(more, WEIR_OP_UPDATE, length, line->data, at);
 		operands = more;
 	}
-	rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, NULL,
-			a->count);
+	if (op == WEIR_OP_UPDATE)
+		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands,
+				result, a->count);
+	else
+		rc = weir_apply_compare_swap((enum weir_type)a->type, to, operands,
+					     operands + length / 2, result);
 	weir_assert(!rc); /* exports for updates are aligned */
 }
 
 /*
  * Executes the cells of one connection from pos on that make up a run. Returns their lines, 0 if
- * the first one is not as it should be.
+ * the first one is not as it should be, or needs more than a line for its answer.
  */
 static inline __attribute__((always_inline)) uint32_t
-receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, uint8_t op)
+receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, uint8_t op,
+	    bool answered)
 {
 	const struct weir_slot *ring = l->rx;
 	uint32_t mask = l->rx_mask, cells = 0;
 	struct head_words h = head_words(&ring[pos & mask]);
 	struct conn *c = conn_find(e, (uint32_t)h.b);
 	struct run_kind kind = NO_KIND;
-	uint64_t first = pos, bytes = 0, a, offset;
+	uint64_t first = pos, bytes = 0, back = 0, a, offset;
+	uint8_t *answer = NULL;
 	struct export *x;
 
 	if (!c || c->link != l || !conn_is_open(c) || !conn_is_passive(c) ||
@@ -675,14 +756,22 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 		    !weir_cell_length_ok(op, length))
 			break;
 		n = weir_cell_slots(op, length);
-		if (n > end - pos || !run_ok(c, op, line->data, length, &kind, &offset))
+		if (n > end - pos || !run_ok(c, op, answered, line->data, length, &kind, &offset))
 			break;
+		if (answered) {
+			answer = answer_put_line(e, c, kind.answer);
+			if (!answer)
+				break;
+			back += kind.answer;
+		}
 		if (op == WEIR_OP_PUT)
 			put_store(x->base + offset, line->data + WEIR_PUT_FIELDS, length, ring,
 				  mask, pos);
+		else if (op == WEIR_OP_GET)
+			weir_load_whole(answer, x->base + offset, kind.bytes);
 		else
-			run_update(x->base + offset, &kind.is, line, length,
-				   &(struct at){ring, mask, pos});
+			run_update(op, x->base + offset, &kind.is, line, length,
+				   &(struct at){ring, mask, pos}, answer);
 		pos += n;
 		cells++;
 		bytes += length;
@@ -691,14 +780,19 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 	if (op == WEIR_OP_PUT) {
 		x->counters.puts += cells;
 		x->counters.bytes_put += bytes;
+	} else if (op == WEIR_OP_GET) {
+		x->counters.gets += cells;
+		x->counters.bytes_got += back;
 	} else {
 		x->counters.updates += cells;
 		if (cells && x->rights & WEIR_RIGHT_NOTIFY)
 			notice_wake(e, x);
 	}
+	if (answered && cells)
+		link_busy(e, l);
 	count(&e->counters.remote_operations, cells);
-	count(&e->counters.remote_bytes, bytes);
-	c->bytes += bytes;
+	count(&e->counters.remote_bytes, op == WEIR_OP_GET ? back : bytes);
+	c->bytes += bytes + back;
 	c->rx_messages += cells;
 	c->by_send += l->rx_send ? cells : 0;
 	return (uint32_t)(pos - first);
@@ -707,13 +801,25 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 static __attribute__((noinline)) uint32_t
 receive_puts(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
-	return receive_run(e, l, pos, end, WEIR_OP_PUT);
+	return receive_run(e, l, pos, end, WEIR_OP_PUT, false);
 }
 
 static __attribute__((noinline)) uint32_t
 receive_updates(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
-	return receive_run(e, l, pos, end, WEIR_OP_UPDATE);
+	return receive_run(e, l, pos, end, WEIR_OP_UPDATE, false);
+}
+
+static __attribute__((noinline)) uint32_t
+receive_gets(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
+{
+	return receive_run(e, l, pos, end, WEIR_OP_GET, true);
+}
+
+static __attribute__((noinline)) uint32_t
+receive_fetches(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, uint8_t op)
+{
+	return receive_run(e, l, pos, end, op, true);
 }
 
 int
@@ -733,7 +839,16 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 		n = receive_puts(e, l, pos, end);
 		break;
 	case WEIR_OP_UPDATE:
-		n = receive_updates(e, l, pos, end);
+		if (seems_answered(&l->rx[pos & l->rx_mask]))
+			n = receive_fetches(e, l, pos, end, WEIR_OP_UPDATE);
+		else
+			n = receive_updates(e, l, pos, end);
+		break;
+	case WEIR_OP_GET:
+		n = receive_gets(e, l, pos, end);
+		break;
+	case WEIR_OP_CAS:
+		n = receive_fetches(e, l, pos, end, WEIR_OP_CAS);
 		break;
 	}
 	if (n)
@@ -750,6 +865,7 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 	x = executes ? c->cold->memory.export : NULL;
 	if (!conn_is_open(c) || (executes && !x)) { /* it has ended at our side */
 		count(&e->counters.stray, 1);
+		ctrl_line_hold(c);
 	} else if (!executes || cell.order != (uint16_t)c->rx_messages ||
 		   !cell_ok(c, &cell, &at, &laid) || !lock_in_turn(c, cell.op) ||
 		   c->rx_granted - c->rx_delivered < message_cost(&cell)) {

@@ -32,7 +32,11 @@ region_add(struct engine *e, const struct engine_region *k)
 		return -ENOENT;
 	if (r->base)
 		return -EBUSY;
-	*r = (struct region){.base = k->base, .bytes = k->bytes, .flags = k->flags, .mr = k->mr};
+	*r = (struct region){.base = k->base,
+			     .bytes = k->bytes,
+			     .flags = k->flags,
+			     .mr = k->mr,
+			     .updating = k->updating};
 	return 0;
 }
 

@@ -122,6 +122,7 @@ detach(struct engine *e, struct conn *c)
 	list_remove(&c->ctrl_due);
 	list_remove(&c->cold->reading);
 	if (c->link) {
+		ctrl_line_release(e, c);
 		queue_leave(queue_of(c->session, c->link, RING), &c->active);
 		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
 		link_leave(e, c->link, &c->of_link);
@@ -356,6 +357,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	bulk_forget(e, c);
 	pend_drop(c);
 	answers_forget(e, c);
+	ctrl_line_release(e, c);
 	c->ctrl_lines = 0;
 	set_status(c, status);
 	ctrl_line_due(e, c, CTRL_FIN_ACK);

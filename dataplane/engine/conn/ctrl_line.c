@@ -205,6 +205,7 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		s->status = c->status == ESTALE ? ESTALE : ECONNRESET;
 		c->reset_sent = true;
 		c->ctrl_lines &= CTRL_FIN_ACK;
+		ctrl_line_release(e, c);
 		credit_withdraw(e, c);
 		break;
 	case CTRL_REJECT:
@@ -221,6 +222,33 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 		weir_assert(what == CTRL_FIN_ACK);
 		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
 	}
+}
+
+COLD void
+ctrl_line_hold(struct conn *c)
+{
+	struct peer_link *l = c->link;
+
+	if (!(c->ctrl_lines & CTRL_RESET) || c->holds)
+		return;
+	c->holds = true;
+	if (!l->holds++)
+		l->held_at = l->rx_pos;
+}
+
+COLD void
+ctrl_line_release(struct engine *e, struct conn *c)
+{
+	struct peer_link *l = c->link;
+
+	if (!c->holds)
+		return;
+	c->holds = false;
+	weir_assert(l->holds);
+	if (--l->holds)
+		return;
+	l->credit_due = e->now;
+	link_busy(e, l);
 }
 
 void

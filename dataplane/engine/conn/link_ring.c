@@ -225,17 +225,24 @@ COLD void
 link_way_settle(struct engine *e, struct peer_link *l)
 {
 	bool moves = l->staging != l->next_way.staging;
+	uint32_t noted = l->run_end - l->run_first;
 
 	if (l->credited != l->left_at || l->left_wr == PROOF_DUE || l->sq_done[RING] < l->left_wr)
 		return;
-	weir_assert(l->run_first == l->run_end && l->tx_pos == l->left_at && !l->frame_wrs);
+	weir_assert(l->tx_pos == l->left_at && !l->frame_wrs);
+	/* messages that a RESET may still be about stay noted */
+	if (UNLIKELY(noted > (moves ? l->next_way.lines : 0)))
+		return;
+	for (uint32_t i = 0; i < noted; i++)
+		l->next_way.runs[i] = l->runs[(l->run_first + i) & l->mask];
 	way_enter(l, WAY_SETTLED);
 	l->left_wr = 0;
 	if (moves)
 		l->staging_lines = l->next_way.lines;
 	l->staging = l->next_way.staging;
 	l->runs = l->next_way.runs;
-	l->run_first = l->run_end = 0;
+	l->run_first = 0;
+	l->run_end = noted;
 	l->mask = l->next_way.lines - 1;
 	l->is.staging_mr = l->next_way.mr;
 	l->is.peer_ring_address = l->next_way.address;

@@ -82,6 +82,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	/* credit from frames that the peer still has to repeat doesn't count before those */
 	atomic_store_explicit(&line->consumed, l->credited, memory_order_relaxed);
 	atomic_store_explicit(&line->wrs, l->wrs_credited, memory_order_relaxed);
+	atomic_store_explicit(&line->executed, l->executed, memory_order_relaxed);
 	l->snapped = false;
 	if (l->tx_pos != l->tx_posted)
 		link_seal(e, l);

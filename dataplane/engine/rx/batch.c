@@ -174,7 +174,9 @@ take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 	if (UNLIKELY(l->ring_least))
 		link_look(e, l);
 	/* after the lines: a RESET among them says which messages were not delivered */
-	return link_credit(e, l, head.consumed, head.wrs);
+	if (head.held > head.consumed)
+		return false;
+	return link_credit(e, l, head.consumed, head.wrs, head.consumed - head.held);
 }
 
 bool

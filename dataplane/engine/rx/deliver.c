@@ -2,6 +2,7 @@
 /* Messages of peers, put into the memory of their session; batch.c puts the inline ones. */
 #include "channel.h"
 #include "conn.h"
+#include "ctrl_line.h"
 #include "deliver.h"
 #include "events.h"
 #include "link.h"
@@ -31,6 +32,7 @@ peer_misbehaved(struct engine *e, struct conn *c)
 {
 	count(&e->counters.bad_frames, 1);
 	conn_abort(e, c, EPROTO, true);
+	ctrl_line_hold(c);
 	return false;
 }
 

@@ -73,10 +73,21 @@ frame_most(const struct peer_link *l)
 	return l->by_send ? WEIR_SEND_LINES : l->frame_max;
 }
 
+/*
+ * Where the room in the peer's ring ends. Messages are noted until they have taken effect, and
+ * there are as many notes as lines. Control lines, for which frame_max is larger, and answers are
+ * not.
+ */
+static uint64_t
+room_end(const struct peer_link *l)
+{
+	return (l->frame_max == FRAME_LINES ? l->executed : l->credited) + l->mask;
+}
+
 static void
 set_limit(struct peer_link *l)
 {
-	uint64_t most = l->frame_at + frame_most(l), room = l->credited + l->mask;
+	uint64_t most = l->frame_at + frame_most(l), room = room_end(l);
 
 	l->tx_limit = most < room ? most : room;
 }
@@ -101,7 +112,7 @@ link_find_room(struct engine *e, struct peer_link *l, uint32_t lines)
 
 	if ((!l->tx_limit && !frame_may_open(l)) || UNLIKELY(l->way == WAY_LEFT))
 		return ROOM_FULL;
-	if (end > l->credited + l->mask || (!l->tx_limit && wrs_left(l) < 3)) {
+	if (end > room_end(l) || (!l->tx_limit && wrs_left(l) < 3)) {
 		count(&e->counters.ring_stalls, !l->stalled);
 		l->stalled = true;
 		link_busy(e, l);
@@ -291,6 +302,7 @@ link_seal(struct engine *e, struct peer_link *l)
 	    .consumed = l->rx_pos,
 	    .wrs = l->wrs_back,
 	    .load = e->load,
+	    .held = (uint32_t)(l->rx_pos - link_executed(l)),
 	};
 
 	if (l->prompt)
@@ -353,6 +365,7 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 		return;
 	atomic_store_explicit(&line->consumed, l->rx_pos, memory_order_relaxed);
 	atomic_store_explicit(&line->wrs, l->wrs_back, memory_order_relaxed);
+	atomic_store_explicit(&line->executed, link_executed(l), memory_order_relaxed);
 	finish_wr(l, &wr);
 	n = nic_post_send(l->is.qp[RING], &wr, 1);
 	if (n <= 0) {
@@ -457,6 +470,8 @@ link_send(struct engine *e, struct peer_link *l)
 			link_lines_send(e, l);
 		if (UNLIKELY(answers_payable(l)))
 			answers_pay(e, l);
+		if (UNLIKELY(l->tx_limit && l->executed != l->credited))
+			set_limit(l); /* control lines may have more room than messages */
 		if (!list_empty(&l->active))
 			link_send_queued(e, l);
 		/* no message fits: the line that is kept free tells the peer */
@@ -476,29 +491,36 @@ link_send(struct engine *e, struct peer_link *l)
 		flight_turn(e, l);
 	l->look = link_has_more(e, l);
 	/* nothing is left to send, to acknowledge or to return */
-	if (!l->look && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
+	if (!l->look && l->executed == l->tx_posted && l->rx_pos == l->rx_told &&
 	    l->wrs_seen == l->wrs_told)
 		list_remove(&l->busy);
 }
 
 bool
-link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs)
+link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs,
+	    uint64_t executed)
 {
-	if (consumed > l->tx_posted || wrs > l->wrs_used)
+	if (consumed > l->tx_posted || wrs > l->wrs_used || executed > l->tx_posted)
 		return false;
 	if (wrs > l->wrs_credited) {
 		l->wrs_credited = wrs;
 		l->stalled = l->stall_told = false;
 	}
-	if (consumed <= l->credited)
+	if (consumed > l->credited)
+		l->credited = consumed;
+	else if (executed <= l->executed)
 		return true;
-	l->credited = consumed;
+	/* a credit line may be read in parts */
+	if (executed > l->credited)
+		executed = l->credited;
+	if (executed > l->executed)
+		l->executed = executed;
 	l->heard_at = e->now;
 	l->stalled = l->stall_told = false;
 	while (l->run_first != l->run_end) {
 		const struct run *r = &l->runs[l->run_first & l->mask];
 
-		if ((int32_t)((uint32_t)consumed - r->end) < 0)
+		if ((int32_t)((uint32_t)l->executed - r->end) < 0)
 			break;
 		l->run_first++;
 		conn_completed(e, r->conn, r->count, r->notify);
@@ -722,7 +744,8 @@ link_is_pressing(const struct peer_link *l)
 	    l->wrs_back != l->wrs_told)
 		return true;
 	/* frames bring credit too: the line may be older */
-	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) > l->credited)
+	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) > l->credited ||
+	    atomic_load_explicit(&l->is.credit[0].executed, memory_order_relaxed) > l->executed)
 		return true;
 	if (flight_may_post(l))
 		return true;

@@ -224,7 +224,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 			if (c->kind == CONN_MEMORY) {
 				to->order = (uint16_t)c->cold->memory.cells++;
 				if (p->answer)
-					answer_await(c, to, p->answer);
+					answer_await(c, c->sent, to, p->answer);
 			}
 			if (h.op == WEIR_OP_LOCK)
 				lock_await(c, to);

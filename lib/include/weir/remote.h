@@ -18,8 +18,9 @@
  * effect behind all operations before it.
  *
  * Atomicity: updates, fetches, and compare and swap are atomic per element, to each other, to C11
- * atomics and to plain aligned loads on the target's host, whichever program performs them. They
- * take effect exactly once, even if queue pairs fail meanwhile.
+ * atomics and to plain aligned loads on the target's host, whichever program performs them.
+ * Updates of long double, complex numbers and pairs are atomic to each other only. All take effect
+ * exactly once, even if queue pairs fail meanwhile.
  *
  * Failure: -ECONNRESET: the exporting program ended. -EHOSTDOWN: its node is down. -ESTALE: the
  * export was revoked or evicted, or its region freed. -ENODEV, -ECONNABORTED, -ENOTCONN: this
@@ -203,7 +204,8 @@ struct weir_op {
 /*
  * WEIR_RING, WEIR_WRITE (puts) and WEIR_READ (gets) of weir/stream.h force the method at any
  * length: the target's engine takes part, or the NICs do all. Where no two NICs are in between,
- * they have no effect, nor on transfers with layouts or notices.
+ * they have no effect. Of a transfer with layouts they concern the pieces that are contiguous at
+ * both ends; with WEIR_NOWAIT, layouts and notices leave all to the engine.
  */
 
 /*
@@ -239,7 +241,7 @@ int weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, siz
  *   -EMSGSIZE  WEIR_NOWAIT: more than 8192 bytes, or with READs more than fit the send memory
  *   -EINTR     interrupted while it waited: a part may be under way, which a flush ends
  *   -ENOMEM    no memory to note it
- * Blocks while the channel is full, the session lacks send memory, or 32 cells of the thread with
+ * Blocks while the channel is full, the session lacks send memory, or 128 cells of the thread with
  * this handle are under way, unless WEIR_NOWAIT. Any thread.
  */
 int weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length,
@@ -302,7 +304,7 @@ struct weir_update {
 	uint64_t count;
 	const struct weir_layout *there; /* whole aligned elements, relative to offset; or NULL */
 	struct weir_op *handle;		 /* is filled in; or NULL */
-	uint32_t type, op; /* enum weir_type, but long double, complex and pairs; enum weir_acc */
+	uint32_t type, op;		 /* enum weir_type; enum weir_acc */
 	uint32_t flags;	   /* WEIR_NOWAIT, WEIR_AT_TARGET, WEIR_BEHIND, WEIR_KEEP, or 0 */
 	uint32_t reserved; /* 0 */
 };
@@ -312,13 +314,14 @@ struct weir_update {
  * again on return; `result` is the library's as the buffer of weir_remote_get() is.
  *
  * Returns 0 (begun), or as weir_remote_get(), and
- *   -EACCES      the handle was opened without WEIR_MAY_UPDATE
- *   -EINVAL      unknown type, operation not defined for it, offset not aligned, no operands; a
- *                layout that is invalid or not of `count` aligned elements
- *   -EOPNOTSUPP  a type whose updates no CPU makes atomic: long double, complex, pairs
- *   -EMSGSIZE    WEIR_NOWAIT: more than 924 bytes of results, or there is never room for that many
- *                operands at once
- * Blocks as weir_remote_get(). Any thread.
+ *   -EACCES    the handle was opened without WEIR_MAY_UPDATE
+ *   -EINVAL    unknown type, operation not defined for it, offset not aligned, no operands; a
+ *              layout that is invalid or not of `count` aligned elements
+ *   -EMSGSIZE  WEIR_NOWAIT: more than 924 bytes of results, or there is never room for that many
+ *              operands at once
+ * Blocks as weir_remote_get(). No CPU updates long double, complex numbers and pairs by one
+ * instruction, so the data plane does it in mapped memory, too, and the call waits until it is
+ * done, even with WEIR_NOWAIT. Any thread.
  */
 int weir_remote_update(struct weir_remote *r, const struct weir_update *u);
 
@@ -537,6 +540,49 @@ int weir_remote_lock(struct weir_remote *r, int kind, int timeout_ms);
  * Blocks for the flush, not for the release. Any thread.
  */
 int weir_remote_unlock(struct weir_remote *r, int timeout_ms);
+
+/* ---- memory of other nodes ---- */
+
+/* Where memory is allocated. */
+struct weir_where {
+	uint16_t node;	   /* id; that of this node is allowed */
+	int16_t numa_node; /* -1: any */
+	uint32_t reserved; /* 0 */
+};
+
+/*
+ * Allocates zeroed memory of another node, where the operator has started weir-lend(1). Its quota
+ * bounds what it lends to all programs. The memory lives until weir_remote_free(), the end of this
+ * session, or of either node, of their data planes, or of weir-lend; then the handle gets -ESTALE
+ * or -ECONNRESET, as do those that other programs have opened by the key. weir_remote_close() alone
+ * does not free it.
+ *
+ * @w           session handle
+ * @where       node, copied
+ * @bytes       at least 1; whole pages are lent
+ * @timeout_ms  milliseconds; below 0: no limit; not 0
+ * @remote      receives the handle, opened to read, write, update and lock
+ * @key         receives the key for other programs, with the same rights; may be NULL
+ *
+ * Returns 0, or
+ *   -ECONNREFUSED  the node lends none
+ *   -EDQUOT        weir-lend has lent as much as it may
+ *   -ENOSPC, -ENOMEM, -EMFILE  the data plane there has no memory, region or export left
+ *   -ETIMEDOUT     no answer in time
+ *   -EINVAL        no bytes, no time, or `reserved` is not 0
+ *   -EPROTO        weir-lend there is of another release
+ *   or as weir_remote_open().
+ * weir_reason() says what weir-lend said. Blocks. Any thread.
+ */
+int weir_remote_alloc(struct weir *w, const struct weir_where *where, uint64_t bytes,
+		      int timeout_ms, struct weir_remote **remote, struct weir_key *key);
+
+/*
+ * Closes the handle and gives the memory back; operations that were begun may not take effect. NULL
+ * is allowed. Returns 0, or -EINVAL: the handle is not of weir_remote_alloc(), and stays open. No
+ * other thread may use the handle. Does not block.
+ */
+int weir_remote_free(struct weir_remote *r);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "cluster/options.h"
 #include "daemon/options.h"
+#include "lend/lend.h"
 #include "perf/options.h"
 #include "tools/nicperf/options.h"
 #include "tools/roce_peer/options.h"
@@ -12,8 +13,9 @@
 #include "weirctl/weirctl.h"
 
 static const struct option_table *const tables[] = {
-    &options_table,	&control_option_table, &weirctl_option_table, &pki_option_table,
-    &perf_option_table, &nicperf_option_table, &peer_option_table,    &switch_option_table,
+    &options_table,	&control_option_table, &weirctl_option_table,
+    &pki_option_table,	&perf_option_table,    &nicperf_option_table,
+    &peer_option_table, &switch_option_table,  &lend_option_table,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

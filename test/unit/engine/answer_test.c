@@ -63,22 +63,9 @@ open_remote(struct program *by, uint32_t rights)
 static struct pconn *
 open_apart(struct program *by, const struct program *exporter, uint32_t rights)
 {
-	struct pconn *c = program_free_conn(by);
-	struct engine_command k = {.type = ENGINE_CONN_APART,
-				   .conn = {.session = by->id,
-					    .desc = c->desc,
-					    .kind = CONN_MEMORY,
-					    .listener = ENGINE_LISTENER_NONE,
-					    .export_session = exporter->id,
-					    .export_number = 1,
-					    .export_generation = GENERATION,
-					    .rights = rights}};
-
-	assert_int_equal(program_command(by, &k), 0);
-	c->vqpn = k.conn.vqpn;
-	world_run(by->w, 5);
-	assert_true(c->opened && !c->open_status);
-	return c;
+	return pconn_open_apart(
+	    by, exporter,
+	    &(struct weir_wire_export){.index = 1, .generation = GENERATION, .rights = rights});
 }
 
 /* Where answer n of a program goes. */
@@ -362,6 +349,67 @@ test_runs(void **state)
 	assert_memory_equal(p.pb->region[0].base + START, copy, LENGTH);
 }
 
+/*
+ * The same of operations with answers: gets, fetches, swaps of several lengths, up to more than a
+ * line takes; credit for answers ends in the middle of runs. Each result is that of its turn.
+ */
+static void
+test_answered_runs(void **state)
+{
+	enum { N = 48, WORDS = 40 };
+	struct pair p = memory_programs(&(struct world_options){
+	    .delay_ns = 3000, .ring_lines = 256, .pending = 64, .answers = 2048});
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint64_t copy[WORDS], want[N][8];
+	uint32_t bytes[N];
+
+	for (unsigned round = 0; round < 200; round++) {
+		memcpy(copy, p.pb->region[0].base + START, sizeof(copy));
+		for (unsigned i = 0; i < N; i++) {
+			unsigned op = (round + i / 12) % 3, words = 1 + (i / 6 + round) % 8;
+			unsigned at = (i * 7 + round) % (WORDS - words);
+			uint64_t operand[16] = {0};
+			struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+						     .offset = at * 8,
+						     .result = place(p.pa, i),
+						     .count = words};
+
+			if (op == 2)
+				words = 1;
+			bytes[i] = words * 8;
+			memcpy(want[i], &copy[at], words * 8);
+			if (op == 0) {
+				a.count = words * 8;
+				push(c, WEIR_OP_GET, &a, NULL, 0);
+				continue;
+			}
+			a.type = WEIR_T_UINT64;
+			for (unsigned k = 0; op == 1 && k < words; k++) {
+				operand[k] = i + k + 1;
+				copy[at + k] += operand[k];
+			}
+			if (op == 1) {
+				a.acc = WEIR_ACC_SUM;
+				a.options = WEIR_ACCESS_RESULT;
+				push(c, WEIR_OP_UPDATE, &a, operand, words * 8);
+				continue;
+			}
+			a.count = 1;
+			operand[0] = copy[at] + i % 2; /* every second one fails */
+			operand[1] = i;
+			if (i % 2 == 0)
+				copy[at] = i;
+			push(c, WEIR_OP_CAS, &a, operand, 16);
+		}
+		flush(c, 5000);
+		for (unsigned i = 0; i < N; i++)
+			assert_memory_equal(result(p.pa, i), want[i], bytes[i]);
+		assert_memory_equal(p.pb->region[0].base + START, copy, sizeof(copy));
+	}
+	assert_int_equal(answer_credit_of(conn_find(p.w->node[0].engine, c->vqpn)), 0);
+	assert_int_equal(link_of(p.w, 0)->answer_room, link_of(p.w, 0)->is.peer_answers);
+}
+
 /* ---- credit ---- */
 
 /* Answers lack credit: other connections go on, all come in the end, none overtakes. */
@@ -567,11 +615,11 @@ test_bad_programs(void **state)
 					       .offset = 8,
 					       .count = 1};
 
-	for (unsigned i = 0; i < 4 * 28; i++) {
+	for (unsigned i = 0; i < 6 * 28; i++) {
 		struct pair p = memory_programs(NULL);
 		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
-		uint32_t rights = i / 4 == 22	? ALL & ~WEIR_RIGHT_UPDATE
-				  : i / 4 == 23 ? ALL & ~WEIR_RIGHT_READ
+		uint32_t rights = i / 6 == 22	? ALL & ~WEIR_RIGHT_UPDATE
+				  : i / 6 == 23 ? ALL & ~WEIR_RIGHT_READ
 						: ALL;
 		struct pconn *c = i % 2 ? open_apart(by, p.pb, rights) : open_remote(by, rights);
 		uint8_t before[BYTES], payload[948] = {0};
@@ -581,7 +629,7 @@ test_bad_programs(void **state)
 
 		a.result = place(by, 0);
 		memcpy(before, p.pb->region[0].base, BYTES);
-		switch (i / 4) {
+		switch (i / 6) {
 		case 0:
 			a.handle++;
 			break;
@@ -590,7 +638,7 @@ test_bad_programs(void **state)
 			break;
 		case 2:
 			a.type = WEIR_T_LONG_DOUBLE;
-			a.offset = 16;
+			a.offset = 8;
 			a.count = 1;
 			length = 16;
 			break;
@@ -698,16 +746,30 @@ test_bad_programs(void **state)
 			memset(&a, 0, sizeof(a));
 			length = 0;
 		}
-		if (i % 4 >= 2 && op == WEIR_OP_UPDATE) { /* behind others, in a run */
+		if (i / 2 % 3 == 1 && op == WEIR_OP_UPDATE) { /* behind others, in a run */
 			struct weir_cell_access nothing = right;
 
 			nothing.options = 0;
-			if (i / 4 != 22) {
+			if (i / 6 != 22) {
 				push(c, op, &nothing, payload, 8);
 				push(c, op, &nothing, payload, 8);
 			}
-			if (i / 4 != 16 && i / 4 != 17) /* that is what is wrong with them */
+			if (i / 6 != 16 && i / 6 != 17) /* that is what is wrong with them */
 				a.options &= (uint16_t)~WEIR_ACCESS_RESULT;
+		} else if (i / 2 % 3 == 2 && i / 6 != 22 && i / 6 != 23) { /* that are answered */
+			static const uint8_t zeroes[16];
+			struct weir_cell_access nothing = right;
+
+			nothing.result = place(by, 1);
+			if (op != WEIR_OP_UPDATE)
+				nothing.acc = 0, nothing.options = 0;
+			if (op == WEIR_OP_GET)
+				nothing.type = 0;
+			for (unsigned k = 0; k < 3; k++)
+				push(c, op, &nothing, zeroes,
+				     op == WEIR_OP_GET	    ? 0
+				     : op == WEIR_OP_UPDATE ? 8
+							    : 16);
 		}
 		push(c, op, &a, payload, length);
 		world_run(p.w, 50);
@@ -755,15 +817,27 @@ inject(struct world *w, unsigned node, const struct weir_slot *lines, uint32_t n
 static void
 test_bad_answers(void **state)
 {
-	for (unsigned i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < 12; i++) {
 		struct pair p = memory_programs(NULL);
 		struct pconn *c = open_remote(p.pa, ALL), *good = open_remote(p.pa, ALL);
 		struct weir_slot line[3] = {{.op = WEIR_WIRE_ANSWER, .vqpn = c->vqpn, .length = 8}};
+		bool second = i >= 10; /* behind an answer that is right */
 		uint32_t n = 1;
 
 		add(good, 8, 1, 30);
 		flush(good, 100);
 		memset(result(p.pa, 0), 0xee, 64);
+		memset(result(p.pa, 1), 0xee, 64);
+		if (second) {
+			add(c, 8, 1, 0);
+			add(c, 8, 1, 1);
+			for (unsigned k = 0; k < 3; k++)
+				world_turn(p.w, 0);
+			line[1] = line[0];
+			line[1].order = i == 10 ? 1 : 2;
+			line[1].length = i == 10 ? 9 : 8;
+			n = 2;
+		}
 		if (i < 5) { /* it is asked for 8 bytes, and has not answered yet */
 			add(c, 8, 1, 0);
 			for (unsigned k = 0; k < 3; k++)
@@ -794,7 +868,7 @@ test_bad_answers(void **state)
 			line[0].length = 49;
 		else if (i == 8)
 			line[0].vqpn = 0x12345;
-		else
+		else if (i == 9)
 			line[0].vqpn = conn_find(p.w->node[1].engine,
 						 conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn)
 					   ->vqpn ^
@@ -802,9 +876,10 @@ test_bad_answers(void **state)
 		inject(p.w, 0, line, n);
 		world_turn(p.w, 0);
 		for (uint32_t k = 0; k < 64; k++)
-			assert_int_equal(result(p.pa, 0)[k], 0xee);
+			assert_int_equal(result(p.pa, second)[k], 0xee);
+		assert_int_equal(result(p.pa, 0)[7], second ? 0 : 0xee);
 		assert_false(p.pa->violated);
-		if (i < 6) {
+		if (i < 6 || second) {
 			assert_int_equal(pconn_status(c), EPROTO);
 			assert_int_equal(pconn_status(good), 0);
 			assert_int_equal(p.w->node[0].link_errors, 0);
@@ -819,15 +894,18 @@ test_bad_answers(void **state)
 }
 
 /*
- * A wrong update of a peer, behind two that are right and of the same kind: those are executed, it
- * is not, and its connection ends.
+ * A wrong operation of a peer, behind two that are right and of the same kind: those are executed,
+ * it is not, and its connection ends. Updates, fetches, gets.
  */
 static void
 test_bad_updates(void **state)
 {
-	for (unsigned i = 0; i < 11; i++) {
+	for (unsigned of = 0; of < 3 * 11; of++) {
 		struct pair p = memory_programs(NULL);
-		struct pconn *c = open_remote(p.pa, i == 9 ? ALL & ~WEIR_RIGHT_UPDATE : ALL);
+		unsigned i = of % 11;
+		bool get = of / 11 == 2, answered = of / 11 != 0;
+		struct pconn *c = open_remote(
+		    p.pa, i == 9 ? ALL & ~(get ? WEIR_RIGHT_READ : WEIR_RIGHT_UPDATE) : ALL);
 		struct pconn *good = open_remote(p.pa, ALL);
 		struct conn *end = conn_find(p.w->node[1].engine,
 					     conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn);
@@ -845,10 +923,14 @@ test_bad_updates(void **state)
 						     .offset = k ? LENGTH - 8 : 0,
 						     .count = 1};
 
-			line[k] = (struct weir_slot){.op = WEIR_OP_UPDATE,
+			line[k] = (struct weir_slot){.op = get ? WEIR_OP_GET : WEIR_OP_UPDATE,
 						     .order = (uint16_t)k,
 						     .vqpn = end->vqpn,
-						     .length = 8};
+						     .length = get ? 0 : 8};
+			if (get)
+				a.type = a.acc = 0, a.count = 8;
+			else if (answered)
+				a.options = WEIR_ACCESS_RESULT;
 			if (k == 2 && i == 0)
 				a.offset = LENGTH - 4;
 			else if (k == 2 && i == 1)
@@ -856,7 +938,7 @@ test_bad_updates(void **state)
 			else if (k == 2 && i == 2)
 				a.offset = (uint64_t)-8;
 			else if (k == 2 && i == 3)
-				a.count = 2, line[k].length = 16; /* beyond the export */
+				a.count *= 2, line[k].length *= 2; /* beyond the export */
 			else if (k == 2 && i == 4)
 				a.count = 0;
 			else if (k == 2 && i == 5)
@@ -877,8 +959,9 @@ test_bad_updates(void **state)
 		memcpy(before, p.pb->region[0].base, BYTES);
 		inject(p.w, 1, line, 3);
 		world_turn(p.w, 1);
-		assert_int_equal(word_at(p.pb, 0), right ? 41 : 40);
-		assert_int_equal(word_at(p.pb, LENGTH - 8), right ? 41 : 40);
+		assert_int_equal(word_at(p.pb, 0), right && !get ? 41 : 40);
+		assert_int_equal(word_at(p.pb, LENGTH - 8), right && !get ? 41 : 40);
+		assert_int_equal(end->cold->memory.answers, answered ? right : 0);
 		set_word(p.pb, 0, 40);
 		set_word(p.pb, LENGTH - 8, 40);
 		assert_memory_equal(p.pb->region[0].base, before, BYTES);
@@ -907,7 +990,7 @@ test_rate(void **state)
 	assert_true(p.w->now - start > 30000000);
 }
 
-ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_credit),
-	     TEST(test_most), TEST(test_last_entry), TEST(test_both_ways), TEST(test_ends),
-	     TEST(test_bad_programs), TEST(test_greedy_peer), TEST(test_bad_answers),
-	     TEST(test_bad_updates), TEST(test_rate))
+ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_answered_runs),
+	     TEST(test_credit), TEST(test_most), TEST(test_last_entry), TEST(test_both_ways),
+	     TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
+	     TEST(test_bad_answers), TEST(test_bad_updates), TEST(test_rate))

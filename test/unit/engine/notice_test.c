@@ -66,22 +66,9 @@ open_remote(struct pair *p, uint32_t rights)
 static struct pconn *
 open_apart(struct program *by, const struct program *exporter, uint32_t rights)
 {
-	struct pconn *c = program_free_conn(by);
-	struct engine_command k = {.type = ENGINE_CONN_APART,
-				   .conn = {.session = by->id,
-					    .desc = c->desc,
-					    .kind = CONN_MEMORY,
-					    .listener = ENGINE_LISTENER_NONE,
-					    .export_session = exporter->id,
-					    .export_number = 2,
-					    .export_generation = GENERATION,
-					    .rights = rights}};
-
-	assert_int_equal(program_command(by, &k), 0);
-	c->vqpn = k.conn.vqpn;
-	world_run(by->w, 5);
-	assert_true(c->opened && !c->open_status);
-	return c;
+	return pconn_open_apart(
+	    by, exporter,
+	    &(struct weir_wire_export){.index = 2, .generation = GENERATION, .rights = rights});
 }
 
 /* A connection with these rights: i even: of the other node; odd: apart. */

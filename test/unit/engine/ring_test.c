@@ -165,7 +165,8 @@ test_sleeps_when_left(void **state)
 	assert_int_equal(l->way, WAY_LEFT);
 	STEP_MOST(p.w, 5, list_empty(&l->active));
 	assert_false(list_empty(&l->active));
-	assert_true(link_credit(p.w->node[0].engine, l, l->credited, l->wrs_credited + 1));
+	assert_true(
+	    link_credit(p.w->node[0].engine, l, l->credited, l->wrs_credited + 1, l->executed));
 	assert_false(l->stalled);
 	assert_true(l->credited < l->left_at);
 	assert_false(link_is_pressing(l));

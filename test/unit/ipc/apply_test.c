@@ -274,6 +274,35 @@ TEST(test_every_pair)
 		}
 }
 
+/* Bytes between the parts of an element are the memory's or the operand's, never the engine's. */
+TEST(test_padding)
+{
+	for (unsigned t = WEIR_T_LONG_DOUBLE; t <= TYPES; t++)
+		for (unsigned k = 0; k < 50 * OPS; k++) {
+			_Alignas(32) uint8_t zeroes[32], at[32], was[32], operand[32], result[32];
+			enum weir_acc op = WEIR_ACC_SUM + k % OPS;
+			uint32_t before = seed;
+
+			memset(zeroes, 0, sizeof(zeroes));
+			memset(at, 0xaa, sizeof(at));
+			memset(operand, 0xbb, sizeof(operand));
+			types[t].draw(zeroes);
+			seed = before;
+			types[t].draw(at);
+			memcpy(was, at, sizeof(was));
+			types[t].draw(operand);
+			if (!is_defined(t, op))
+				continue;
+			assert_int_equal(weir_apply(t, op, at, operand, result, 1), 0);
+			for (size_t i = 0; i < types[t].size; i++) {
+				bool is_value = was[i] == zeroes[i];
+
+				assert_true(is_value || at[i] == 0xaa || at[i] == 0xbb);
+				assert_true(is_value || result[i] == 0xaa);
+			}
+		}
+}
+
 TEST(test_refusals)
 {
 	_Alignas(32) uint8_t at[64] = {0}, zero[64] = {0}, operand[32];

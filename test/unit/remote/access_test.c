@@ -5,6 +5,7 @@
  */
 #include "worlds/stream_pair.h"
 
+#include "ipc/apply.h"
 #include "weir/remote.h"
 
 #include <pthread.h>
@@ -194,6 +195,59 @@ test_update(void **state)
 	}
 }
 
+/* Types that no CPU updates by one instruction: against plain calls, in one cell and in several. */
+static void
+test_wide(void **state)
+{
+	enum { N = 70, AT = 512 };
+
+	EACH_PLACE(i)
+	{
+		struct memory m = memory_open(places[i], NULL);
+		struct weir_remote *r = open_key(&m, WEIR_MAY_UPDATE);
+		uint8_t *want = malloc(N * 32), *before = malloc(N * 32), *got = malloc(N * 32);
+
+		for (unsigned t = WEIR_T_LONG_DOUBLE; t <= WEIR_T_LONG_DOUBLE_AT; t++)
+			for (unsigned op = WEIR_ACC_SUM; op <= WEIR_ACC_NO_OP; op++) {
+				size_t size = weir_type_size(t), n = op % 3 ? N : 1;
+				uint8_t *operand = make_message(t + op, n * size);
+				struct weir_update u = {.offset = AT,
+							.operand = operand,
+							.result = op % 2 ? NULL : got,
+							.count = n,
+							.type = t,
+							.op = op};
+
+				if (!weir_acc_valid(t, op)) {
+					free(operand);
+					continue;
+				}
+				for (size_t k = 0; k < n * size + 64; k++)
+					m.base[AT - 32 + k] = pattern(op, k);
+				memcpy(want, m.base + AT, n * size);
+				assert_int_equal(weir_apply(t, op, want, operand, before, n), 0);
+				assert_int_equal(weir_remote_update(r, &u), 0);
+				assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+				assert_memory_equal(m.base + AT, want, n * size);
+				if (u.result)
+					assert_memory_equal(got, before, n * size);
+				for (size_t k = 0; k < 32; k++) {
+					size_t behind = 32 + n * size + k;
+
+					assert_int_equal(m.base[AT - 32 + k], pattern(op, k));
+					assert_int_equal(m.base[AT - 32 + behind],
+							 pattern(op, behind));
+				}
+				free(operand);
+			}
+		free(want);
+		free(before);
+		free(got);
+		weir_remote_close(r);
+		memory_close(&m);
+	}
+}
+
 /* More operations than may be under way, and than the session has send memory for. */
 static void
 test_many(void **state)
@@ -303,8 +357,8 @@ test_refused(void **state)
 		expect(weir_remote_fetch_op(r, 0, &v, NULL, WEIR_T_INT64, WEIR_ACC_SUM, 0),
 		       -EINVAL);
 		expect(
-		    weir_remote_fetch_op(r, 0, &wide, &wide, WEIR_T_LONG_DOUBLE, WEIR_ACC_SUM, 0),
-		    -EOPNOTSUPP);
+		    weir_remote_fetch_op(r, 8, &wide, &wide, WEIR_T_LONG_DOUBLE, WEIR_ACC_SUM, 0),
+		    -EINVAL);
 		expect(weir_remote_compare_swap(r, 0, &v, &v, &v, WEIR_T_DOUBLE, 0), -EINVAL);
 		expect(weir_remote_compare_swap(r, 0, NULL, &v, &v, WEIR_T_INT64, 0), -EINVAL);
 		u.count = UINT64_MAX;
@@ -326,8 +380,8 @@ test_refused(void **state)
 		u.type = 99;
 		expect(weir_remote_update(r, &u), -EINVAL);
 		u.type = WEIR_T_LONG_DOUBLE;
-		u.op = WEIR_ACC_SUM;
-		expect(weir_remote_update(r, &u), -EOPNOTSUPP);
+		u.op = WEIR_ACC_MINLOC;
+		expect(weir_remote_update(r, &u), -EINVAL);
 		u.flags = 0x10;
 		expect(weir_remote_update(r, &u), -EINVAL);
 		u.flags = 0;
@@ -526,6 +580,7 @@ main(void)
 	    cmocka_unit_test(test_many),    cmocka_unit_test(test_nowait),
 	    cmocka_unit_test(test_refused), cmocka_unit_test(test_ends),
 	    cmocka_unit_test(test_mapped),  cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_wide),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  */
 #include "worlds/stream_pair.h"
 
+#include "remote/handle.h"
 #include "remote/revoke.h"
 #include "weir/remote.h"
 
@@ -169,6 +170,67 @@ test_order(void **state)
 	}
 	free(a);
 	free(b);
+	free(to);
+	weir_remote_close(r);
+	assert_int_equal(weir_revoke(x), 0);
+	memory_close(&m);
+}
+
+/* Large contiguous pieces of transfers with layouts and notices: a cell each, and the notice. */
+static void
+test_pieces(void **state)
+{
+	struct memory m = memory_open(false), other = m;
+	const struct weir_layout two = {
+	    .block = 100000, .dims = 1, .dim = {{.count = 2, .stride = 150000}}};
+	struct weir_transfer t = {.offset = 7, .notify = WEIR_WITH_NOTICE, .tag = 1};
+	uint8_t *bytes = make_message(4, 200000), *to = malloc(200000);
+	struct weir_notice notice;
+	struct weir_remote *r;
+	struct weir_export *x;
+	struct weir_key key;
+	struct weir_op op;
+	uint64_t sent;
+
+	/* its notices go to this thread */
+	assert_int_equal(weir_export(m.region, START, LENGTH, ALL, &x, &key), 0);
+	other.key = key;
+	r = open_key(&other, ALL);
+	assert_int_equal(weir_remote_put(r, 0, bytes, 1, 0), 0);
+	assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		bool laid = i & 1, keep = i & 2, ring = i & 4;
+
+		memset(m.base, 0, LENGTH);
+		memcpy(m.mine, bytes, 200000);
+		t.buf = keep ? m.mine : bytes;
+		t.length = 200000;
+		t.there = laid ? &two : NULL;
+		t.flags = (keep ? WEIR_KEEP : 0) | (ring ? WEIR_RING : 0);
+		sent = r->recent->sent;
+		assert_int_equal(weir_remote_put_with(r, &t), 0);
+		sent = r->recent->sent - sent;
+		assert_true(ring ? sent > 200 : sent == (laid ? 3 : 2));
+		assert_int_equal(weir_notice_next(m.b, &notice, PATIENT), 0);
+		assert_int_equal(notice.bytes, 200000);
+		assert_memory_equal(m.base + 7, bytes, 100000);
+		assert_memory_equal(m.base + 7 + (laid ? 150000 : 100000), bytes + 100000, 100000);
+		check_around(&m, 7, laid ? 250007 : 200007);
+		memset(to, 0, 200000);
+		t.buf = keep ? m.mine : to;
+		t.op = &op;
+		assert_int_equal(weir_remote_get_with(r, &t), 0);
+		t.op = NULL;
+		/* the owner is told when the bytes were read */
+		assert_int_equal(weir_notice_next(m.b, &notice, PATIENT), 0);
+		memset(m.base, 0, LENGTH);
+		assert_int_equal(weir_op_wait(&op, PATIENT), 0);
+		assert_memory_equal(t.buf, bytes, 200000);
+	}
+	/* all at once: as cells, which never find room */
+	t.flags = WEIR_NOWAIT;
+	expect(weir_remote_put_with(r, &t), -EMSGSIZE);
+	free(bytes);
 	free(to);
 	weir_remote_close(r);
 	assert_int_equal(weir_revoke(x), 0);
@@ -373,7 +435,7 @@ main(void)
 	    cmocka_unit_test(test_lengths), cmocka_unit_test(test_order),
 	    cmocka_unit_test(test_nowait),  cmocka_unit_test(test_misuse),
 	    cmocka_unit_test(test_revoke),  cmocka_unit_test(test_freed_region),
-	    cmocka_unit_test(test_ends),
+	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "worlds/stream_pair.h"
 
 #include "broker/sigbus.h"
+#include "remote/handle.h"
 #include "weir/remote.h"
 
 #include <fcntl.h>
@@ -259,6 +260,56 @@ test_threads(void **state)
 	memory_close(&m);
 }
 
+/* The data plane does what no CPU does by one instruction; it is done on return, like the rest. */
+static void
+test_wide(void **state)
+{
+	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	uint8_t *mapped;
+	struct weir_remote *r = open_with(&m, WEIR_MAY_WRITE | WEIR_MAY_UPDATE, 0, &mapped);
+	const struct weir_layout two = {
+	    .block = 16, .dims = 1, .dim = {{.count = 2, .stride = 64}}};
+	struct weir_double_at in[2] = {{5, 1}, {7, 2}}, was[2], *at = (void *)(m.base + 128);
+	struct weir_update u = {.offset = 128,
+				.operand = in,
+				.result = was,
+				.count = 2,
+				.there = &two,
+				.type = WEIR_T_DOUBLE_AT,
+				.op = WEIR_ACC_MAXLOC};
+	long double one = 1, before = -1;
+	struct weir_op op;
+
+	assert_non_null(mapped);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(weir_remote_fetch_op(r, 32, &one, &before, WEIR_T_LONG_DOUBLE,
+						      WEIR_ACC_SUM, i % 2 ? WEIR_NOWAIT : 0),
+				 0);
+		assert_true(before == i && *(long double *)(void *)(m.base + 32) == i + 1);
+	}
+	assert_int_equal(r->first->sent, 100);
+	at[0] = (struct weir_double_at){6, 3};
+	assert_int_equal(weir_remote_update(r, &u), 0);
+	assert_true(at[0].value == 6 && at[0].at == 3 && at[4].value == 7 && at[4].at == 2);
+	assert_true(was[0].value == 6 && was[0].at == 3 && was[1].value == 0);
+	u.there = NULL;
+	u.handle = &op;
+	u.op = WEIR_ACC_REPLACE;
+	assert_int_equal(weir_remote_update(r, &u), 0);
+	assert_true(at[0].value == 5 && at[1].value == 7 && was[0].value == 6);
+	assert_int_equal(weir_op_test(&op), 1);
+	assert_int_equal(weir_remote_flush(r, 0), 0);
+	assert_int_equal(weir_remote_flush_local(r, 0), 0);
+	expect(weir_remote_fetch_op(r, BYTES, &one, &before, WEIR_T_LONG_DOUBLE, WEIR_ACC_SUM, 0),
+	       -ERANGE);
+	plane_die(m.f, m.b);
+	while (!weir_remote_fetch_op(r, 32, &one, &before, WEIR_T_LONG_DOUBLE, WEIR_ACC_SUM, 0))
+		;
+	expect(weir_remote_flush(r, PATIENT), -ECONNRESET);
+	weir_remote_close(r);
+	memory_close(&m);
+}
+
 /* A program that mapped the region punches a hole: its owner stays, the export ends. */
 static void
 test_hole(void **state)
@@ -298,7 +349,7 @@ main(void)
 	    cmocka_unit_test(test_put),	    cmocka_unit_test(test_apart),
 	    cmocka_unit_test(test_refused), cmocka_unit_test(test_read_only),
 	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_hole),
+	    cmocka_unit_test(test_wide),    cmocka_unit_test(test_hole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

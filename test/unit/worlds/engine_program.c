@@ -150,7 +150,8 @@ program_adopt(struct program *p, uint32_t region, uint64_t bytes, uint32_t flags
 				    .region = region,
 				    .base = aligned_alloc(4096, bytes),
 				    .bytes = bytes,
-				    .flags = flags};
+				    .flags = flags,
+				    .updating = &p->updating[region - 1]};
 	memset(r->base, 0xaa, bytes);
 	r->mr = fake_mr(&p->w->net, r->base, bytes, access);
 	k.region = *r;
@@ -241,6 +242,28 @@ pconn_connect_memory(struct program *p, const struct weir_wire_export *x)
 	memcpy(k.conn.service, x, sizeof(*x));
 	assert_int_equal(program_command(p, &k), 0);
 	c->vqpn = k.conn.vqpn;
+	return c;
+}
+
+struct pconn *
+pconn_open_apart(struct program *p, const struct program *exporter,
+		 const struct weir_wire_export *x)
+{
+	struct pconn *c = program_free_conn(p);
+	struct engine_command k = {.type = ENGINE_CONN_APART,
+				   .conn = {.session = p->id,
+					    .desc = c->desc,
+					    .kind = CONN_MEMORY,
+					    .listener = ENGINE_LISTENER_NONE,
+					    .export_session = exporter->id,
+					    .export_number = x->index,
+					    .export_generation = x->generation,
+					    .rights = x->rights}};
+
+	assert_int_equal(program_command(p, &k), 0);
+	c->vqpn = k.conn.vqpn;
+	world_run(p->w, 5);
+	assert_true(c->opened && !c->open_status);
 	return c;
 }
 

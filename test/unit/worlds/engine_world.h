@@ -67,6 +67,7 @@ struct program {
 	struct weir_ring tx[CHANNELS], rx[CHANNELS], returns[CHANNELS];
 	struct pconn conn[CONNS];
 	struct engine_region region[REGIONS]; /* adopted memory: number i + 1 */
+	_Atomic bool updating[REGIONS];	      /* engine_region.updating */
 	bool disowned[REGIONS];		      /* main was told */
 	unsigned empty[CHANNELS];	      /* reads that found nothing */
 	uint64_t heap;			      /* next byte of the send heap */
@@ -184,6 +185,9 @@ struct pconn *pconn_connect(struct program *p);
 struct pconn *pconn_connect_datagram(struct program *p);
 /* Main of the other node accepts it if there is this export of its `listener`, else rejects it. */
 struct pconn *pconn_connect_memory(struct program *p, const struct weir_wire_export *x);
+/* Opens an export of a program on its own node, apart; runs until it is open. */
+struct pconn *pconn_open_apart(struct program *p, const struct program *exporter,
+			       const struct weir_wire_export *x);
 /* The same with a datagram connection. */
 void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
 			    struct pconn **b);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weir-lend: memory of this node for programs of other nodes. Each connection of its service asks
+ * once, and gets a region, exported. Its end, whatever the reason, takes the region back.
+ */
+#include "lend.h"
+
+#include "ipc/lend.h"
+#include "weir/stream.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+#define EVENTS 16u
+#define ANSWER_MS 1000 /* a program that takes no answer in this time has gone */
+
+/* Memory of a connection. */
+struct loan {
+	struct weir_region *region; /* NULL: nothing yet */
+	struct weir_export *x;
+	uint64_t bytes; /* whole pages */
+};
+
+struct lender {
+	struct weir *w;
+	struct weir_listener *listener;
+	uint64_t most, lent; /* bytes */
+};
+
+static atomic_bool stopped;
+static struct weir *session; /* that a signal wakes */
+
+static void
+on_stop(int signal)
+{
+	(void)signal;
+	stopped = true;
+	if (session)
+		weir_wake(session);
+}
+
+static int
+failed(const char *what)
+{
+	fprintf(stderr, "weir-lend: %s: %s\n", what, weir_reason());
+	return 1;
+}
+
+/* 0, or -errno with the reason. */
+static int
+lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
+     struct weir_lend_answer *answer)
+{
+	const struct weir_alloc_options o = {.numa_node = r->numa_node};
+	struct weir_region *region;
+	uint64_t bytes;
+	int rc;
+
+	if (r->magic != WEIR_LEND_MAGIC || r->version != WEIR_LEND_VERSION || r->reserved ||
+	    !r->bytes || loan->region) {
+		snprintf(answer->reason, sizeof(answer->reason),
+			 "not a request of this release; install one release on both nodes");
+		return -EPROTO;
+	}
+	if (r->bytes > l->most - l->lent ||
+	    (r->bytes + PAGE - 1) / PAGE > (l->most - l->lent) / PAGE) {
+		snprintf(answer->reason, sizeof(answer->reason),
+			 "%llu of %llu bytes are lent; ask for less, or raise --bytes of weir-lend",
+			 (unsigned long long)l->lent, (unsigned long long)l->most);
+		return -EDQUOT;
+	}
+	bytes = (r->bytes + PAGE - 1) / PAGE * PAGE;
+	rc = weir_region_alloc(l->w, bytes, &o, &region);
+	if (!rc) {
+		rc = weir_export(region, 0, bytes, WEIR_LEND_RIGHTS, &loan->x, &answer->key);
+		if (rc)
+			weir_region_free(region);
+	}
+	if (rc) {
+		snprintf(answer->reason, sizeof(answer->reason), "%s", weir_reason());
+		return rc;
+	}
+	loan->region = region;
+	loan->bytes = bytes;
+	l->lent += bytes;
+	return 0;
+}
+
+static void
+serve(struct lender *l, struct weir_conn *c, struct loan *loan)
+{
+	struct weir_lend_answer answer = {.magic = WEIR_LEND_MAGIC};
+	struct weir_lend_request request;
+	size_t length;
+
+	for (;;) {
+		memset(&request, 0, sizeof(request));
+		length = 0;
+		switch (weir_recv(c, &request, sizeof(request), &length, 0)) {
+		case 0:
+			break;
+		case -EMSGSIZE: /* too long for a request: it is refused */
+			memset(&request, 0, sizeof(request));
+			break;
+		default: /* no more, or CLOSED follows */
+			return;
+		}
+		answer.status = lend(l, &request, loan, &answer);
+		weir_send(c, &answer, sizeof(answer), ANSWER_MS);
+	}
+}
+
+static void
+take_back(struct lender *l, struct weir_conn *c, struct loan *loan)
+{
+	if (loan && loan->region) {
+		weir_region_free(loan->region); /* revokes the export, whatever peers are doing */
+		weir_revoke(loan->x);
+		l->lent -= loan->bytes;
+	}
+	free(loan);
+	weir_close(c);
+}
+
+static void
+accept_all(struct lender *l)
+{
+	struct weir_conn *c;
+	struct loan *loan;
+
+	while (!weir_accept(l->listener, 0, &c)) {
+		loan = calloc(1, sizeof(*loan));
+		if (loan)
+			weir_conn_set_user(c, loan);
+		else
+			weir_close(c);
+	}
+}
+
+/* Until a signal, 0, or the session ends, 1. */
+static int
+run(struct lender *l)
+{
+	struct weir_event events[EVENTS];
+
+	while (!stopped) {
+		int n = weir_wait(l->w, events, EVENTS, -1);
+
+		if (n < 0 && n != -EINTR)
+			return failed("the session has ended");
+		for (int i = 0; i < n; i++) {
+			struct weir_event *e = &events[i];
+
+			if (e->type == WEIR_EVENT_ACCEPT)
+				accept_all(l);
+			else if (e->type == WEIR_EVENT_READABLE)
+				serve(l, e->conn, e->user);
+			else if (e->type == WEIR_EVENT_CLOSED)
+				take_back(l, e->conn, e->user);
+		}
+	}
+	return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_listen_options listen = WEIR_LISTEN_OPTIONS_INIT;
+	struct sigaction stop = {.sa_handler = on_stop};
+	struct weir_options attach = WEIR_OPTIONS_INIT;
+	struct lend_options o;
+	struct lender l = {0};
+	char error[256];
+	int words = argc - 1, rc;
+
+	if (option_defaults(&lend_option_table, &o, error, sizeof(error)) ||
+	    option_parse(&lend_option_table, &o, &words, argv + 1, error, sizeof(error))) {
+		fprintf(stderr, "weir-lend: %s\n", error);
+		return 2;
+	}
+	if (o.help) {
+		option_print_help(&lend_option_table, stdout);
+		return 0;
+	}
+	if (o.version) {
+		puts("weir-lend " WEIR_VERSION);
+		return 0;
+	}
+	if (!o.bytes) {
+		fprintf(stderr, "weir-lend: no --bytes; see --help\n");
+		return 2;
+	}
+	l.most = o.bytes;
+	attach.instance = o.instance;
+	attach.name = "weir-lend";
+	listen.flags = WEIR_LISTEN_PUBLIC;
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	if (weir_attach(&attach, &l.w))
+		return failed("no session");
+	session = l.w;
+	if (weir_listen_with(l.w, WEIR_LEND_SERVICE, &listen, &l.listener)) {
+		rc = failed("cannot offer " WEIR_LEND_SERVICE);
+	} else {
+		printf("ready: up to %llu bytes\n", (unsigned long long)l.most);
+		fflush(stdout);
+		rc = run(&l);
+	}
+	session = NULL;
+	weir_detach(l.w);
+	return rc;
+}

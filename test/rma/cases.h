@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cases of remote memory and groups: functions that every rank of a group of programs runs. The
+ * checks do not depend on where the ranks are: on one host with the memory mapped or apart, on
+ * several hosts.
+ */
+#ifndef WEIR_RMA_CASES_H
+#define WEIR_RMA_CASES_H
+
+#include <weir/group.h>
+#include <weir/remote.h>
+
+#include <stdbool.h>
+
+#define RANKS_MAX 16u
+#define CASE_MS 60000 /* until a wait counts as failed */
+
+struct ranks {
+	struct weir *w;
+	struct weir_group *g;
+	uint32_t rank, size;
+	bool maps; /* keys let programs of one host map the memory */
+	const char *name;
+	unsigned failures;
+};
+
+struct rma_case {
+	const char *name;
+	void (*run)(struct ranks *r);
+};
+
+extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[];
+
+/* Memory of every rank, opened by all, the own one, too. */
+struct memory {
+	struct weir_region *region;
+	uint8_t *base;
+	struct weir_export *x;
+	struct weir_key keys[RANKS_MAX]; /* of each rank */
+	struct weir_remote *at[RANKS_MAX];
+};
+
+/* Collective. Zeroed memory of `bytes`, a multiple of 4 KiB. All rights but MAY_MAP are opened. */
+struct memory memory_make(struct ranks *r, uint64_t bytes);
+/* Collective: no rank uses the memory any more. */
+void memory_free(struct ranks *r, struct memory *m);
+
+/* Counts a failure and says where. */
+void check(struct ranks *r, bool holds, const char *what, int line);
+/* The same of a call that is to return `want`. */
+void check_rc(struct ranks *r, int rc, int want, const char *what, int line);
+#define CHECK(r, what) check((r), (what), #what, __LINE__)
+#define WANT(r, call, want) check_rc((r), (call), (want), #call, __LINE__)
+#define OK(r, call) WANT((r), (call), 0)
+
+/* All ranks have come here; what each has flushed is seen by the loads of all. */
+void together(struct ranks *r);
+/* Flushes, then as above. */
+void flush_all(struct ranks *r, struct memory *m);
+/* Byte i of what `rank` writes in a round. */
+static inline uint8_t
+pattern(uint32_t rank, uint32_t round, uint64_t i)
+{
+	return (uint8_t)(1 + rank * 37 + round * 11 + i * 7 + i / 251);
+}
+
+#endif

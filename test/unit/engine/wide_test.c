@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Updates of types that no CPU updates by one instruction: two engines of a data plane, each turned
+ * by a thread of its own, execute those of their programs on the same memory. None is lost.
+ */
+#include "worlds/engine_world.h"
+
+#include "weir/memory.h"
+#include "weir/type.h"
+
+#include <pthread.h>
+
+#define BYTES 4096u
+#define UPDATES 30000u /* of each engine */
+
+static const struct weir_wire_export the_export = {
+    .index = 1, .generation = 77, .rights = WEIR_RIGHT_UPDATE};
+
+/* An engine with a program that exports memory, and another one that opens it. */
+struct side {
+	struct engine *engine;
+	struct pconn *c;
+	uint64_t now;
+	pthread_t thread;
+};
+
+/* `like`: the region, which several engines know. */
+static struct side
+side_open(struct world *w, unsigned node, const struct engine_region *like)
+{
+	struct program *exporter = program_open(w, node, 1);
+	struct engine_command region = {.type = ENGINE_REGION_ADD, .region = *like};
+	struct engine_command export = {.type = ENGINE_EXPORT_ADD,
+					.export = {.session = exporter->id,
+						   .number = the_export.index,
+						   .generation = the_export.generation,
+						   .region = 1,
+						   .length = BYTES,
+						   .rights = the_export.rights}};
+
+	region.region.session = exporter->id;
+	assert_int_equal(program_command(exporter, &region), 0);
+	assert_int_equal(program_command(exporter, &export), 0);
+	return (struct side){
+	    .engine = w->node[node].engine,
+	    .c = pconn_open_apart(program_open(w, node, 1), exporter, &the_export),
+	    .now = w->now,
+	};
+}
+
+static void
+turn(struct side *s)
+{
+	s->now += 1000;
+	engine_turn(s->engine, s->now);
+}
+
+static void *
+adds(void *arg)
+{
+	struct side *s = arg;
+	struct weir_ring *r = &s->c->p->tx[0];
+	struct weir_cell_access cell = {.handle = WEIR_HANDLE_FIRST,
+					.type = WEIR_T_LONG_DOUBLE,
+					.acc = WEIR_ACC_SUM,
+					.offset = 64,
+					.count = 1};
+	long double one = 1;
+
+	memcpy(cell.payload, &one, sizeof(one));
+	for (uint32_t i = 0; i < UPDATES; i++) {
+		struct weir_slot slot = {.op = WEIR_OP_UPDATE,
+					 .order = (uint16_t)s->c->sent,
+					 .vqpn = s->c->vqpn,
+					 .length = sizeof(one)};
+
+		memcpy(slot.data, &cell, sizeof(cell));
+		while (!weir_ring_room(r)) {
+			turn(s);
+			weir_ring_refresh(r);
+		}
+		ring_put(r, &slot);
+		s->c->sent++;
+	}
+	while (pconn_completed(s->c) < UPDATES)
+		turn(s);
+	return NULL;
+}
+
+static void
+test_two_engines(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.no_link = true});
+	struct program *owner = program_open(w, 0, 1);
+	struct side s[2];
+	long double sum;
+
+	program_adopt(owner, 1, BYTES, WEIR_ADOPT_SEND);
+	memset(owner->region[0].base, 0, BYTES);
+	for (unsigned i = 0; i < 2; i++)
+		s[i] = side_open(w, i, &owner->region[0]);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&s[i].thread, NULL, adds, &s[i]), 0);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(s[i].thread, NULL);
+	memcpy(&sum, owner->region[0].base + 64, sizeof(sum));
+	assert_true(sum == 2 * UPDATES);
+}
+
+ENGINE_TESTS(TEST(test_two_engines))
