@@ -44,7 +44,6 @@ side_open(struct world *w, unsigned node, const struct engine_region *like)
 	return (struct side){
 	    .engine = w->node[node].engine,
 	    .c = pconn_open_apart(program_open(w, node, 1), exporter, &the_export),
-	    .now = w->now,
 	};
 }
 
@@ -100,9 +99,12 @@ test_two_engines(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		s[i] = side_open(w, i, &owner->region[0]);
 	for (unsigned i = 0; i < 2; i++)
+		s[i].now = w->now;
+	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&s[i].thread, NULL, adds, &s[i]), 0);
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(s[i].thread, NULL);
+	w->now = s[0].now > s[1].now ? s[0].now : s[1].now;
 	memcpy(&sum, owner->region[0].base + 64, sizeof(sum));
 	assert_true(sum == 2 * UPDATES);
 }

@@ -127,7 +127,7 @@ test_any(void **state)
 	}
 }
 
-static atomic_bool held;
+static atomic_bool held, ended;
 
 static void *
 wait_asleep(void *arg)
@@ -150,7 +150,10 @@ wait_asleep(void *arg)
 
 		rc = weir_remote_put_with(m->r, &t);
 	}
-	return (void *)(intptr_t)(rc ? rc : weir_op_wait_all(ops, 3, PATIENT));
+	if (!rc)
+		rc = weir_op_wait_all(ops, 3, PATIENT);
+	ended = true;
+	return (void *)(intptr_t)rc;
 }
 
 /* Whether a thread of the program sleeps. */
@@ -176,10 +179,14 @@ test_sleep(void **state)
 		pthread_t t;
 		void *rc;
 
-		held = false;
+		held = ended = false;
 		assert_int_equal(pthread_create(&t, NULL, wait_asleep, &m), 0);
-		while (!held || !sleeps(m.a))
+		while (!ended && (!held || !sleeps(m.a)))
 			weir_sleep(100000);
+		if (ended) {
+			pthread_join(t, &rc);
+			fail_msg("it waited for nothing: %d", (int)(intptr_t)rc);
+		}
 		plane_hold(m.f, false);
 		pthread_join(t, &rc);
 		assert_int_equal((int)(intptr_t)rc, 0);
