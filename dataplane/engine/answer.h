@@ -30,6 +30,8 @@ void answer_drop_first(struct conn *c);
 void answers_forget(struct engine *e, struct conn *c);
 /* Operations of c before this number are executed, and what they read is there. */
 uint64_t answers_complete(const struct conn *c);
+/* Whether the last operation of c that has left is answered: that completes it, without credit. */
+bool answers_last(const struct conn *c);
 /* The number of the first operation of c that is not answered; UINT64_MAX: none. */
 uint64_t answers_before(const struct conn *c);
 /* The answer to our operation with this number, low bits, has come. */

@@ -197,6 +197,15 @@ answers_before(const struct conn *c)
 	return before;
 }
 
+bool
+answers_last(const struct conn *c)
+{
+	uint16_t last = c->cold->memory.awaited_last;
+
+	weir_assert(c->kind == CONN_MEMORY);
+	return last && c->link && c->link->awaited[last - 1].number == (uint32_t)(c->sent - 1);
+}
+
 void
 answer_came(struct conn *c, uint32_t number)
 {

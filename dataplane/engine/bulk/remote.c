@@ -437,7 +437,8 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, con
 void
 remote_sent(struct peer_link *l, const struct conn *c)
 {
-	l->prompt |= c->done_at && c->sent == c->done_at;
+	if (UNLIKELY(c->done_at && c->sent == c->done_at) && !answers_last(c))
+		l->prompt = true;
 }
 
 /* The program awaits DONE: credit for what has left is asked for now, or with the last one. */
@@ -449,7 +450,7 @@ take_flush(struct engine *e, struct channel *ch, struct conn *c)
 		app_event(e, c, APP_DONE);
 	} else if (conn_is_open(c) || c->state == CONN_LOCAL) {
 		c->done_at = c->taken;
-		if (c->sent == c->taken && c->link) {
+		if (c->sent == c->taken && c->link && !answers_last(c)) {
 			c->link->prompt = true;
 			link_busy(e, c->link);
 		}

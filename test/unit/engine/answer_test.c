@@ -410,6 +410,29 @@ test_answered_runs(void **state)
 	assert_int_equal(link_of(p.w, 0)->answer_room, link_of(p.w, 0)->is.peer_answers);
 }
 
+/* A flush behind a get asks for no credit: the answer says that it is complete. */
+static void
+test_flush(void **state)
+{
+	struct pair p = memory_programs(NULL);
+	struct pconn *c = open_remote(p.pa, ALL);
+	uint64_t frames;
+
+	world_run(p.w, 200);
+	frames = link_of(p.w, 0)->frames_sent;
+	for (unsigned i = 0; i < 2; i++) { /* before the operation has left, and behind */
+		get(c, 0, 8, 0);
+		if (i)
+			world_turn(p.w, 0);
+		flush(c, 100);
+		assert_int_equal(link_of(p.w, 0)->frames_sent, ++frames);
+	}
+	put(c, 0, 1); /* which has no answer */
+	world_turn(p.w, 0);
+	flush(c, 100);
+	assert_int_equal(link_of(p.w, 0)->frames_sent, frames + 2);
+}
+
 /* ---- credit ---- */
 
 /* Answers lack credit: other connections go on, all come in the end, none overtakes. */
@@ -991,6 +1014,6 @@ test_rate(void **state)
 }
 
 ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_answered_runs),
-	     TEST(test_credit), TEST(test_most), TEST(test_last_entry), TEST(test_both_ways),
-	     TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
+	     TEST(test_flush), TEST(test_credit), TEST(test_most), TEST(test_last_entry),
+	     TEST(test_both_ways), TEST(test_ends), TEST(test_bad_programs), TEST(test_greedy_peer),
 	     TEST(test_bad_answers), TEST(test_bad_updates), TEST(test_rate))
