@@ -121,6 +121,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rights = rights ? rights : WEIR_RIGHT_READ;
 	p = pair_programs(NULL, 1);
 	owner = p.pb;
+	owner->stopped = true; /* it takes no notices */
 	program_adopt(owner, 1, BYTES, WEIR_ADOPT_SEND);
 	k.export = (struct engine_export){.session = owner->id,
 					  .number = the_export.index,
