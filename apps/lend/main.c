@@ -16,11 +16,11 @@
 
 #define PAGE 4096u
 #define EVENTS 16u
-#define ANSWER_MS 1000 /* a program that takes no answer in this time has gone */
 
 /* Memory of a connection. */
 struct loan {
-	struct weir_region *region; /* NULL: nothing yet */
+	bool asked;
+	struct weir_region *region; /* NULL: nothing */
 	struct weir_export *x;
 	uint64_t bytes; /* whole pages */
 };
@@ -61,7 +61,7 @@ lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
 	int rc;
 
 	if (r->magic != WEIR_LEND_MAGIC || r->version != WEIR_LEND_VERSION || r->reserved ||
-	    !r->bytes || loan->region) {
+	    !r->bytes) {
 		snprintf(answer->reason, sizeof(answer->reason),
 			 "not a request of this release; install one release on both nodes");
 		return -EPROTO;
@@ -90,28 +90,30 @@ lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
 	return 0;
 }
 
-static void
+/*
+ * Answers the one request of a connection. False: the connection ends, as it asks again, or takes
+ * no answer: nobody waits for it.
+ */
+static bool
 serve(struct lender *l, struct weir_conn *c, struct loan *loan)
 {
 	struct weir_lend_answer answer = {.magic = WEIR_LEND_MAGIC};
-	struct weir_lend_request request;
+	struct weir_lend_request request = {0};
 	size_t length;
+	int rc = weir_recv(c, &request, sizeof(request), &length, 0);
 
-	for (;;) {
-		memset(&request, 0, sizeof(request));
-		length = 0;
-		switch (weir_recv(c, &request, sizeof(request), &length, 0)) {
-		case 0:
-			break;
-		case -EMSGSIZE: /* too long for a request: it is refused */
-			memset(&request, 0, sizeof(request));
-			break;
-		default: /* no more, or CLOSED follows */
-			return;
-		}
-		answer.status = lend(l, &request, loan, &answer);
-		weir_send(c, &answer, sizeof(answer), ANSWER_MS);
-	}
+	if (rc && rc != -EMSGSIZE) /* nothing yet, or CLOSED follows */
+		return true;
+	if (loan->asked)
+		return false;
+	loan->asked = true;
+	if (rc || length != sizeof(request)) /* no request: it is refused */
+		request.magic = 0;
+	answer.status = lend(l, &request, loan, &answer);
+	if (weir_send(c, &answer, sizeof(answer), 0))
+		return false;
+	/* READABLE comes again only behind -EAGAIN */
+	return weir_recv(c, &request, sizeof(request), &length, 0) == -EAGAIN;
 }
 
 static void
@@ -124,6 +126,18 @@ take_back(struct lender *l, struct weir_conn *c, struct loan *loan)
 	}
 	free(loan);
 	weir_close(c);
+}
+
+/* The connection of event i ends, and so do the later ones of these n events that are about it. */
+static void
+end_loan(struct lender *l, struct weir_event *events, int i, int n)
+{
+	struct weir_conn *c = events[i].conn;
+
+	take_back(l, c, events[i].user);
+	for (int k = i + 1; k < n; k++)
+		if (events[k].conn == c)
+			events[k].type = 0;
 }
 
 static void
@@ -157,10 +171,9 @@ run(struct lender *l)
 
 			if (e->type == WEIR_EVENT_ACCEPT)
 				accept_all(l);
-			else if (e->type == WEIR_EVENT_READABLE)
-				serve(l, e->conn, e->user);
-			else if (e->type == WEIR_EVENT_CLOSED)
-				take_back(l, e->conn, e->user);
+			else if (e->type == WEIR_EVENT_CLOSED ||
+				 (e->type == WEIR_EVENT_READABLE && !serve(l, e->conn, e->user)))
+				end_loan(l, events, i, n);
 		}
 	}
 	return 0;

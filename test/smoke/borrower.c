@@ -5,11 +5,14 @@
  *   borrower INSTANCE NODE BYTES KEYFILE   allocates, writes and reads it, its key in KEYFILE; says
  *                                          "has BYTES"; then reads until that fails, which it says
  *   borrower INSTANCE NODE BYTES -         the same, gives it back and ends
+ *   borrower INSTANCE NODE BYTES flood     asks again and again and reads no answer; says "ended"
+ *                                          when weir-lend ends the connection
  */
 #include "program.h"
 
 #include "weir/remote.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +42,22 @@ use(struct weir_remote *r, uint64_t bytes)
 	return 0;
 }
 
+static int
+flood(struct weir *w, uint16_t node)
+{
+	static const uint8_t request[24];
+	struct weir_conn *c;
+	char to[64];
+	int rc;
+
+	snprintf(to, sizeof(to), "node:%u:weir.lend", node);
+	rc = dial(w, to, &c);
+	while (!rc || rc == -EAGAIN)
+		rc = weir_send(c, request, sizeof(request), 100);
+	say("ended");
+	return rc == -ECONNRESET || rc == -ESHUTDOWN ? 0 : failed("flood", rc);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -58,6 +77,8 @@ main(int argc, char **argv)
 	rc = weir_attach(&o, &w);
 	if (rc)
 		return failed("attach", rc);
+	if (!strcmp(argv[4], "flood"))
+		return flood(w, where.node);
 	rc = weir_remote_alloc(w, &where, bytes, PATIENCE_MS, &r, &key);
 	if (rc)
 		return failed("alloc", rc);

@@ -26,6 +26,11 @@ for instance in A B; do
 done
 await lent 0 || fail "not given back: $(weirctl --instance B show exports)"
 
+# one that asks again and again ends, and nobody waits for it
+timeout 20 borrower A 2 0 flood >"$weir_tmp/flood.log" 2>&1 || fail "flood: $(last_line flood)"
+borrower B 2 4096 - || fail "beside a flood: exit $?"
+await lent 0 || fail "a flood has memory: $(weirctl --instance B show exports)"
+
 # the quota
 borrow first A 5000000
 lent 1 || fail "no loan is shown: $(weirctl --instance B show exports)"

@@ -169,8 +169,8 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 
 /*
  * Operations without a layout are taken in runs of one connection and one op, all answered or none,
- * except those of wide types.
- * The fields that those of a run have in common are checked once, except of PUTs, which have none.
+ * except those of wide types. Fields that all of a run have in common are checked once; PUTs have
+ * none.
  */
 struct run_kind {
 	struct weir_cell_access is; /* one that is ok */
