@@ -423,7 +423,7 @@ test_stopped_while_it_starts(void **state)
 static void
 test_stop_again_and_again(void **state)
 {
-	for (unsigned i = 1; i <= 5; i++) {
+	for (unsigned i = 1; i <= 30; i++) {
 		pid_t pid;
 		int status;
 
