@@ -196,6 +196,7 @@ broker_create(const struct broker_config *config)
 	b->requests.share = REQUESTS_SHARE;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
+	b->answers = config->answers;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	TAILQ_INIT(&b->building);
 	TAILQ_INIT(&b->adopt_waiting);

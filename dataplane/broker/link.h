@@ -94,6 +94,7 @@ struct broker_link {
 	size_t memory_bytes;
 	struct weir_slot
 	    *answers; /* lines: memory that no NIC uses, touched as far as it is used */
+	uint32_t answer_bytes;
 	struct engine_least least;
 	struct weir_credit_line *credit;
 	struct nic_mr credit_mr;

@@ -83,6 +83,7 @@ struct broker {
 	bool level_set;			    /* weirctl has set the log level */
 	bool draining;			    /* new sessions and connections are refused */
 	uint32_t session_limit, conn_limit; /* at most the limits of config */
+	uint32_t answers;		    /* the same; bytes, of links from now on */
 	uint64_t stop_deadline;
 	uint64_t started; /* ns */
 	struct weir_row_fact fact[BROKER_FACTS];

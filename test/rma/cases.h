@@ -19,9 +19,11 @@ struct ranks {
 	struct weir *w;
 	struct weir_group *g;
 	uint32_t rank, size;
-	bool maps; /* keys let programs of one host map the memory */
+	bool maps;    /* keys let programs of one host map the memory */
+	bool says_ok; /* prints a line per case that holds, too; by rank 0 */
 	const char *name;
-	unsigned failures;
+	unsigned failures; /* of this rank in this case */
+	unsigned ran;	   /* cases */
 };
 
 struct rma_case {
@@ -55,8 +57,14 @@ void check_rc(struct ranks *r, int rc, int want, const char *what, int line);
 
 /* All ranks have come here; what each has flushed is seen by the loads of all. */
 void together(struct ranks *r);
+/* A rank that waits for another one without a call of the library that waits. */
+void let_others_run(void);
 /* Flushes, then as above. */
 void flush_all(struct ranks *r, struct memory *m);
+/* Collective. Fills in group and rank of r, whose session and size are set: 0 or -errno. */
+int ranks_join(struct ranks *r, const char *group);
+/* Runs those of the names, with 0 of them all: the number that failed at any rank. */
+unsigned cases_run(struct ranks *r, char **names, int n);
 /* Byte i of what `rank` writes in a round. */
 static inline uint8_t
 pattern(uint32_t rank, uint32_t round, uint64_t i)

@@ -6,6 +6,7 @@
 #include "node.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,7 @@
 
 struct letter {
 	uint32_t to;
-	union {
-		struct weir_ctl_msg m;
-		uint8_t bytes[512];
-	};
+	struct weir_ctl_msg m; /* only its length is there */
 };
 
 static void
@@ -35,12 +33,12 @@ deliver(struct sim *s, void *arg)
 static void
 mail(struct sim *s, uint64_t at, uint32_t to, const struct weir_ctl_msg *m)
 {
-	struct letter *l = calloc(1, sizeof(*l));
+	struct letter *l = malloc(offsetof(struct letter, m) + m->length);
 
-	if (!l || m->length > sizeof(l->bytes))
+	if (!l)
 		abort();
 	l->to = to;
-	memcpy(l->bytes, m, m->length);
+	memcpy(&l->m, m, m->length);
 	sim_call(s, at, deliver, l);
 }
 
@@ -99,6 +97,33 @@ nobody_answers(struct sim_node *n, uint32_t peer)
 		tell(s, at > s->suspect_at ? at : s->suspect_at, n->id, peer, WEIR_NODE_DOWN);
 }
 
+/* One stream between two controls: in order. */
+static void
+forward(struct sim_node *n, uint32_t to, const struct weir_ctl_msg *m)
+{
+	struct sim *s = n->s;
+	uint64_t at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
+
+	if (at <= n->last_control[to])
+		at = n->last_control[to] + 1;
+	n->last_control[to] = at;
+	mail(s, at, to, m);
+	if (rng_chance(&s->rng, s->sc.control_dup))
+		mail(s, ++n->last_control[to], to, m);
+}
+
+/* All learn which names a node offers. */
+static void
+spread_services(struct sim_node *n, const struct weir_ctl_msg *m)
+{
+	struct weir_ctl_msg told = *m;
+
+	told.services.node = n->id;
+	for (uint32_t to = 0; to < n->s->sc.nodes; to++)
+		if (to != n->id && !cut_off(n->s, n->id) && !cut_off(n->s, to))
+			forward(n, to, &told);
+}
+
 /* A message of a data plane to its control; those for peers go on. */
 void
 sim_control_output(void *user, const struct weir_ctl_msg *m)
@@ -106,13 +131,14 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 	struct sim_node *n = user;
 	struct sim *s = n->s;
 	uint32_t to = 0;
-	uint64_t at;
 	bool lost;
 
 	if (m->type == WEIR_CTL_LINK)
 		to = m->link.peer_node;
 	else if (m->type == WEIR_CTL_RESYNC)
 		to = m->link_down.peer_node;
+	else if (m->type == WEIR_CTL_SERVICES)
+		spread_services(n, m);
 	else if (m->type == WEIR_CTL_LINK_DOWN && m->link_down.status == EHOSTDOWN)
 		nobody_answers(n, m->link_down.peer_node);
 	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
@@ -133,16 +159,8 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 	n->lost_control[to] = lost ? n->lost_control[to] + 1 : 0;
 	if (n->lost_control[to] > n->most_lost[to])
 		n->most_lost[to] = n->lost_control[to];
-	if (lost)
-		return;
-	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
-	/* one stream between two controls: in order */
-	if (at <= n->last_control[to])
-		at = n->last_control[to] + 1;
-	n->last_control[to] = at;
-	mail(s, at, to, m);
-	if (rng_chance(&s->rng, s->sc.control_dup))
-		mail(s, ++n->last_control[to], to, m);
+	if (!lost)
+		forward(n, to, m);
 }
 
 bool

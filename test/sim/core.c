@@ -119,6 +119,10 @@ sim_fail(struct sim *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(s->cause, sizeof(s->cause), format, args);
 	va_end(args);
+	if (s->options.exits) {
+		printf("seed %lu: %s\n", s->sc.seed, s->cause);
+		exit(1);
+	}
 	longjmp(s->failed, 1);
 }
 

@@ -215,7 +215,8 @@ finish(struct sim_program *p)
 	}
 	sim_memory_left(p);
 	sim_lock_left(p, false);
-	sim_client_detach(p);
+	sim_client_detach(p->client, p->w);
+	p->w = NULL;
 	p->ended = true;
 	sim_trace(s, "program %u: ended", p->id);
 	sim_progress(s);
@@ -237,7 +238,8 @@ die(struct sim *s, void *arg)
 	s->counts.deaths++;
 	sim_memory_left(p);
 	sim_lock_left(p, true);
-	sim_client_die(p);
+	sim_client_die(p->client, p->w);
+	p->w = NULL;
 	p->dead = true;
 	for (uint32_t i = 0; i < p->ends; i++) {
 		struct sim_end *e = &p->end[i];
@@ -372,6 +374,40 @@ rest(struct sim_thread *t, bool busy)
 	}
 }
 
+/* Listens on what others will connect to. */
+static void
+attached(struct sim_program *p)
+{
+	char name[WEIR_SERVICE_MAX];
+	int rc;
+
+	snprintf(name, sizeof(name), "program%u", p->id);
+	rc = weir_listen(p->w, name, 1 + rng_below(&p->rng, 8), &p->listener);
+	for (uint32_t i = 0; i < p->ends && rc == 0; i++) {
+		const struct sim_conn_plan *c = &p->s->sc.conn[p->end[i].conn];
+
+		if (p->end[i].side == 0 || c->shared || c->unknown)
+			continue;
+		snprintf(name, sizeof(name), "conn%u", p->end[i].conn);
+		rc = weir_listen(p->w, name, 0, &p->end[i].listener);
+	}
+	if (rc)
+		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
+	sim_memory_attached(p);
+	sim_lock_attached(p);
+	for (uint32_t i = 0; i < p->threads; i++) {
+		struct sim_thread *t = &p->thread[i];
+
+		/* the first has an object since it listened */
+		t->object = i ? weir_thread_new(p->w) : weir_thread_get(p->w);
+		if (!t->object)
+			sim_fail(p->s, "program %u: no thread", p->id);
+		weir_thread_use(t->object);
+		t->fd = weir_fd(p->w);
+		sim_schedule(p->s, &t->actor, p->s->now + rng_below(&p->rng, 5000));
+	}
+}
+
 static void
 step(struct sim_thread *t)
 {
@@ -379,7 +415,8 @@ step(struct sim_thread *t)
 	bool busy, drowsy = t->drowsy, over = true;
 
 	if (!t->object) {
-		sim_client_start(p);
+		p->client = sim_client_attach(p->s, p->node, p->id, &p->w);
+		attached(p);
 		return;
 	}
 	t->asleep = t->drowsy = false;
@@ -460,39 +497,6 @@ add_end(struct sim_program *p, uint32_t conn, uint32_t side)
 	e->receive_max = UINT32_MAX;
 	if (c->hasty && side == 1)
 		e->receive_max = rng_below(&p->rng, c->messages[0] + 1);
-}
-
-void
-sim_program_attached(struct sim_program *p)
-{
-	char name[WEIR_SERVICE_MAX];
-	int rc;
-
-	snprintf(name, sizeof(name), "program%u", p->id);
-	rc = weir_listen(p->w, name, 1 + rng_below(&p->rng, 8), &p->listener);
-	for (uint32_t i = 0; i < p->ends && rc == 0; i++) {
-		const struct sim_conn_plan *c = &p->s->sc.conn[p->end[i].conn];
-
-		if (p->end[i].side == 0 || c->shared || c->unknown)
-			continue;
-		snprintf(name, sizeof(name), "conn%u", p->end[i].conn);
-		rc = weir_listen(p->w, name, 0, &p->end[i].listener);
-	}
-	if (rc)
-		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
-	sim_memory_attached(p);
-	sim_lock_attached(p);
-	for (uint32_t i = 0; i < p->threads; i++) {
-		struct sim_thread *t = &p->thread[i];
-
-		/* the first has an object since it listened */
-		t->object = i ? weir_thread_new(p->w) : weir_thread_get(p->w);
-		if (!t->object)
-			sim_fail(p->s, "program %u: no thread", p->id);
-		weir_thread_use(t->object);
-		t->fd = weir_fd(p->w);
-		sim_schedule(p->s, &t->actor, p->s->now + rng_below(&p->rng, 5000));
-	}
 }
 
 struct sim_program *

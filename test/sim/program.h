@@ -76,8 +76,6 @@ struct sim_program {
 };
 
 struct sim_program *sim_program_create(struct sim *s, uint32_t id);
-/* Attached: listens on what others will connect to. */
-void sim_program_attached(struct sim_program *p);
 void sim_program_destroy(struct sim_program *p);
 bool sim_program_ended(const struct sim_program *p);
 /* Dead, or ended: nobody connects to it any more. */

@@ -12,8 +12,8 @@
 
 #define ATTEMPTS 4u
 
-static void
-build(struct sim *s)
+void
+sim_build(struct sim *s)
 {
 	sim_oracle_create(s);
 	sim_memories_create(s);
@@ -55,9 +55,8 @@ run_until_ended(struct sim *s)
 	}
 }
 
-/* The programs are gone: what they leave behind must go too. */
-static void
-run_until_idle(struct sim *s)
+void
+sim_run_until_idle(struct sim *s)
 {
 	uint64_t end = s->now + s->options.limit;
 
@@ -71,9 +70,11 @@ run_until_idle(struct sim *s)
 		}
 }
 
-static void
-take_down(struct sim *s)
+void
+sim_take_down(struct sim *s)
 {
+	for (uint32_t i = 0; i < s->sc.nodes; i++)
+		sim_node_check(s->node[i]);
 	for (uint32_t i = 0; i < s->sc.programs; i++)
 		sim_program_destroy(s->program[i]);
 	sim_wire_reset(s);
@@ -87,8 +88,8 @@ take_down(struct sim *s)
 		sim_fail(s, "%lu frames were never given back", sim_frames_out());
 }
 
-static bool
-run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
+void
+sim_reset(struct sim *s, uint64_t seed)
 {
 	memset(s->node, 0, sizeof(s->node));
 	memset(s->program, 0, sizeof(s->program));
@@ -99,6 +100,12 @@ run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 	s->steps = 0;
 	s->frames = s->damaged = 0;
 	s->rng.state = sim_hash(seed, 2, 2);
+}
+
+static bool
+run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
+{
+	sim_reset(s, seed);
 	if (s->options.nodes)
 		sim_scenario_many(&s->sc, seed, s->options.nodes);
 	else
@@ -111,14 +118,12 @@ run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 		sim_frames_forget();
 		return false;
 	}
-	build(s);
+	sim_build(s);
 	run_until_ended(s);
 	sim_oracle_check(s);
 	s->counts.deaths += s->sc.cut_at <= s->now;
-	run_until_idle(s);
-	for (uint32_t i = 0; i < s->sc.nodes; i++)
-		sim_node_check(s->node[i]);
-	take_down(s);
+	sim_run_until_idle(s);
+	sim_take_down(s);
 	sim_trace(s, "passed: %lu steps, %lu us", s->steps, (s->now - SIM_START) / 1000);
 	return true;
 }

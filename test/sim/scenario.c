@@ -167,6 +167,10 @@ add_memories(struct sim_scenario *sc, uint32_t without)
 	struct rng r = {sim_hash(sc->seed, 79, 0)};
 	uint32_t n = rng_below(&r, 8);
 
+	sc->regions = 2 * SIM_MEMORIES + 1;
+	sc->region_bytes = sc->regions * (uint64_t)SIM_MEMORY_LARGE;
+	sc->exports = SIM_MEMORIES + 1; /* and a lock */
+	sc->export_keys = SIM_MEMORIES + 2;
 	sc->answers = (uint32_t)(16384u << sim_hash(sc->seed, 82, 0) % 3);
 	if (without & (1u << SIM_memory) || n > SIM_MEMORIES || sc->programs < 2)
 		return;
@@ -249,25 +253,17 @@ make_links(struct sim_scenario *sc)
 	sc->ring_idle = rng_chance(&r, 600) ? idle : 0;
 }
 
-#define MANY_CONNS 12u /* that each node begins, one after the other for the most part */
-
-void
-sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
+/* Nodes of the other scenarios, which set what differs. */
+static void
+make_nodes(struct sim_scenario *sc, uint64_t seed, uint32_t nodes, struct rng *r)
 {
-	struct rng r = {sim_hash(seed, 1, 2)};
-
 	memset(sc, 0, sizeof(*sc));
 	sc->seed = seed;
-	sc->nodes = sc->programs = nodes;
-	make_sizes(sc, &r);
-	make_wire(&sc->wire, nodes, &r, 0);
+	sc->nodes = nodes;
+	make_sizes(sc, r);
+	make_wire(&sc->wire, nodes, r, 0);
 	sc->wire.outage_for = 0;
-	sc->wire.loss = 1 + (uint32_t)rng_log(&r, 1, 30);
-	sc->bulk = true;
-	sc->largest = 65537;
-	sc->arena_bytes = 2u << 20;
-	sc->ring_slots = 64;
-	sc->recv_wrs = 16;
+	sc->wire.loss = 1 + (uint32_t)rng_log(r, 1, 30);
 	sc->answers = WEIR_ANSWERS_LEAST;
 	sc->links = SIM_LINKS;
 	sc->control_delay = SIM_MS;
@@ -278,6 +274,24 @@ sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
 		sc->engines[i] = 1;
 		sc->event_fd[i] = sc->sleeps[i] = true;
 		sc->ring_lines[i] = 256;
+	}
+}
+
+#define MANY_CONNS 12u /* that each node begins, one after the other for the most part */
+
+void
+sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
+{
+	struct rng r = {sim_hash(seed, 1, 2)};
+
+	make_nodes(sc, seed, nodes, &r);
+	sc->programs = nodes;
+	sc->bulk = true;
+	sc->largest = 65537;
+	sc->arena_bytes = 2u << 20;
+	sc->ring_slots = 64;
+	sc->recv_wrs = 16;
+	for (uint32_t i = 0; i < nodes; i++) {
 		sc->program[i] = (struct sim_program_plan){.node = i,
 							   .threads = 1,
 							   .sleeps = true,
@@ -295,6 +309,27 @@ sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
 			c->bulky = 20;
 			c->shared = true;
 		}
+	}
+}
+
+void
+sim_scenario_ranks(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
+{
+	struct rng r = {sim_hash(seed, 1, 3)};
+
+	make_nodes(sc, seed, nodes, &r);
+	sc->mtu = 1024u << rng_below(&r, 3); /* cases move megabytes */
+	sc->arena_bytes = 4u << 20;
+	sc->regions = 32;
+	sc->region_bytes = 64u << 20;
+	sc->exports = sc->export_keys = 64;
+	sc->faults = rng_below(&r, 4);
+	sc->fault_every = rng_log(&r, 20 * SIM_US, 20 * SIM_MS);
+	for (uint32_t i = 0; i < nodes; i++) {
+		sc->engines[i] = 1 + rng_below(&r, SIM_ENGINES_MAX);
+		sc->event_fd[i] = rng_chance(&r, 500);
+		sc->sleeps[i] = rng_chance(&r, 600);
+		sc->ring_lines[i] = 256u << rng_below(&r, 4);
 	}
 }
 

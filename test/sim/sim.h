@@ -152,7 +152,9 @@ struct sim_scenario {
 	uint64_t fault_every; /* ns at most between two */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
-	uint32_t answers; /* bytes, per link */
+	uint32_t answers;			/* bytes, per link */
+	uint32_t regions, exports, export_keys; /* of a node, at most */
+	uint64_t region_bytes;
 	uint32_t memories;
 	struct sim_memory_plan memory[SIM_MEMORIES];
 	struct sim_lock_plan lock;
@@ -176,6 +178,8 @@ struct sim_scenario {
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times);
 /* Another one: this many nodes, each of which talks to more others than it may have links. */
 void sim_scenario_many(struct sim_scenario *sc, uint64_t seed, uint32_t nodes);
+/* Another one, without programs: for the ranks of test-rma. */
+void sim_scenario_ranks(struct sim_scenario *sc, uint64_t seed, uint32_t nodes);
 void sim_scenario_print(const struct sim_scenario *sc);
 
 /* ---- clock and events ---- */
@@ -197,6 +201,7 @@ struct sim_options {
 	uint32_t nodes;	      /* sim_scenario_many(); 0: what the seed says */
 	uint32_t check_every; /* turns between two engine_check(), 0 = never */
 	bool verbose, keep_going;
+	bool exits;	/* a failed seed ends the process: programs have stacks of their own */
 	uint64_t limit; /* virtual ns without progress: stuck */
 };
 
@@ -258,5 +263,14 @@ extern struct sim *sim_running;
  * death or by chance, other scenarios without deaths that follow from it are run as well.
  */
 bool sim_run(struct sim *s, uint64_t seed);
+
+/* The parts of a run. Forgets the last one; then the scenario is made. */
+void sim_reset(struct sim *s, uint64_t seed);
+/* Nodes and programs of the scenario. */
+void sim_build(struct sim *s);
+/* The programs are gone: what they leave behind must go too. */
+void sim_run_until_idle(struct sim *s);
+/* Looks for what went wrong unnoticed, and frees all. */
+void sim_take_down(struct sim *s);
 
 #endif

@@ -20,6 +20,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "ipc/remote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ enum setting_kind {
 	SETTING_DRAIN, /* bool: on or off */
 	SETTING_COUNT, /* uint32_t: 1 to the value of an option */
 	SETTING_MOST,  /* uint64_t: limit `user` of all users together, 0 is none */
+	SETTING_BYTES, /* uint32_t: a power of two from WEIR_ANSWERS_LEAST to the option's value */
 	SETTING_LEVEL, /* of the log */
 };
 
@@ -42,6 +44,9 @@ static const struct setting {
 } settings[] = {
     {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
      SETTING_DRAIN, offsetof(struct broker, draining)},
+    {"limit.answers", "bytes per link for answers, of links from now on, at most --answers",
+     SETTING_BYTES, offsetof(struct broker, answers), offsetof(struct broker, config.answers),
+     "--answers"},
     {"limit.connections", "connections of all programs, at most --max-connections", SETTING_COUNT,
      offsetof(struct broker, conn_limit), offsetof(struct broker, config.connections),
      "--max-connections"},
@@ -141,6 +146,15 @@ setting_set(struct broker *b, const char *key, const char *value, char *reason, 
 				    most, s->option);
 		*(uint32_t *)((char *)b + s->at) = (uint32_t)n;
 		break;
+	case SETTING_BYTES:
+		most = *(const uint32_t *)((const char *)b + s->most);
+		if (option_number(value, true, WEIR_ANSWERS_LEAST, most, &n) || n & (n - 1))
+			return fail(reason, size, -EINVAL,
+				    "invalid value '%s' for %s (expected a power of two, %u to "
+				    "%u: %s)",
+				    value, key, WEIR_ANSWERS_LEAST, most, s->option);
+		*(uint32_t *)((char *)b + s->at) = (uint32_t)n;
+		break;
 	case SETTING_MOST:
 		if (user_parse_limit(value, s->user, &n))
 			return option_invalid(key, value,
@@ -203,7 +217,7 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 
 		snprintf(r->key, sizeof(r->key), "%s", s->key);
 		snprintf(r->help, sizeof(r->help), "%s", s->help);
-		if (s->kind == SETTING_COUNT)
+		if (s->kind == SETTING_COUNT || s->kind == SETTING_BYTES)
 			snprintf(r->value, sizeof(r->value), "%u", *(const uint32_t *)at);
 		else if (s->kind == SETTING_MOST)
 			user_limit_text(*(const uint64_t *)at, r->value, sizeof(r->value));

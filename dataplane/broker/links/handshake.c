@@ -48,7 +48,7 @@ link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link
 	    .credit_rkey = l->credit_mr.rkey,
 	    .ring_lines = l->ring_lines,
 	    .recv_wrs = l->recv_wrs,
-	    .answers = l->b->config.answers,
+	    .answers = l->answer_bytes,
 	    .joined = l->peer_attempt,
 	    .resumes = l->resumes,
 	    .born = l->born,

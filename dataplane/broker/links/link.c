@@ -330,7 +330,7 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->peer_recv_wrs = l->peer.recv_wrs;
 	c->recv_wrs = l->recv_wrs;
 	c->answers = l->answers;
-	c->answer_lines = l->b->config.answers / WEIR_SLOT_SIZE;
+	c->answer_lines = l->answer_bytes / WEIR_SLOT_SIZE;
 	c->peer_answers = l->peer.answers;
 }
 

@@ -93,7 +93,8 @@ link_memory_make(struct broker_link *l)
 	l->memory = get_memory(l, l->memory_bytes);
 	if (!l->memory)
 		return -ENOMEM;
-	l->answers = calloc(1, l->b->config.answers);
+	l->answer_bytes = l->b->answers;
+	l->answers = calloc(1, l->answer_bytes);
 	if (!l->answers)
 		return -ENOMEM;
 	l->least = (struct engine_least){

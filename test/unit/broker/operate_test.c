@@ -44,10 +44,12 @@ TEST_FAKE(test_settings, two_engines)
 	static const struct {
 		const char *key, *is, *good, *bad;
 	} all[] = {
-	    {"drain.self", "off", "on", "yes"},		{"limit.connections", NULL, "3", "0"},
-	    {"limit.sessions", NULL, "1", "100000"},	{"limit.exports", "none", "3", "0"},
-	    {"limit.memory", "none", "268435456", "0"}, {"limit.regions", "none", "3", "3M"},
-	    {"limit.segments", "none", "none", "-1"},	{"log.level", "info", "warning", "loud"},
+	    {"drain.self", "off", "on", "yes"},	       {"limit.answers", "131072", "16384", "48K"},
+	    {"limit.answers", "16384", "65536", "8K"}, {"limit.answers", "65536", "131072", "256K"},
+	    {"limit.connections", NULL, "3", "0"},     {"limit.sessions", NULL, "1", "100000"},
+	    {"limit.exports", "none", "3", "0"},       {"limit.memory", "none", "268435456", "0"},
+	    {"limit.regions", "none", "3", "3M"},      {"limit.segments", "none", "none", "-1"},
+	    {"log.level", "info", "warning", "loud"},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

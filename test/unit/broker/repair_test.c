@@ -6,6 +6,8 @@
 #include "worlds/broker_net.h"
 
 #include "broker/link.h"
+#include "broker/quota.h"
+#include "broker/set.h"
 
 /* The engine's word that QP k of the link failed. */
 static struct engine_event
@@ -296,6 +298,27 @@ TEST_NET(test_progress, open_net)
 		pass_time(n, BROKER_SECOND_NS / 2);
 		assert_resumed(n, i, i % 3 == 0 ? WEIR_RESUME_BULK : WEIR_RESUME_BOTH);
 	}
+}
+
+/* The room for answers stays what a link began with; the next link has what is set now. */
+TEST_NET(test_answers, open_net)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR, .conn = {.status = EPROTO}};
+	const struct engine_command *add = &n->f[0]->last[ENGINE_LINK_ADD];
+	char reason[160];
+
+	assert_int_equal(setting_set(n->f[0]->b, "limit.answers", "32K", reason, sizeof(reason)),
+			 1);
+	qp_error(n, 0, 0);
+	exchange_and_resume(n, 1, WEIR_RESUME_BOTH);
+	assert_int_equal(n->f[0]->last[ENGINE_LINK_RESUME].link.answer_lines, 2048);
+	assert_int_equal(n->f[1]->last[ENGINE_LINK_RESUME].link.peer_answers, 128 << 10);
+	e.conn.link = the_link(n, 0)->id;
+	fake_event(n->f[0], 0, &e); /* the peer broke the rules: another link */
+	exchange_and_join(n);
+	assert_int_equal(add->link.answer_lines, 512);
+	assert_int_equal(add->link.peer_answers, 128 << 10);
+	assert_int_equal(n->f[1]->last[ENGINE_LINK_ADD].link.peer_answers, 32 << 10);
 }
 
 /* A new incarnation of the peer, or of what control says, in the middle. */

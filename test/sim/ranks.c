@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test-rma: the cases of test/rma under the virtual clock. Each rank is a program of a simulated
+ * node with a thread of its own, since the cases call what waits. One thread runs at a time: a wait
+ * of the library (sched_yield(), ppoll()) hands over to the one that runs the events, until the
+ * event that lets the rank go on.
+ */
+#define _GNU_SOURCE
+#include "client.h"
+#include "node.h"
+#include "seeds.h"
+
+#include "cases.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SETTINGS 5u
+#define LIMIT (300 * SIM_S) /* virtual time of all cases */
+
+/* Where the ranks are. */
+static const struct setting {
+	uint32_t nodes, ranks;
+	bool maps;
+} settings[SETTINGS] = {{1, 3, true}, {1, 3, false}, {2, 2, false}, {2, 4, true}, {3, 3, false}};
+
+struct rank {
+	struct sim *s;
+	uint32_t node, id;
+	struct sim_actor actor;
+	pthread_t thread;
+	sem_t go;
+	sem_t *back; /* of the thread that has let it go on */
+	char **names;
+	int name_count;
+	struct ranks is;
+	unsigned failed;
+	bool ended;
+};
+
+static __thread struct rank *self; /* NULL: not a rank's thread */
+
+/* An event: the rank goes on until it waits again, or ends. */
+static void
+resume(struct sim *s, void *arg)
+{
+	struct rank *r = arg;
+	sem_t back;
+
+	sem_init(&back, 0, 0);
+	r->back = &back;
+	sem_post(&r->go);
+	while (sem_wait(&back))
+		continue; /* a signal */
+	sem_destroy(&back);
+	sim_node_listen(s->node[r->node]);
+}
+
+/* The caller goes on at `at`. */
+static void
+pass(struct rank *r, uint64_t at)
+{
+	sim_schedule(r->s, &r->actor, at);
+	sem_post(r->back);
+	while (sem_wait(&r->go))
+		continue;
+}
+
+int __wrap_sched_yield(void);
+int __real_sched_yield(void);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
+
+int
+__wrap_sched_yield(void)
+{
+	if (!self)
+		return __real_sched_yield();
+	pass(self, self->s->now + rng_log(&self->s->rng, 100, 5 * SIM_US));
+	return 0;
+}
+
+int
+__wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	static const struct timespec none;
+	uint64_t end, nap = SIM_US;
+	int rc;
+
+	if (!self)
+		return __real_ppoll(fds, n, ts, mask);
+	end = self->s->now + (uint64_t)ts->tv_sec * SIM_S + (uint64_t)ts->tv_nsec;
+	while (!(rc = __real_ppoll(fds, n, &none, mask)) && self->s->now < end) {
+		pass(self, self->s->now + nap < end ? self->s->now + nap : end);
+		nap = nap < 50 * SIM_US ? 2 * nap : nap;
+	}
+	return rc;
+}
+
+static void *
+run_rank(void *arg)
+{
+	struct rank *r = self = arg;
+	struct sim_client *client;
+	int rc;
+
+	while (sem_wait(&r->go))
+		continue;
+	client = sim_client_attach(r->s, r->node, r->id, &r->is.w);
+	rc = ranks_join(&r->is, "cases");
+	if (rc)
+		sim_fail(r->s, "rank %u: join gives %d: %s", r->id, rc, weir_reason());
+	r->failed = cases_run(&r->is, r->names, r->name_count);
+	weir_group_leave(r->is.g);
+	sim_client_detach(client, r->is.w);
+	r->ended = true;
+	sem_post(r->back);
+	return NULL;
+}
+
+static void
+start(struct rank *r)
+{
+	r->actor = (struct sim_actor){resume, r, SIM_NEVER};
+	sem_init(&r->go, 0, 0);
+	if (pthread_create(&r->thread, NULL, run_rank, r))
+		sim_fail(r->s, "rank %u: no thread", r->id);
+	sim_schedule(r->s, &r->actor, r->s->now + rng_log(&r->s->rng, 1, 100 * SIM_US));
+}
+
+static bool
+all_ended(const struct rank *r, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!r[i].ended)
+			return false;
+	return true;
+}
+
+/* Cases that failed. */
+static unsigned
+run_seed(struct sim *s, uint64_t seed, char **names, int n)
+{
+	const struct setting *p = &settings[seed % SETTINGS];
+	static struct rank rank[RANKS_MAX];
+	unsigned failed = 0;
+
+	sim_reset(s, seed);
+	sim_scenario_ranks(&s->sc, seed, p->nodes);
+	memset(&s->counts, 0, sizeof(s->counts));
+	if (s->options.verbose)
+		sim_scenario_print(&s->sc);
+	sim_build(s);
+	memset(rank, 0, sizeof(rank));
+	for (uint32_t i = 0; i < p->ranks; i++) {
+		rank[i] = (struct rank){.s = s,
+					.node = i % p->nodes,
+					.id = i,
+					.names = names,
+					.name_count = n,
+					.is = {.size = p->ranks, .maps = p->maps}};
+		start(&rank[i]);
+	}
+	while (!all_ended(rank, p->ranks)) {
+		if (!sim_step(s))
+			sim_fail(s, "nothing is left to happen");
+		if (s->now > SIM_START + LIMIT)
+			sim_fail(s, "%s of rank 0 does not end", rank[0].is.name);
+	}
+	for (uint32_t i = 0; i < p->ranks; i++) {
+		pthread_join(rank[i].thread, NULL);
+		sem_destroy(&rank[i].go);
+		failed += rank[i].failed;
+	}
+	if (!rank[0].is.ran)
+		sim_fail(s, "no such case");
+	sim_run_until_idle(s);
+	sim_take_down(s);
+	if (failed)
+		printf("seed %lu: %u cases failed, %u nodes, %u ranks, memory %s\n", seed, failed,
+		       p->nodes, p->ranks, p->maps ? "mapped" : "apart");
+	return failed;
+}
+
+/* ---- command line ---- */
+
+struct arguments {
+	struct sim_options options;
+	uint64_t from, to;
+	char *names;
+	bool help;
+};
+
+static int
+take_case(void *into, const char *text, char *error, size_t size)
+{
+	((struct arguments *)into)->names = strdup(text);
+	return 0;
+}
+
+#define AT(field) OPTION_FIELD(struct arguments, field)
+static const struct option_spec specs[] = {
+    {"case", 0, OPTION_CALL, 0, 0, "NAME", NULL, "the only case", .take = take_case,
+     .expected = "the name of a case, as notify/get"},
+    {"check-every", 0, OPTION_UNSIGNED, AT(options.check_every), "N", "16",
+     "turns between two checks of the engines' invariants; 0: never", .max = UINT32_MAX},
+    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT64_MAX},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
+     .max = UINT64_MAX},
+    {"verbose", 0, OPTION_FLAG, AT(options.verbose), NULL, NULL,
+     "print the scenario and what happens"},
+};
+
+static const struct option_table table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct arguments),
+    .head = "usage: test-rma [--from SEED] [--to SEED] [options]\n",
+    .tail = "A seed and the next four: 3 ranks of a host, mapped and apart; 2 nodes with 1 rank "
+	    "each,\nand with 2 each, mapped; 3 nodes.\n",
+};
+
+int
+main(int argc, char **argv)
+{
+	static struct sim sim;
+	struct arguments a = {0};
+	unsigned failed = 0;
+
+	seeds_parse(&table, &a, &a.help, argc, argv);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGPIPE, SIG_IGN);
+	sim.options = a.options;
+	sim.options.limit = 30 * SIM_S;
+	sim.options.exits = true;
+	a.to = a.to ? a.to : a.from;
+	for (uint64_t seed = a.from; seed <= a.to; seed++)
+		failed += run_seed(&sim, seed, &a.names, a.names != NULL);
+	free(a.names);
+	printf("%lu seeds, %u cases failed\n", a.to - a.from + 1, failed);
+	return failed != 0;
+}
