@@ -49,6 +49,16 @@ grep -ohE '\bweir_[a-z_]+\(' "$dest"/include/weir/*.h | tr -d '(' | sort -u >"$w
 nm -D --defined-only "$libdir"/libweir.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"
 diff "$weir_tmp/declared" "$weir_tmp/exported" >"$weir_tmp/diff" || fail "declared and exported differ: $(tr '\n' ' ' <"$weir_tmp/diff")"
 
+# A relative link of a document leads to a file that is installed too.
+links=0
+for page in "$dest"/share/doc/weir/*.md; do
+	while read -r link; do
+		links=$((links + 1))
+		[ -f "${page%/*}/$link" ] || fail "${page##*/} links to $link, which is not installed"
+	done < <(grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/[#)].*//' | grep -vE '^$|^[a-z]+:')
+done
+[ "$links" -ge 50 ] || fail "only $links links in the installed documents"
+
 # Files of systemd, and the script that reserves hugepages.
 "$dest/sbin/weir-setup-hugepages" --help | has -- --status || fail "weir-setup-hugepages"
 grep -q '^u weir ' "$dest/lib/sysusers.d/weir.conf" || fail "no user for weir-control"
