@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The checks of layers, words and prose find what they are there for, in a made-up tree and a made-up build.
+# Each check finds what it is there for, in a made-up tree and a made-up build, and nothing where there is nothing.
+# shellcheck disable=SC2016 # documents have backquotes
 set -u
 
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
@@ -28,6 +29,51 @@ finds()
 
 finds lib/client/a.c 'abort();' 'abort'
 finds control/a.c 'strcpy(a, b);' 'strcpy'
+
+# words INSTEAD FILES WORD...: each file of its own folder has each word, one per line; all are looked at together.
+word_files=()
+words()
+{
+	local instead=$1 files=$2 file word n
+	shift 2
+
+	for file in $files; do
+		n=0 file=$file${#word_files[@]}.c
+		word_files+=("$file")
+		mkdir -p "$tmp/$(dirname "$file")"
+		printf '%s (x);\n' "$@" >"$tmp/$file"
+		for word in "$@"; do
+			n=$((n + 1))
+			echo "$file:$n: $word; use $instead" >>"$tmp/wanted"
+		done
+	done
+}
+
+words 'snprintf() or memcpy()' apps/a strcpy strcat strncpy strncat stpcpy
+words 'snprintf()' test/a sprintf vsprintf
+words 'strtoul()' apps/a atoi atol atoll atof
+words 'strchr()' apps/a strtok strtok_r
+words 'fgets()' apps/a gets
+words 'getrandom()' apps/a rand srand random srandom drand48
+words 'stdatomic.h' dataplane/a volatile
+words 'a bounded buffer' control/a alloca system popen
+words 'an error code' "lib/base/a lib/remote/a" exit _exit abort quick_exit
+words 'an error code' "dataplane/engine/tx/a dataplane/nic/a" exit _exit quick_exit
+words 'weir_reason()' "lib/ipc/a lib/client/a lib/stream/a lib/message/a lib/remote/a lib/group/a" printf fprintf vfprintf puts fputs putchar perror
+words 'a counter' "dataplane/engine/tx/a dataplane/nic/a" printf fprintf puts perror
+(cd "$tmp" && python3 "$scripts/lint_tokens.py" "${word_files[@]}") >"$tmp/out"
+while read -r wanted; do
+	grep -qF "$wanted" "$tmp/out" || { echo "FAILED: not found: $wanted"; failed=1; }
+done <"$tmp/wanted"
+[ "$(wc -l <"$tmp/out")" -eq "$(wc -l <"$tmp/wanted")" ] || { echo "FAILED: more is found: $(cat "$tmp/out")"; failed=1; }
+cat >"$tmp/apps/a.c" <<'C'
+/* strcpy(a); sprintf(b); */ // system("x");
+const char *s = "volatile, \"atoi(x)\"";
+__asm__ __volatile__("" ::: "memory");
+int my_atoi(int x), random_seed;
+void f(void) { exit(printf("x")); }
+C
+(cd "$tmp" && python3 "$scripts/lint_tokens.py" apps/a.c) >"$tmp/out" || { echo "FAILED: $(cat "$tmp/out")"; failed=1; }
 
 # prose FILE TEXT PATTERN: a file of that text is complained about in these words; NONE: not at all.
 prose()
@@ -100,6 +146,110 @@ echo '#include "tx/a.h"' >>"$tmp/tree/dataplane/engine/engine.h"
 	{ echo "FAILED: a cycle is not found"; failed=1; }
 for i in {1..21}; do : >"$tmp/tree/lib/ipc/f$i.c"; done
 (cd "$tmp/tree" && python3 "$scripts/lint_walls.py") | grep -q 'lib/ipc: 21 .c files' || { echo "FAILED: 21 files are not found"; failed=1; }
+
+# whole CHECK...: what lint.sh says of these in a tree of its own.
+whole()
+{
+	bash "$tmp/whole/scripts/lint.sh" "$@" >"$tmp/out" 2>&1
+}
+
+# says PATTERN WHAT: a line of the last output.
+says()
+{
+	grep -q -- "$1" "$tmp/out" || { echo "FAILED: $2 is not found: $(cat "$tmp/out")"; failed=1; }
+}
+
+mkdir -p "$tmp/whole/scripts" "$tmp/whole/.ci" "$tmp"/whole/{lib/include/weir,dataplane,control,apps,test}
+cp "$scripts"/lint*.{sh,py} "$tmp/whole/scripts/"
+cp "$scripts/../.clang-format" "$scripts/../.shellcheckrc" "$tmp/whole/"
+spdx='SPDX-License-Identifier: BSD-3-Clause'
+header=$tmp/whole/lib/include/weir
+printf '#!/bin/bash\n# %s\nexit 0\n' "$spdx" >"$tmp/whole/.ci/run"
+printf '/* %s */\n#ifndef GOOD_H\n#define GOOD_H\n#include <stdint.h>\nstruct good {\n\tuint32_t a, b;\n};\n#endif\n' "$spdx" >"$header/good.h"
+cp "$header/good.h" "$tmp/whole/apps/a.h"
+printf 'text\n' >"$tmp/whole/README.md"
+whole format spdx whitespace shellcheck headers || { echo "FAILED: nothing is wrong with this tree: $(cat "$tmp/out")"; failed=1; }
+
+# format, spdx and whitespace: a file per rule
+printf '/* %s */\nint  f (void);\n' "$spdx" >"$tmp/whole/apps/format.c"
+printf 'int a;\n' >"$tmp/whole/control/spdx.c"
+printf '\n\n\n/* %s */\nint a;\n' "$spdx" >"$tmp/whole/control/late.c"
+printf '#!/bin/bash\nexit 0\n' >"$tmp/whole/scripts/spdx.sh"
+printf 'a \n' >"$tmp/whole/blank.md"
+printf 'a\t\nb\n' >"$tmp/whole/tab.md"
+printf 'a\r\nb\n' >"$tmp/whole/return.md"
+printf 'a' >"$tmp/whole/open.md"
+printf 'a\n\n' >"$tmp/whole/empty.md"
+whole format && { echo "FAILED: format is content"; failed=1; }
+says '^apps/format.c: [1-9][0-9]* places differ from .clang-format' "a file of another format"
+whole spdx && { echo "FAILED: spdx is content"; failed=1; }
+for file in control/spdx.c control/late.c scripts/spdx.sh; do says "^$file: no SPDX line" "$file"; done
+[ "$(wc -l <"$tmp/out")" -eq 3 ] || { echo "FAILED: more than three lack the line: $(cat "$tmp/out")"; failed=1; }
+whole whitespace && { echo "FAILED: whitespace is content"; failed=1; }
+says '^blank.md:1: blanks at the end' "a blank"
+says '^tab.md:1: blanks at the end' "a tab"
+says '^return.md:1: a carriage return' "a carriage return"
+says '^open.md: no newline at the end' "an open line"
+says '^empty.md: empty line at the end' "an empty line"
+[ "$(wc -l <"$tmp/out")" -eq 5 ] || { echo "FAILED: whitespace finds more: $(cat "$tmp/out")"; failed=1; }
+
+# headers: not alone, with padding, only of C; and shellcheck
+printf '#!/bin/bash\n# %s\ncat $1\n' "$spdx" >"$tmp/whole/scripts/word.sh"
+whole shellcheck && { echo "FAILED: shellcheck is content"; failed=1; }
+says 'word.sh line 3' "a word that is split"
+printf 'size_t bytes(void);\n' >"$header/alone.h"
+printf 'struct padded {\n\tchar a;\n\tint b;\n};\n' >"$header/padded.h"
+printf 'int take(int new);\n' >"$header/plus.h"
+whole headers && { echo "FAILED: headers are content"; failed=1; }
+says 'alone.h:1:.*size_t' "a header that needs another one"
+says 'padded.h:3:.*padding' "padding"
+says 'plus.h:1:.*error' "a header that is no C++"
+
+# docs: a tree without a fault, then one with a fault of each kind
+mkdir -p "$tmp/paper"/{docs/man,test/unit,lib}
+ln -s "$scripts/../lib/include" "$tmp/paper/lib/include"
+page()
+{
+	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import lint_docs
+for pair in lint_docs.PROGRAMS: print(*pair)' "$scripts"
+}
+page >"$tmp/programs"
+[ -s "$tmp/programs" ] || { echo "FAILED: no programs with man pages"; failed=1; }
+while read -r program manual; do
+	mkdir -p "$tmp/paper/build/$(dirname "$program")" "$tmp/paper/$(dirname "$manual")"
+		printf '#!/bin/sh\n[ "$1" = --help ] && echo "  -h, --help  options; -m and --no-pci are of DPDK"\n' >"$tmp/paper/build/$program"
+	chmod +x "$tmp/paper/build/$program"
+	printf '.TH X 1\n.BR \\-h ", " \\-\\-help\n' >"$tmp/paper/$manual"
+done <"$tmp/programs"
+printf 'void test_one_thing(void);\n' >"$tmp/paper/test/unit/a.c"
+printf 'See [a](docs/a.md#part), `docs/a.md` and `scripts/NAME.sh`.\n' >"$tmp/paper/README.md"
+printf '[coverage](coverage.md)\n```c\n#include <weir/weir.h>\n\nint f(void);\n```\n' >"$tmp/paper/docs/a.md"
+printf '| `test/unit/a.c` (one, one thing) |\n' >"$tmp/paper/docs/coverage.md"
+(cd "$tmp/paper" && python3 "$scripts/lint_docs.py" build) >"$tmp/out" || { echo "FAILED: these documents are right: $(cat "$tmp/out")"; failed=1; }
+printf 'See [b](docs/b.md) and `lib/nowhere.c`.\n' >>"$tmp/paper/README.md"
+printf '[c](c.md), `control/nowhere`\n```c\nint f(void) { return g; }\n```\n' >>"$tmp/paper/docs/a.md"
+printf '| `test/unit/a.c` (other thing), `test/unit/b.c` (one) |\n' >>"$tmp/paper/docs/coverage.md"
+{
+	read -r more manual_more
+	read -r less manual_less
+	read -r gone _
+} <"$tmp/programs"
+printf '.B \\-\\-extra\n' >>"$tmp/paper/$manual_more"
+printf '#!/bin/sh\necho "-h, --help, --quick"\n' >"$tmp/paper/build/$less"
+rm "$tmp/paper/build/$gone"
+(cd "$tmp/paper" && python3 "$scripts/lint_docs.py" build) >"$tmp/out" && { echo "FAILED: docs is content"; failed=1; }
+says '^README.md: names lib/nowhere.c, which is not there' "a path in README.md"
+says '^docs/a.md: names control/nowhere, which is not there' "a path in a document"
+says '^README.md: links to docs/b.md, which is not there' "a link of README.md"
+says '^docs/a.md: links to c.md, which is not there' "a link of a document"
+says "^docs/coverage.md: names the test 'other thing', which is not in test/unit/a.c" "a test that is not there"
+says "^docs/coverage.md: names the test 'one', which is not in test/unit/b.c" "a test of a file that is not there"
+says '^docs/a.md: sample 2 does not compile' "a wrong sample"
+says "^$manual_more: has --extra, which --help lacks" "an option that $more lacks"
+says "^$manual_less: lacks --quick, which --help has" "an option that a page lacks"
+says "^build/$gone: not there" "a program that was not built"
+grep -v '^ ' "$tmp/out" | grep -cE '^(README.md|docs/|build/|test/).*: (names|links|sample|has|lacks|not there)' >"$tmp/count"
+[ "$(cat "$tmp/count")" -eq 11 ] || { echo "FAILED: docs finds other than 11 places: $(cat "$tmp/out")"; failed=1; }
 
 # layering LIBRARY-FLAGS: what lint.sh says of a weir-perf that is linked with them.
 layering()
