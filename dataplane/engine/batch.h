@@ -76,12 +76,12 @@ link_room_of(struct engine *e, struct peer_link *l, struct session *s, uint32_t 
 	enum room room;
 
 	if (UNLIKELY(l->split) && share_lines(l, s) < lines) {
-		share_pressed(l, s);
+		share_pressed(e, l, s);
 		return ROOM_LATER;
 	}
 	room = link_room_for(e, l, lines, flags);
 	if (UNLIKELY(room == ROOM_LATER))
-		share_pressed(l, s);
+		share_pressed(e, l, s);
 	else if (UNLIKELY(l->split) && room == ROOM)
 		queue_of(s, l, RING)->lines -= lines;
 	return room;

@@ -55,7 +55,8 @@ void shares_renew(struct engine *e);
 /* Lines that this program may put into the open frame straight from its channels. */
 uint32_t share_lines(struct peer_link *l, struct session *s);
 /* The program found no room in the open frame, or none of its part. */
-void share_pressed(struct peer_link *l, struct session *s);
+void share_pressed(struct engine *e, struct peer_link *l, struct session *s);
+/* The frame leaves, or no program that wanted room in it had a part large enough. */
 void share_frame_closed(struct engine *e, struct peer_link *l);
 /* link_send() in the turns that the link's class gets. */
 void class_send(struct engine *e, struct peer_link *l);

@@ -484,6 +484,8 @@ link_send(struct engine *e, struct peer_link *l)
 			open_frame(e, l, 0);
 		if (l->tx_limit)
 			send_frame(e, l);
+		else if (UNLIKELY(l->overfull)) /* each has less than its message needs */
+			share_frame_closed(e, l);
 		if (e->now >= l->credit_due && !l->frame_wrs && !l->broken)
 			write_credit(e, l, 0);
 	}

@@ -293,10 +293,12 @@ share_lines(struct peer_link *l, struct session *s)
 }
 
 void
-share_pressed(struct peer_link *l, struct session *s)
+share_pressed(struct engine *e, struct peer_link *l, struct session *s)
 {
 	share_seen(l, queue_of(s, l, RING));
 	l->overfull = true;
+	if (!l->tx_limit)
+		link_busy(e, l); /* no other program may open a frame again */
 }
 
 void

@@ -163,6 +163,25 @@ test_frames_are_shared(void **state)
 	DRAIN(w, &many, &one);
 }
 
+/* The other program falls silent while this one saves up lines of its part for a large message. */
+static void
+test_part_of_a_silent_frame(void **state)
+{
+	struct world *w = WORLD(.ring_lines = 1 << 16, .ring_slots = 4096, .recv_blocks = 8192,
+				.recv_wrs = 1024, .window = 2 << 20);
+	struct load heavy = load_open(w, 0, 45, 3, 48), light = load_open(w, 0, 1, 1, 8192);
+
+	program_share(heavy.p, 1000, 0, 0);
+	program_share(light.p, 1, 0, 0);
+	RUN(w, 0, 600, &light); /* its window grows */
+	RUN(w, 0, 600, &heavy);
+	DRAIN(w, &heavy, &light);
+	world_run(w, 1000); /* nothing else makes the link send */
+	push(&heavy);
+	pconn_sends(light.from[0], 8192, 0, 6);
+	DRAIN(w, &heavy, &light);
+}
+
 static void
 test_bulk_is_shared(void **state)
 {
@@ -504,8 +523,9 @@ test_junk_beside_a_receiver(void **state)
 }
 
 ENGINE_TESTS(TEST(test_many_against_one), TEST(test_large_against_small), TEST(test_weights),
-	     TEST(test_frames_are_shared), TEST(test_bulk_is_shared), TEST(test_rate),
-	     TEST(test_rate_of_two_engines), TEST(test_rate_of_a_user), TEST(test_burst),
-	     TEST(test_rate_wakes), TEST(test_limited_ends), TEST(test_stalled_consumer),
-	     TEST(test_junk_beside_a_stream), TEST(test_junk_by_weight),
-	     TEST(test_nothing_is_wasted), TEST(test_junk_beside_a_receiver))
+	     TEST(test_frames_are_shared), TEST(test_part_of_a_silent_frame),
+	     TEST(test_bulk_is_shared), TEST(test_rate), TEST(test_rate_of_two_engines),
+	     TEST(test_rate_of_a_user), TEST(test_burst), TEST(test_rate_wakes),
+	     TEST(test_limited_ends), TEST(test_stalled_consumer), TEST(test_junk_beside_a_stream),
+	     TEST(test_junk_by_weight), TEST(test_nothing_is_wasted),
+	     TEST(test_junk_beside_a_receiver))
