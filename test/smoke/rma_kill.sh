@@ -1,0 +1,246 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# SIGSTOP and SIGKILL of holders and waiters of a lock, of programs within a put of 16 MiB, of the program whose memory
+# it is, of data planes and controls, under updates, puts, locks and a group of both nodes. Programs keep books that
+# survive: at the target are at least the completed operations, at most those begun. Nobody waits for ever.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+two_nodes
+dir=$weir_tmp/work
+mkdir "$dir"
+declare -A worker=() # NAME -> its arguments
+
+# work NAME INSTANCE [GROUP-SIZE]: a worker; NAME is its book, ROLE-SLOT.
+work() {
+	worker[$1]="$2 ${1%-*} $dir ${1#*-} ${3:-}"
+	# shellcheck disable=SC2086
+	run "$1" rma_kill ${worker[$1]}
+}
+again_work() {
+	# shellcheck disable=SC2086
+	run "$1" rma_kill ${worker[$1]}
+}
+
+# book NAME: sets begun, completed, errors, errno.
+book() { read -r begun completed errors errno < <(rma_kill - book "$dir" "$1"); }
+beyond() { book "$1" && [ "$completed" -gt "$2" ]; }
+# moved WHEN NAME...: until each has completed something that it began after now.
+moved() {
+	local when=$1 name
+	local -A at=()
+	shift
+	for name in "$@"; do
+		book "$name"
+		at[$name]=$begun
+	done
+	for name in "$@"; do
+		await beyond "$name" "${at[$name]}" || die "$when: $name gets nowhere: $begun begun, $completed completed, ${at[$name]} before; $(last_line "$name")"
+	done
+}
+errors_of() {
+	local name
+	for name in "$@"; do
+		book "$name"
+		echo "$name $errors"
+	done
+}
+failed_with() { book "$1" && [ "$errors" -gt "$2" ] && [[ " $3 " == *" $errno "* ]]; }
+# compared WHEN: the owner finds its memory as the books say.
+compared() {
+	local n
+	n=$(grep -c compared "$weir_tmp/owner.log")
+	kill -USR1 "${weir_pid[owner]}"
+	await eval "[ \$(grep -c compared '$weir_tmp/owner.log') -gt $n ]" || die "$1: the owner says nothing"
+	grep compared "$weir_tmp/owner.log" | tail -n 1 | has 'all agree' || fail "$1: $(log_of owner)"
+}
+# stopped NAME: SIGSTOP has reached it.
+is_stopped() { grep -q '^State:[[:space:]]T' "/proc/$1/status"; }
+freeze() {
+	kill -STOP "${weir_pid[$1]}"
+	await is_stopped "${weir_pid[$1]}" || die "$1 does not stop"
+}
+thaw() { kill -CONT "${weir_pid[$1]}"; }
+# slain NAME: by SIGKILL; the shell tells of it.
+slain() {
+	! has_ended "${weir_pid[$1]}" || fail "$1 had ended before: $(last_line "$1")"
+	stop "$1" KILL 2>>"$weir_tmp/stop.log"
+}
+# within NAME: it has begun a put that is not complete, and gets no further.
+within() {
+	local before
+	book "$1"
+	[ "$begun" -gt "$completed" ] || return 1
+	before=$begun
+	read -rt 0.2 <> <(:)
+	book "$1"
+	[ "$begun" = "$before" ] && [ "$begun" -gt "$completed" ]
+}
+
+serve owner rma_kill B own "$dir"
+
+# ---- a lock ----
+lock() { shows B exports ".[] | select(.bytes == 64) | $1"; }
+says() { await grep -q "$2" "$weir_tmp/$1.log" || die "$1 has not said '$2': $(last_line "$1"), $(weirctl --instance B --json show exports)"; }
+hold() { run "$1" rma_kill "$2" hold "$dir"; }
+
+work update-0 A
+for where in A B; do
+	other=$([ "$where" = A ] && echo B || echo A)
+	named() { [ "$1" = A ] && echo '.holder == "node:1"' || echo "(.holder | startswith(\"rma_kill:\"))"; }
+	hold "holder-$where" "$where"
+	says "holder-$where" 'held 0'
+	hold "first-$where" "$other"
+	await lock '.waiters == 1' || fail "the first does not wait"
+	hold "second-$where" "$where"
+	await lock '.waiters == 2' || fail "the second does not wait"
+	# who is stopped keeps the lock, and others work
+	freeze "holder-$where"
+	moved "a holder is stopped" update-0
+	lock "(.holders == 1 and .waiters == 2 and .lock == \"exclusive\" and $(named "$where"))" || fail "not named: $(weirctl --instance B --json show exports)"
+	! grep -q held "$weir_tmp/first-$where.log" || fail "the lock of a program that is stopped has passed on"
+	# a waiter that is stopped gets it nevertheless, and learns of it later
+	freeze "first-$where"
+	kill -USR1 "${weir_pid[holder-$where]}"
+	thaw "holder-$where"
+	says "holder-$where" 'unlocked 0'
+	await lock "(.holders == 1 and .waiters == 1 and $(named "$other"))" || fail "not passed on: $(weirctl --instance B --json show exports)"
+	moved "a waiter is stopped" update-0
+	thaw "first-$where"
+	says "first-$where" 'held 0'
+	# killed while it is stopped
+	freeze "first-$where"
+	slain "first-$where"
+	says "second-$where" 'held -130'
+	# and one that never learnt that it held the lock
+	hold "third-$where" "$other"
+	await lock '.waiters == 1' || fail "the third does not wait"
+	freeze "third-$where"
+	kill -USR1 "${weir_pid[second-$where]}"
+	says "second-$where" 'unlocked 0'
+	await lock "(.holders == 1 and .waiters == 0 and $(named "$other"))" || fail "not passed on: $(weirctl --instance B --json show exports)"
+	hold "fourth-$where" "$where"
+	await lock '.waiters == 1' || fail "the fourth does not wait"
+	slain "third-$where"
+	says "fourth-$where" 'held -130'
+	kill -USR1 "${weir_pid[fourth-$where]}"
+	says "fourth-$where" 'unlocked 0'
+	for who in holder second fourth; do
+		gone "${weir_pid[$who-$where]}" || fail "$who-$where does not end"
+		unset "weir_pid[$who-$where]"
+	done
+	await lock '.lock == "" and .holders == 0 and .waiters == 0' || fail "the lock stays: $(weirctl --instance B --json show exports)"
+done
+
+# ---- all at work ----
+work update-1 B
+work lock-0 A
+work lock-1 B
+work put-0 A
+work put-1 B
+work join-0 A 3
+work join-1 B 3
+work join-2 B 3
+at_a=(update-0 lock-0 put-0)
+at_b=(update-1 lock-1 put-1)
+groups=(join-0 join-1 join-2)
+all=("${at_a[@]}" "${at_b[@]}" "${groups[@]}")
+moved "all at work" "${all[@]}"
+
+# ---- origins within a put ----
+calm=$(errors_of "${all[@]}")
+for round in frozen 1 2; do
+	for who in put-0 put-1; do
+		if [ "$round" = frozen ] && [ "$who" = put-0 ]; then
+			freeze dataplane-B # nothing of it completes
+			await within "$who" || fail "$who is not within a put"
+			slain "$who"
+			thaw dataplane-B
+		else
+			await eval "book $who && [ \$begun -gt \$completed ]"
+			slain "$who"
+		fi
+	done
+	await shows A exports 'length == 0' || fail "the export of the dead stays: $(weirctl --instance A show exports)"
+	await shows B exports 'all(.[]; .bytes != 16777216 or .rights == "write")' || fail "the export of the dead stays: $(weirctl --instance B show exports)"
+	compared "origins were killed within a put"
+	again_work put-0
+	again_work put-1
+	moved "origins were killed within a put" "${all[@]}"
+done
+[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "a dead program hurts others: $(errors_of "${all[@]}"), before $calm"
+
+# ---- the target within a put ----
+for round in frozen 1; do
+	declare -A before=()
+	for who in "${at_a[@]}" "${at_b[@]}"; do
+		book "$who"
+		before[$who]=$errors
+	done
+	if [ "$round" = frozen ]; then
+		freeze dataplane-A
+		await within put-0 || fail "put-0 is not within a put"
+		slain owner
+		thaw dataplane-A
+	else
+		await eval "book put-0 && [ \$begun -gt \$completed ]"
+		slain owner
+	fi
+	for who in "${at_a[@]}" "${at_b[@]}"; do
+		await failed_with "$who" "${before[$who]}" -104 || fail "$who: $errno, expected -104 (ECONNRESET): $(last_line "$who")"
+	done
+	await shows B exports 'all(.[]; .bytes != 64)' || fail "the exports of the dead stay: $(weirctl --instance B show exports)"
+	serve owner rma_kill B own "$dir"
+	moved "the target was killed" "${all[@]}"
+	compared "the target was killed"
+done
+
+# ---- controls ----
+calm=$(errors_of "${all[@]}")
+slain control-A
+slain control-B
+moved "without controls" "${all[@]}"
+control A 1
+control B 2
+up A B
+moved "with new controls" "${all[@]}"
+compared "with new controls"
+[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "the end of a control was noticed: $(errors_of "${all[@]}"), before $calm"
+
+# ---- data planes ----
+# plane_dies NAME ITS-PROGRAMS OTHERS: with everything under way; another takes its place.
+plane_dies() {
+	local who
+	local -A before=()
+	for who in "${all[@]}"; do
+		book "$who"
+		before[$who]=$errors
+	done
+	slain "dataplane-$1"
+	for who in $2; do
+		await failed_with "$who" "${before[$who]}" -19 || fail "$who: $errno, expected -19 (ENODEV): $(last_line "$who")"
+	done
+	for who in $3; do
+		await failed_with "$who" "${before[$who]}" "-112 -104" || fail "$who: $errno, expected -112 (EHOSTDOWN): $(last_line "$who")"
+	done
+	again "$1"
+	up A B
+}
+calm=$(errors_of "${at_b[@]}")
+plane_dies A "${at_a[*]} join-0" "join-1 join-2"
+[ "$(errors_of "${at_b[@]}")" = "$calm" ] || fail "the other node's end was noticed: $(errors_of "${at_b[@]}"), before $calm"
+moved "after the end of A's data plane" "${all[@]}"
+compared "after the end of A's data plane"
+plane_dies B "${at_b[*]} join-1 join-2" "${at_a[*]} join-0"
+moved "after the end of B's data plane" "${all[@]}"
+compared "after the end of B's data plane"
+
+# ---- the end ----
+for who in "${all[@]}" owner; do
+	stop "$who" || fail "$who: $(grep -v compared "$weir_tmp/$who.log" | tail -n 3)"
+done
+rma_kill - check "$dir" || fail "the books do not agree"
+for node in A B; do
+	await shows "$node" exports 'length == 0' || fail "exports are left: $(weirctl --instance "$node" show exports)"
+	await shows "$node" connections 'length == 0' || fail "connections are left: $(weirctl --instance "$node" show connections)"
+done
