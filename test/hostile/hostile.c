@@ -474,6 +474,7 @@ static const struct mode {
     {"begun", do_begun, 1, true, 0},
     {"cells", do_cells, 1, false, SMALL},
     {"guesses", do_guesses, 1, true, 0},
+    {"map", do_map, 1, false, SMALL},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 #define ALL 16u

@@ -132,5 +132,7 @@ void do_begun(struct victim *v);
 /* Memory whose key is in the file HOSTILE_KEY: hostile_remote.c. */
 void do_cells(struct victim *v);
 void do_guesses(struct victim *v);
+/* Memory that may be mapped: HOSTILE_KEY.read, HOSTILE_KEY.write. */
+void do_map(struct victim *v);
 
 #endif

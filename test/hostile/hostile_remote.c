@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of others, whose key is in the file HOSTILE_KEY: operations that are wrong in each field,
- * keys that are forged. The owner looks after the memory that the key does not name.
+ * keys that are forged. Memory that may be mapped, keys in HOSTILE_KEY.read and .write: attempts to
+ * write what is read-only, to resize and seal what is not, holes, stores after the end. The owner
+ * looks after the memory that the keys do not name, or not for writing.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -12,9 +14,12 @@
 #include "weir/type.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXPORT 16384u /* bytes of the memory */
@@ -22,17 +27,21 @@
 #define OPEN_MS 3000
 
 static void
-read_key(struct weir_key_fields *key)
+read_key(struct weir_key_fields *key, const char *suffix)
 {
-	const char *path = getenv("HOSTILE_KEY");
-	FILE *f = path ? fopen(path, "re") : NULL;
-	bool ok = f && fread(key, sizeof(*key), 1, f) == 1 && weir_key_ok(key);
+	const char *prefix = getenv("HOSTILE_KEY");
+	char path[4096];
+	FILE *f;
+	bool ok;
+
+	snprintf(path, sizeof(path), "%s%s", prefix ? prefix : "", suffix);
+	f = fopen(path, "re");
+	ok = f && fread(key, sizeof(*key), 1, f) == 1 && weir_key_ok(key);
 
 	if (f)
 		fclose(f);
 	if (!ok) {
-		fprintf(stderr, "hostile: no key in %s; give HOSTILE_KEY\n",
-			path ? path : "(none)");
+		fprintf(stderr, "hostile: no key in '%s'; give HOSTILE_KEY\n", path);
 		exit(2);
 	}
 }
@@ -167,7 +176,7 @@ do_cells(struct victim *v)
 	struct weir_key_fields key;
 	unsigned i;
 
-	read_key(&key);
+	read_key(&key, "");
 	if (open_memory(v, &key,
 			rng() % 4 ? WEIR_RIGHTS_KNOWN : (uint32_t)rng() & WEIR_RIGHTS_KNOWN))
 		return;
@@ -208,7 +217,7 @@ do_guesses(struct victim *v)
 
 	if (!w)
 		return;
-	read_key(&key);
+	read_key(&key, "");
 	for (unsigned i = 0; i < 40 && left() > 0; i++) {
 		struct weir_remote *r = NULL;
 		unsigned bit = (unsigned)(rng() % (8 * offsetof(struct weir_key_fields, sum)));
@@ -225,4 +234,149 @@ do_guesses(struct victim *v)
 		tally(1, "guesses refused (%s)", strerrorname_np(-rc));
 	}
 	weir_detach(w);
+}
+
+/* ---- memory that is mapped ---- */
+
+#define LATE 0xee /* of stores after the end of an export: the owner's later memory has none */
+
+/* The memory's descriptor, valid until drop(), or -1. */
+static int
+map_fd(struct victim *v, const struct weir_key_fields *key, uint32_t rights)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_MAP}, r;
+	int fds[FDS];
+
+	m.map.rights = rights;
+	memcpy(m.map.key, key, sizeof(m.map.key));
+	if (request(v, &m, &r, fds, WEIR_MSG_MAPPED))
+		return -1;
+	if (r.mapped.bytes != EXPORT)
+		violated("an export has another length");
+	return fds[0];
+}
+
+static void
+must_fail(bool failed, const char *what)
+{
+	if (!failed)
+		violated(what);
+	tally(1, "writes refused by the kernel");
+}
+
+/* By its name in /proc: root may open anything. */
+static bool
+reopen_fails(int fd)
+{
+	char path[32];
+	int other;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	other = geteuid() ? open(path, (rng() % 2 ? O_RDWR : O_WRONLY) | O_CLOEXEC) : -1;
+	if (other >= 0)
+		close(other);
+	return other < 0;
+}
+
+/* As a debugger writes to read-only memory of a process. */
+static bool
+poke_fails(const uint8_t *at)
+{
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	bool fails = fd < 0 || pwrite(fd, "x", 1, (off_t)(uintptr_t)at) < 0;
+
+	if (fd >= 0)
+		close(fd);
+	return fails;
+}
+
+/* Each way to write memory whose descriptor is read-only. */
+static void
+stay_read_only(int fd)
+{
+	const int both = PROT_READ | PROT_WRITE;
+	uint8_t *mapped = mmap(NULL, EXPORT, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (mapped == MAP_FAILED)
+		violated("memory that may be read cannot be mapped");
+	must_fail(mprotect(mapped, EXPORT, both) < 0, "mprotect() made a mapping writable");
+	must_fail(mmap(NULL, EXPORT, both, MAP_SHARED, fd, 0) == MAP_FAILED,
+		  "a second mapping of a read-only descriptor is writable");
+	must_fail(reopen_fails(fd), "a read-only descriptor was opened for writing");
+	must_fail(poke_fails(mapped), "/proc/self/mem wrote to a read-only mapping");
+	must_fail(pwrite(fd, "x", 1, 0) < 0, "a read-only descriptor was written to");
+	must_fail(ftruncate(fd, 0) < 0, "a read-only descriptor was truncated");
+	must_fail(punch(fd, 0, 4096) < 0, "a hole through a read-only descriptor");
+	must_fail(madvise(mapped, 4096, MADV_REMOVE) < 0, "a hole through a read-only mapping");
+	must_fail(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0, "a read-only descriptor was sealed");
+	must_fail(!geteuid() || fchmod(fd, 0666) < 0, "the mode of others' memory was changed");
+	munmap(mapped, EXPORT);
+	tally(1, "read-only mappings");
+}
+
+/* Whether the export of the key has ended. */
+static bool
+key_ended(struct victim *v, const struct weir_key_fields *key)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_MAP}, r;
+	int fds[FDS];
+
+	m.length = weir_session_length(m.type);
+	m.map.rights = WEIR_RIGHT_READ;
+	memcpy(m.map.key, key, sizeof(m.map.key));
+	return ask(v->sock, &m, m.length, &r, fds) > 0 && r.type == WEIR_MSG_REFUSED &&
+	       r.refused.code == EKEYREJECTED;
+}
+
+/* Holes in memory that may be written; its mapping outlives the export. */
+static void
+make_holes(struct victim *v, const struct weir_key_fields *key, int fd)
+{
+	uint64_t at = rng() % (EXPORT / 4096) * 4096, bytes = rng() % 2 ? 4096 : EXPORT - at;
+	uint8_t *mapped = mmap(NULL, EXPORT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	bool over = false;
+
+	if (mapped == MAP_FAILED)
+		violated("memory that may be written cannot be mapped");
+	must_fail(ftruncate(fd, 0) < 0, "mapped memory became shorter");
+	must_fail(ftruncate(fd, 4 * EXPORT) < 0, "mapped memory became longer");
+	must_fail(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0, "mapped memory was sealed");
+	memset(mapped, (int)(rng() % 128), EXPORT); /* as it may */
+	tally(1, "writable mappings");
+	if (rng() % 2 ? punch(fd, at, bytes) : madvise(mapped + at, bytes, MADV_REMOVE)) {
+		tally(1, "holes refused (%s)", strerrorname_np(errno));
+	} else {
+		for (unsigned k = 0; k < 300 && !over && !ended(v) && left() > 0; k++) {
+			over = key_ended(v, key);
+			if (!over)
+				usleep(10000);
+		}
+		tally(over, "exports ended by holes");
+	}
+	if (over)
+		memset(mapped, LATE, EXPORT);
+	munmap(mapped, EXPORT);
+}
+
+/* Both kinds of memory in turn, by descriptors of all that the keys grant. */
+void
+do_map(struct victim *v)
+{
+	struct weir_key_fields key;
+	int fd;
+
+	read_key(&key, ".read");
+	fd = map_fd(v, &key, WEIR_RIGHT_READ);
+	if (fd >= 0)
+		stay_read_only(fd);
+	if (map_fd(v, &key, WEIR_RIGHT_READ | WEIR_RIGHT_WRITE) >= 0)
+		violated("memory that may be read was given for writing");
+	read_key(&key, ".write");
+	fd = map_fd(v, &key, WEIR_RIGHT_READ);
+	if (fd >= 0)
+		stay_read_only(fd);
+	fd = map_fd(v, &key, WEIR_RIGHT_READ | WEIR_RIGHT_WRITE);
+	if (fd >= 0)
+		make_holes(v, &key, fd);
+	usleep(20000);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A program with the key of others' memory that writes wrong operations, and one that forges keys: on the host of the
-# memory, and from another one. No byte beside that memory changes, and users of the owner's other memory go on.
+# memory, and from another one. No byte beside that memory changes, and users of the owner's other memory go on. One that
+# maps memory writes nothing that is read-only; its holes end that export, and neither the owner nor others.
 # timeout: 300
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
@@ -25,7 +26,7 @@ for node in A B; do
 	user=$attacker
 	[ $node = A ] || user=$small
 	export HOSTILE_KEY=$weir_tmp/key-$node
-	for mode in cells guesses; do
+	for mode in cells guesses map; do
 		attack $mode "$user" node:1:victim
 		go_on friend-1 friend-2 friend-3
 		others_go_on
@@ -33,15 +34,28 @@ for node in A B; do
 		if [ $mode = cells ]; then
 			[ "$(count cells)" -gt 10 ] || fail "few operations: $(log_of hostile)"
 			[ "$(count 'sessions ended')" -gt 0 ] || fail "none of them was found to be wrong: $(log_of hostile)"
-		else
+		elif [ $mode = guesses ]; then
 			grep -q 'guesses refused' "$weir_tmp/hostile.log" || fail "no key was tried: $(log_of hostile)"
+		elif [ $node = B ]; then
+			if grep -q 'mappings' "$weir_tmp/hostile.log"; then fail "memory of another host was mapped: $(log_of hostile)"; fi
+			grep -q 'map refused (EKEYREJECTED)' "$weir_tmp/hostile.log" || fail "nothing was asked for: $(log_of hostile)"
+		else
+			[ "$(count 'read-only mappings')" -gt 0 ] || fail "nothing was mapped: $(log_of hostile)"
+			[ "$(count 'writable mappings')" -gt 0 ] || fail "nothing was mapped for writing: $(log_of hostile)"
+			if grep -q 'holes refused' "$weir_tmp/hostile.log"; then fail "no holes were made: $(log_of hostile)"; fi
+			if grep -q 'userfaultfd: ' "$weir_tmp/dataplane-A.log"; then
+				echo "not tested: holes are filled again, and nobody notices"
+			else
+				[ "$(count 'exports ended by holes')" -gt 0 ] || fail "no export ended: $(log_of hostile)"
+				await grep -q renewed "$weir_tmp/memory-A.log" || fail "the owner makes no other memory: $(last_line memory-A)"
+			fi
 		fi
 		for who in memory-A memory-B friend-1 friend-2 friend-3; do
 			if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
 			has_ended "${weir_pid[$who]}" && die "$who ended during $mode, seed $seed: $(last_line $who)"
 		done
-		# what the attacker opened ends with it: the friends remain
-		await shows "$node" exports '([.[] | .openers] | add) == '"$([ $node = A ] && echo 1 || echo 2)" ||
+		# what the attacker opened ends with it: the friends remain, and the owner itself, twice
+		await shows "$node" exports '([.[] | .openers] | add) == '"$([ $node = A ] && echo 3 || echo 4)" ||
 			fail "openers stay: $(weirctl --instance $node --json show exports)"
 	done
 done

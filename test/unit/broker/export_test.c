@@ -13,6 +13,7 @@
 #include "weir/memory.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,6 +250,22 @@ stranger_writes(int fd)
 	return WEXITSTATUS(status);
 }
 
+/* No other mapping of a read-only descriptor is writable, nor becomes so; it makes no holes. */
+static void
+stays_read_only(int fd)
+{
+	uint8_t *mapped = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+
+	assert_ptr_not_equal(mapped, MAP_FAILED);
+	assert_ptr_equal(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(mprotect(mapped, BYTES, PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(madvise(mapped, 4096, MADV_REMOVE), -1);
+	assert_int_equal(errno, EACCES);
+	munmap(mapped, BYTES);
+}
+
 /* MAP hands out the region's memory, read-only unless the rights have WRITE. */
 TEST_FAKE(test_map, two_engines)
 {
@@ -272,6 +289,7 @@ TEST_FAKE(test_map, two_engines)
 	close(other.fds[0]);
 	assert_int_equal(map_key(f, &other, &k, WEIR_RIGHT_READ), WEIR_MSG_MAPPED);
 	assert_int_equal(fcntl(other.fds[0], F_GETFL) & O_ACCMODE, O_RDONLY);
+	stays_read_only(other.fds[0]);
 	if (!getuid())
 		assert_false(stranger_writes(other.fds[0]));
 	close(other.fds[0]);
