@@ -4,8 +4,8 @@
 
 /*
  * A precondition or an invariant of our own code: never input of a program or a peer. Aborts in
- * builds with WEIR_ASSERTS (all but release builds); in others the condition is compiled, not
- * evaluated.
+ * builds with WEIR_ASSERTS (all but release builds, and what simulators link in these); in others
+ * the condition is compiled, not evaluated.
  */
 #ifdef WEIR_ASSERTS
 #include <assert.h>
