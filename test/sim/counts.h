@@ -45,6 +45,13 @@
 	X(blocked_sleeps, 0, 500, "programs asleep while a send of theirs waits")                  \
 	X(shut, 0, 500, "ends that shut down sending and went on receiving")                       \
 	X(rebound, 0, 300, "connections bound to another thread")                                  \
+	X(batches, 0, 250, "calls that sent several messages")                                     \
+	X(batches_received, 0, 250, "calls that received several messages")                        \
+	X(batches_lent, 0, 250, "calls that lent several messages")                                \
+	X(bundles, 0, 50, "batches of which messages shared slots")                                \
+	X(cut_by_window, 0, 250, "batches cut short by their connection's window")                 \
+	X(cut_by_ring, 0, 120, "batches cut short by a full ring")                                 \
+	X(pieces, 0, 250, "messages received in pieces of memory")                                 \
 	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
 	X(faults, 0, 250, "QPs that were made to fail")                                            \
 	X(muted, 0, 30, "completions that were lost with their QP")                                \

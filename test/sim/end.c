@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One end of a connection: connects, sends, receives, closes, checking what the calls promise. */
 #include "end.h"
+#include "batch.h"
 #include "node.h"
 #include "wire.h"
 
@@ -211,6 +212,22 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 	return rc;
 }
 
+/* A message was not accepted; true if that changes anything. */
+static bool
+not_sent(struct sim_program *p, struct sim_end *e, uint32_t length, int rc)
+{
+	if (rc == -EAGAIN) {
+		e->blocked = true;
+		return false;
+	}
+	/* what has arrived can still be received: the end comes from there */
+	if ((rc != -ECONNRESET && rc != -EHOSTDOWN) || !excused(p->s, e))
+		sim_fail(p->s, "connection %u end %u: send of %u bytes gives %d: %s", e->conn,
+			 e->side, length, rc, weir_reason());
+	out_flow(p, e)->unsent = true;
+	return true;
+}
+
 bool
 sim_end_send(struct sim_program *p, struct sim_end *e)
 {
@@ -223,6 +240,15 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	if (e->state != END_OPEN || e->blocked || f->unsent || f->accepted == f->planned)
 		return false;
 	length = sim_message_length(s, e->conn, e->side, f->accepted);
+	/* one that drains waits for the completion of the last one */
+	if (f->accepted + e->drains < f->planned && sim_batch_turn(e)) {
+		rc = sim_batch_send(p, e);
+		if (rc > 0) {
+			sim_progress(s);
+			return true;
+		}
+		return not_sent(p, e, length, rc);
+	}
 	/* what a commit says last may already be on its way when it returns */
 	f->accepted++;
 	rc = send_one(p, e, f->accepted - 1, length, &asked);
@@ -234,18 +260,7 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 		return true;
 	}
 	f->accepted--;
-	if (rc == -EINTR)
-		return true;
-	if (rc == -EAGAIN) {
-		e->blocked = true;
-		return false;
-	}
-	/* what has arrived can still be received: the end comes from there */
-	if ((rc != -ECONNRESET && rc != -EHOSTDOWN) || !excused(s, e))
-		sim_fail(s, "connection %u end %u: send of %u bytes gives %d: %s", e->conn, e->side,
-			 length, rc, weir_reason());
-	f->unsent = true;
-	return true;
+	return rc == -EINTR || not_sent(p, e, length, rc);
 }
 
 bool
@@ -310,6 +325,8 @@ receive_one(struct sim_program *p, struct sim_end *e)
 
 	if (rc)
 		return rc;
+	if (sim_batch_turn(e))
+		return sim_batch_receive(p, e);
 	if (rng_chance(&p->rng, 50)) {
 		rc = receive_small(p, e);
 		if (rc != -EMSGSIZE)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A simulated program: its life, its events, its sleep. */
+#include "batch.h"
 #include "client.h"
 #include "end.h"
 #include "lock.h"
@@ -497,6 +498,7 @@ add_end(struct sim_program *p, uint32_t conn, uint32_t side)
 	e->receive_max = UINT32_MAX;
 	if (c->hasty && side == 1)
 		e->receive_max = rng_below(&p->rng, c->messages[0] + 1);
+	sim_batch_init(p, e);
 }
 
 struct sim_program *

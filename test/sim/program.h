@@ -32,6 +32,8 @@ struct sim_end {
 	bool lingers;	      /* end 1: closes after the peer has */
 	bool shuts, shut;     /* shuts down sending after its last message; has */
 	uint32_t receive_max; /* hasty: messages after which it closes */
+	bool batches;	      /* has calls for several messages */
+	struct rng rng;	      /* of these */
 };
 
 struct sim_held { /* a message on loan */
@@ -40,6 +42,7 @@ struct sim_held { /* a message on loan */
 	uint32_t conn, flow, number;
 };
 
+#define SIM_HELD 16u
 #define SIM_THREADS_MAX 2u
 
 struct sim_thread {
@@ -70,7 +73,7 @@ struct sim_program {
 	uint32_t unnamed_count;
 	struct sim_end end[2 * SIM_CONNS_MAX];
 	uint32_t ends;
-	struct sim_held held[4];
+	struct sim_held held[SIM_HELD];
 	uint32_t held_count;
 	uint8_t *buffer; /* SIM_MESSAGE_MAX + 64 */
 };

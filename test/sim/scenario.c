@@ -371,6 +371,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	make_shares(sc, &r, without);
 	make_links(sc);
 	add_lock(sc, without);
+	/* draws nothing from r */
+	sc->batches = !(without & 1u << SIM_batch) && sim_hash(seed, 95, 0) % 3 == 0;
 }
 
 void
@@ -433,6 +435,8 @@ sim_scenario_print(const struct sim_scenario *sc)
 		       sc->conn[i].loop ? ", loop" : "", sc->conn[i].hasty ? ", hasty" : "",
 		       sc->conn[i].datagram ? ", datagrams" : "", sc->conn[i].messages[0],
 		       sc->conn[i].messages[1], sc->conn[i].bulky);
+	if (sc->batches)
+		printf("  batches of messages\n");
 	if (sc->cut_at != SIM_NEVER)
 		printf("  node %u is cut off at %lu us\n", sc->cut_node,
 		       (sc->cut_at - SIM_START) / 1000);

@@ -12,6 +12,7 @@
  *   fault.c     QPs that fail
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
+ *   batch.c     their calls for several messages
  *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
  *   oracle.c    what must have arrived, and whether it did
@@ -77,7 +78,8 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(lock, "a lock that many programs ask for")                                               \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
-	X(share, "programs have weights and rates, and they change")
+	X(share, "programs have weights and rates, and they change")                               \
+	X(batch, "calls for several messages")
 
 enum sim_part {
 #define X(name, help) SIM_##name,
@@ -162,6 +164,7 @@ struct sim_scenario {
 	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
 	bool bulk;	  /* some are above a block */
+	bool batches;	  /* some ends have calls for several messages */
 	uint64_t arena_bytes, timeout_ns, silence_ns;
 	uint32_t links;	    /* of each engine */
 	uint64_t ring_idle; /* ns between looks at which peers need their rings; 0: never */
