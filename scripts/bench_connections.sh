@@ -208,16 +208,15 @@ tcp_bulk()
 	jq --argjson other "$other" '.results[0].bytes_per_s |= ([., $other] | max)' "$weir_tmp/tcp.json"
 }
 
-# Large messages against TCP over loopback: both send out of the program's buffers. The targets are those of the CPU's
-# fastest ICRC.
-bulk_figures()
+# beside_tcp KERNEL TARGET TARGET TARGET: 64 KiB, 1 MiB and 16 MiB between nodes that compute the ICRC by this kernel, ""
+# the CPU's fastest, against TCP over loopback: both send out of the program's buffers.
+beside_tcp()
 {
-	local size
-	local -A goal=([64k]=1.0 [1m]=0.9 [16m]=0.9)
+	local kernel=$1 size
+	shift
 
-	any_wanted bulk_tcp_64k bulk_tcp_1m bulk_tcp_16m || return 0
-	! grep -qw vpclmulqdq /proc/cpuinfo || goal=([64k]=2.2 [1m]=1.8 [16m]=1.3)
-	perf_nodes
+	any_wanted "bulk_tcp_"{64k,1m,16m}"${kernel:+_$kernel}" || return 0
+	if [ -n "$kernel" ]; then WEIR_ICRC=$kernel perf_nodes; else perf_nodes; fi
 	run server-tcp weir-perf --transport tcp --cpu 1
 	await grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
 	if command -v iperf3 >/dev/null; then
@@ -225,9 +224,36 @@ bulk_figures()
 		await iperf3 -c 127.0.0.1 -p 5299 -n 1 >/dev/null || die "iperf3 doesn't serve"
 	fi
 	for size in 64k 1m 16m; do
-		pairs "bulk_tcp_$size" "x TCP over loopback, $size" '>=' "${goal[$size]}" .bytes_per_s 1 \
+		pairs "bulk_tcp_$size${kernel:+_$kernel}" "x TCP over loopback, $size${kernel:+, ICRC by $kernel}" '>=' "$1" .bytes_per_s 1 \
 			"tcp_bulk $size" "weir-perf --instance A node:2 -t bw -s $size --adopt -D 0.5 --cpu 0"
+		shift
 	done
+	stop_all
+}
+
+# The targets are those of the kernel; a CPU with VPCLMULQDQ is also measured as one without.
+bulk_figures()
+{
+	local -a goal=(1.0 0.9 0.9)
+
+	! grep -qw vpclmulqdq /proc/cpuinfo || goal=(2.2 1.8 1.3)
+	beside_tcp "" "${goal[@]}"
+	beside_tcp pclmul 1.0 0.9 0.9
+}
+
+# Round trips of four processes on two CPUs, against TCP, both of whose ends spin.
+tcp_latency_figure()
+{
+	wanted lat_tcp || return 0
+	two_nodes_memif "" --idle adaptive
+	run server-B weir-perf --instance B --cpu 1
+	run server-tcp weir-perf --transport tcp --cpu 1
+	for name in server-B server-tcp; do
+		await grep -q . "$weir_tmp/$name.log" || die "$name doesn't serve"
+	done
+	pairs lat_tcp "x spinning TCP over loopback, round trip of 64 B, p50" '<=' 0.9 .lat_us.p50 1 \
+		"weir-perf --transport tcp 127.0.0.1 -t lat -s 64 -D 0.5 --cpu 0" \
+		"weir-perf --instance A node:2 -t lat -s 64 -D 0.5 --cpu 0"
 	stop_all
 }
 # shellcheck source=scripts/bench_shares.sh
@@ -251,6 +277,7 @@ set_connections()
 	poll_figure
 	thread_figures
 	protobuf_figure
+	tcp_latency_figure
 	bulk_figures
 	adaptive_figure
 	active_figure
