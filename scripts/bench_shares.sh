@@ -144,20 +144,23 @@ load()
 
 programs_cycles_figure()
 {
-	local n one
+	local n one times=$((runs < 5 ? 5 : runs))
 
 	wanted conn_programs_cycles || return 0
 	two_nodes_memif "" --idle poll
 	run drain probe B drain d
 	await grep -q ready "$weir_tmp/drain.log" || die "probe doesn't listen"
-	for ((n = 0; n < runs; n++)); do
+	for ((n = 0; n < times; n++)); do
 		load 1 50 >"$weir_tmp/one"
 		one=$(cat "$weir_tmp/one")
 		load 8 400 >"$weir_tmp/eight"
 		load 64 3200 >"$weir_tmp/many"
 		echo "busy cycles a message: 1 program $one, 8 $(cat "$weir_tmp/eight"), 64 $(cat "$weir_tmp/many")" >&2
 		awk -v one="$one" -v many="$(cat "$weir_tmp/many")" 'BEGIN { print 100 * (many / one - 1) }'
-	done | record conn_programs_cycles "% more busy cycles a message, 64 programs" '<=' 10 any "probe send, 20,000 messages/s in all"
+	done >"$weir_tmp/more"
+	sort -g "$weir_tmp/more" | tail -n 1 |
+		record conn_programs_cycles "% more busy cycles a message, 64 programs, the worst of $times runs" '<=' 10 worst \
+			"probe send, 20,000 messages/s in all"
 	stop_all
 }
 
