@@ -305,6 +305,8 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 
 	*what = "asking the server";
 	rc = request_all(d, test, size, r);
+	if (!rc && d->team && !d->number)
+		memcpy(d->team->key, d->key, sizeof(d->key));
 	if (!rc)
 		rc = arrive(d, TEAM_READY);
 	if (rc)

@@ -41,6 +41,7 @@ struct team {
 	atomic_bool failed;		  /* a member or the starter writes: abort */
 	_Atomic int64_t nodes[TEAM_MAX];  /* node ids: each member writes its own; all read */
 	uint32_t count;			  /* starter, before the members start */
+	uint8_t key[PERF_KEY_BYTES];	  /* lock: member 0 writes; after TEAM_READY all read */
 	struct team_member member[];
 };
 

@@ -43,6 +43,18 @@ done
 perf '.count > 0 and .lat_us.p50 > 0' --instance A node:2 -t notify -D 0.4 --programs 2 --wait sleep
 perf '.count == 300 and .verified' --instance A node:2 -t put,get -s 3000,300000 --layout 1000:1k -n 300 --verify
 perf '.count == 2000 and .shares.count == 8 and .shares.min > 0' --instance A node:2 -t lock -n 2000 --threads 8
+# programs contend for the lock of the first one's memory
+run locks weir-perf --instance A node:2 -t lock -D 600 --programs 3 --threads 2 --no-calibrate
+await shows B exports '[.[] | select(.program == "weir-perf-target") | .openers] | sort == [1, 1, 6]' ||
+	fail "they do not share a lock: $(weirctl --instance B show exports)"
+await shows B exports 'any(.[]; .waiters > 0)' || fail "nobody waits for the lock: $(weirctl --instance B show exports)"
+stop locks INT
+await shows B exports 'length == 0' || fail "an export stays: $(weirctl --instance B show exports)"
+for apart in "" --apart; do
+	for to in node:2 node:1:near; do # shellcheck disable=SC2086
+		perf '.count == 3000 and .shares.count == 3 and .shares.min > 0' --instance A $to -t lock -n 3000 --programs 3 $apart
+	done
+done
 perf '.count == 300 and .verified' --instance A node:2 -t get -s 0,1,7,933,9000,1m -n 300 --verify
 perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -n 300 --verify
 for of in "int8 sum" "uint16 bxor" "int32 max" "uint64 replace" "float sum" "double prod" "bool lxor" "byte bor"; do

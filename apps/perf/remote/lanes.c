@@ -77,6 +77,7 @@ struct remote_run {
 	struct driver *driver;
 	const struct remote_kind *kind;
 	struct weir_remote *remote;
+	struct weir_remote *lock; /* of a team's first program, for which all contend */
 	struct remote_layout layout;
 	struct weir_layout there; /* pieces of an operation */
 	struct weir_export *x;	  /* for answers; NULL: there are none */
@@ -214,11 +215,11 @@ static int
 begin_lock(struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
-	int rc = weir_remote_lock(run->remote, WEIR_LOCK_EXCLUSIVE, run->patience_ms);
+	int rc = weir_remote_lock(run->lock, WEIR_LOCK_EXCLUSIVE, run->patience_ms);
 
 	(void)i;
 	if (!rc)
-		rc = weir_remote_unlock(run->remote, run->patience_ms);
+		rc = weir_remote_unlock(run->lock, run->patience_ms);
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
@@ -507,6 +508,26 @@ greet(struct remote_run *run, struct weir_region **region)
 	return rc ? rc : weir_remote_notify(run->remote, REMOTE_HELLO, 0, 0);
 }
 
+/* Opens the memory, and that of the lock. 0 or -errno. */
+static int
+open_memory(struct remote_run *run)
+{
+	struct driver *d = run->driver;
+	uint32_t flags = d->options->apart ? WEIR_OPEN_APART : 0;
+	struct weir_key key;
+	int rc;
+
+	memcpy(key.bytes, d->key, sizeof(key.bytes));
+	rc = weir_remote_open(d->weir, &key, run->kind->rights | WEIR_MAY_WRITE, flags, OPEN_MS,
+			      &run->remote);
+	run->lock = run->remote;
+	if (rc || !d->team || !d->number || !perf_is_lock(run->request.test))
+		return rc;
+	memcpy(key.bytes, d->team->key, sizeof(key.bytes));
+	run->lock = NULL;
+	return weir_remote_open(d->weir, &key, WEIR_MAY_LOCK, flags, OPEN_MS, &run->lock);
+}
+
 int
 driver_remote(struct driver *d, struct perf_result *r)
 {
@@ -519,8 +540,7 @@ driver_remote(struct driver *d, struct perf_result *r)
 	};
 	struct weir_region *region = NULL;
 	uint64_t bare = 0, bare_ns = 0;
-	struct weir_key key;
-	struct lane *lanes;
+	struct lane *lanes = NULL;
 	int rc;
 
 	run.layout = remote_layout(remote_extent(&run.request), run.threads);
@@ -529,13 +549,11 @@ driver_remote(struct driver *d, struct perf_result *r)
 		run.there.dim[0].count = r->size / run.request.block;
 		run.there.dim[0].stride = run.request.stride;
 	}
-	memcpy(key.bytes, d->key, sizeof(key.bytes));
-	rc = weir_remote_open(d->weir, &key, run.kind->rights | WEIR_MAY_WRITE,
-			      d->options->apart ? WEIR_OPEN_APART : 0, OPEN_MS, &run.remote);
-	if (rc)
-		return rc;
-	lanes = make_lanes(&run);
-	rc = lanes && run.threads == d->options->threads ? 0 : -ENOMEM;
+	rc = open_memory(&run);
+	if (!rc) {
+		lanes = make_lanes(&run);
+		rc = lanes && run.threads == d->options->threads ? 0 : -ENOMEM;
+	}
 	if (!rc && perf_is_answered(r->test))
 		rc = greet(&run, &region);
 	if (!rc)
@@ -548,6 +566,8 @@ driver_remote(struct driver *d, struct perf_result *r)
 	r->bytes_per_s = r->msgs_per_s * r->size;
 	r->mean_us = (bare ? (double)bare_ns / (double)bare : histogram_mean(&r->latency)) / 1e3;
 	free_lanes(&run, lanes);
+	if (run.lock != run.remote)
+		weir_remote_close(run.lock);
 	weir_remote_close(run.remote);
 	if (run.x)
 		weir_revoke(run.x);
