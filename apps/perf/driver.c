@@ -208,7 +208,7 @@ request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *
 		if (rc)
 			break;
 		f->tx_client = m.threads;
-		memcpy(d->key, m.key, sizeof(d->key));
+		memcpy(f->key, m.key, sizeof(f->key));
 		datagrams = m.datagrams;
 		m = driver_request(d, test, size, i);
 		rc = perf_flow_start(f, &m, true);
@@ -306,7 +306,7 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 	*what = "asking the server";
 	rc = request_all(d, test, size, r);
 	if (!rc && d->team && !d->number)
-		memcpy(d->team->key, d->key, sizeof(d->key));
+		memcpy(d->team->key, d->flows[0].key, sizeof(d->team->key));
 	if (!rc)
 		rc = arrive(d, TEAM_READY);
 	if (rc)

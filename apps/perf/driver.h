@@ -28,7 +28,6 @@ struct driver {
 	uint64_t random;	   /* --pick random: state; else 0 */
 
 	char service[WEIR_SERVICE_MAX]; /* of the server */
-	uint8_t key[PERF_KEY_BYTES];	/* tests of remote memory: of that which is exported */
 	char reason[TEAM_REASON];	/* why a thread of this program failed; "": none did */
 
 	struct team *team; /* NULL: alone */

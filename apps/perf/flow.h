@@ -83,6 +83,7 @@ struct perf_flow {
 
 	struct perf_message control;
 	size_t control_length;
+	uint8_t key[PERF_KEY_BYTES]; /* tests of remote memory, driver: of the memory there */
 };
 
 void perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers);

@@ -382,9 +382,12 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "a size that -t %s can't have; give %u bytes to --region";
 	if (test >= PERF_MESSAGES && (o->loop || o->connections > 1))
 		return "-t %s makes its connections itself; leave out --loop and --connections";
-	if (perf_is_remote(test) && (o->alltoall || o->both || o->rate > 0 || o->flags))
-		return "-t %s goes to one server, one way, as fast as it can; leave out "
-		       "--alltoall, -b, --rate and --flags";
+	if (perf_is_remote(test) && (o->both || o->rate > 0 || o->flags))
+		return "-t %s goes one way, as fast as it can; leave out -b, --rate and --flags";
+	if (perf_is_serial(test) && o->alltoall)
+		return "-t %s goes to one server; leave out --alltoall";
+	if (perf_is_remote(test) && o->alltoall && o->count && o->count < o->threads)
+		return "-t %s has fewer operations than threads; raise -n";
 	for (uint32_t i = 0; i < o->size_count; i++)
 		if (perf_is_update(test) &&
 		    (!o->sizes[i] || (test != PERF_ACC && o->sizes[i] != 8) ||

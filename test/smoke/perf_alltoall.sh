@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# weir-perf --alltoall between three nodes: streams, messages and requests, all of them counted.
+# weir-perf --alltoall between three nodes: streams, messages, requests and remote memory, all of it counted.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -26,6 +26,10 @@ perf '.count == 6 * 500' -t rate -n 500 --verify
 perf '.count == 6 * 100 and .payload_bytes == 600 * 20000' -t bw -s 20000 -n 100 --verify
 perf '.count == 6 * 200 and .timeouts == 0' -t request -n 200 --threads 4 --verify
 perf '.count == 6 * 200' -t message -n 200 --threads 2 --verify
+for test in put get acc fop cas; do
+	perf '.count == 6 * 300 and .lat_us.p50 > 0' -t $test -n 300 --verify
+done
+perf '.count == 6 * 201 and .payload_bytes == 1206 * 3000' -t put -s 3000 -n 201 --threads 3 --target stop --verify
 weir-perf --alltoall -t rate -n 500 node:1 >/dev/null 2>&1 && { echo "FAIL: an address was taken"; exit 1; }
 exit 0
 END

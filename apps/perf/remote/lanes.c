@@ -3,9 +3,9 @@
  * put, get, acc, fop, cas, notify, signal, lock: the driver's threads, lanes, operate on the
  * exported memory, each in its own part. First for the latency: an operation and its flush, in
  * blocks that alternate as in lat. Then for the rate: operations with one flush at the end, or one
- * per
- * --window. The program's main thread is lane 0. Of notify and signal there is no rate: the target
- * answers each put, which is complete with the answer. Of lock neither: all lanes contend for one.
+ * per --window. The program's main thread is lane 0. With --alltoall each server has lanes of its
+ * own. Of notify and signal there is no rate: the target answers each put, which is complete with
+ * the answer. Of lock neither: all lanes contend for one.
  */
 #include "remote.h"
 #include "driver.h"
@@ -33,7 +33,9 @@ struct remote_run;
 struct lane {
 	pthread_t thread;
 	struct remote_run *run;
-	uint32_t number;
+	struct perf_flow *flow;	    /* to the server whose memory it is */
+	struct weir_remote *remote; /* the memory */
+	uint32_t number;	    /* among the threads that use it */
 	struct perf_schedule schedule;
 	uint64_t begun;		 /* operations */
 	_Atomic uint64_t so_far; /* the lane writes, main reads */
@@ -76,13 +78,14 @@ static const struct remote_kind {
 struct remote_run {
 	struct driver *driver;
 	const struct remote_kind *kind;
-	struct weir_remote *remote;
-	struct weir_remote *lock; /* of a team's first program, for which all contend */
+	struct weir_remote **remotes; /* one per connection */
+	struct weir_remote *lock;     /* of a team's first program: all contend for it */
 	struct remote_layout layout;
 	struct weir_layout there; /* pieces of an operation */
 	struct weir_export *x;	  /* for answers; NULL: there are none */
 	struct perf_message request;
-	uint32_t threads;
+	uint32_t threads; /* for each memory */
+	uint32_t lanes;	  /* for all */
 	int patience_ms;
 	uint64_t start_ns, end_ns; /* end_ns of the latency's part; without a count */
 	atomic_bool failed;	   /* a lane writes: the others end */
@@ -121,9 +124,9 @@ begin_put(struct lane *l, uint64_t i)
 	fill_next(l, i);
 	if (run->there.block) {
 		t = transfer(l, i);
-		return weir_remote_put_with(run->remote, &t);
+		return weir_remote_put_with(l->remote, &t);
 	}
-	return weir_remote_put(run->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
+	return weir_remote_put(l->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
 			       size, 0);
 }
 
@@ -135,9 +138,9 @@ begin_get(struct lane *l, uint64_t i)
 
 	if (run->there.block) {
 		t = transfer(l, i);
-		return weir_remote_get_with(run->remote, &t);
+		return weir_remote_get_with(l->remote, &t);
 	}
-	return weir_remote_get(run->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
+	return weir_remote_get(l->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
 			       run->request.size, 0);
 }
 
@@ -165,7 +168,7 @@ begin_acc(struct lane *l, uint64_t i)
 				.type = type,
 				.op = perf_acc(run->request.op)};
 
-	return weir_remote_update(run->remote, &u);
+	return weir_remote_update(l->remote, &u);
 }
 
 static int
@@ -173,7 +176,7 @@ begin_fop(struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
 
-	return weir_remote_fetch_op(run->remote, remote_slot_at(&run->layout, l->number, i),
+	return weir_remote_fetch_op(l->remote, remote_slot_at(&run->layout, l->number, i),
 				    l->buffer, &l->fetched, WEIR_T_INT64, WEIR_ACC_SUM, 0);
 }
 
@@ -183,8 +186,8 @@ begin_cas(struct lane *l, uint64_t i)
 	const struct remote_run *run = l->run;
 	int64_t is = (int64_t)(i / run->layout.slots), then = is + 1;
 
-	return weir_remote_compare_swap(run->remote, remote_slot_at(&run->layout, l->number, i),
-					&is, &then, &l->fetched, WEIR_T_INT64, 0);
+	return weir_remote_compare_swap(l->remote, remote_slot_at(&run->layout, l->number, i), &is,
+					&then, &l->fetched, WEIR_T_INT64, 0);
 }
 
 static int
@@ -195,7 +198,7 @@ begin_notify(struct lane *l, uint64_t i)
 	fill_next(l, i);
 	t.notify = WEIR_WITH_NOTICE;
 	t.tag = (uint32_t)i & INT32_MAX;
-	return weir_remote_put_with(l->run->remote, &t);
+	return weir_remote_put_with(l->remote, &t);
 }
 
 static int
@@ -207,7 +210,7 @@ begin_signal(struct lane *l, uint64_t i)
 	t.notify = WEIR_WITH_SIGNAL_SET;
 	t.signal = remote_signal_at(&l->run->layout);
 	t.operand = i + 1;
-	return weir_remote_put_with(l->run->remote, &t);
+	return weir_remote_put_with(l->remote, &t);
 }
 
 /* It is complete when the lock is free again, or another's. */
@@ -234,7 +237,7 @@ static int
 flush(struct lane *l)
 {
 	const struct remote_kind *kind = l->run->kind;
-	int rc = weir_remote_flush(l->run->remote, l->run->patience_ms);
+	int rc = weir_remote_flush(l->remote, l->run->patience_ms);
 
 	if (!rc && kind->right && l->begun)
 		l->errors += !kind->right(l, l->begun - 1);
@@ -292,7 +295,7 @@ look(struct lane *l, uint64_t now)
 	if (atomic_load_explicit(&l->run->failed, memory_order_relaxed) ||
 	    (d->team && atomic_load_explicit(&d->team->failed, memory_order_relaxed)))
 		return -ECANCELED;
-	if (!l->number) {
+	if (!l->number && l->flow == d->flows) {
 		d->sent = l->begun;
 		driver_progress(d, now);
 	}
@@ -393,8 +396,8 @@ run_lane(void *arg)
 				  run->start_ns + (uint64_t)(o->duration_s * 1e9));
 	/* behind all others */
 	if (!rc)
-		rc = weir_remote_put(run->remote, remote_count_at(&run->layout, l->number),
-				     &l->begun, sizeof(l->begun), 0);
+		rc = weir_remote_put(l->remote, remote_count_at(&run->layout, l->number), &l->begun,
+				     sizeof(l->begun), 0);
 	if (!rc)
 		rc = flush(l);
 	l->rc = rc;
@@ -404,18 +407,18 @@ run_lane(void *arg)
 }
 
 static void
-add_lane(const struct lane *l, struct perf_flow *f, struct perf_result *r)
+add_lane(const struct lane *l, struct perf_result *r)
 {
 	double rate = l->rate_ns ? (double)l->rated * 1e9 / (double)l->rate_ns : 0;
 	double duration = (double)l->rate_ns / 1e9;
 
-	f->sent += l->begun;
+	l->flow->sent += l->begun;
 	r->errors += l->errors;
 	r->msgs_per_s += rate;
 	if (duration > r->duration_s)
 		r->duration_s = duration;
 	histogram_add(&r->latency, &l->latency);
-	if (l->run->threads > 1)
+	if (l->run->lanes > 1)
 		perf_shares_add(&r->shares, rate);
 }
 
@@ -430,7 +433,7 @@ run_lanes(struct remote_run *run, struct lane *lanes)
 	run->end_ns =
 	    run->start_ns + (uint64_t)(run->driver->options->duration_s * 1e9 /
 				       (perf_is_serial(run->request.test) ? 1 : LATENCY_PART));
-	while (started < run->threads && !rc) {
+	while (started < run->lanes && !rc) {
 		rc = -pthread_create(&lanes[started].thread, NULL, run_lane, &lanes[started]);
 		started += !rc;
 	}
@@ -443,10 +446,10 @@ run_lanes(struct remote_run *run, struct lane *lanes)
 		rc = rc ? rc : code;
 	}
 	/* the cause, not that others ended with it */
-	for (uint32_t i = 0; i < run->threads && !rc; i++)
+	for (uint32_t i = 0; i < run->lanes && !rc; i++)
 		if (lanes[i].rc != -ECANCELED)
 			rc = lanes[i].rc;
-	for (uint32_t i = 0; i < run->threads && !rc; i++)
+	for (uint32_t i = 0; i < run->lanes && !rc; i++)
 		rc = lanes[i].rc;
 	return rc;
 }
@@ -467,16 +470,22 @@ static struct lane *
 make_lanes(struct remote_run *run)
 {
 	size_t size = run->request.size ? run->request.size : 1;
-	struct lane *lanes = calloc(run->threads, sizeof(*lanes));
+	struct lane *lanes = calloc(run->lanes, sizeof(*lanes));
+	struct perf_message request;
+	uint32_t of;
 
-	for (uint32_t i = 0; lanes && i < run->threads; i++) {
+	for (uint32_t i = 0; lanes && i < run->lanes; i++) {
+		of = i / run->threads;
+		request = driver_request(run->driver, run->request.test, run->request.size, of);
 		lanes[i].run = run;
-		lanes[i].number = i;
-		lanes[i].schedule = remote_schedule(&run->request, i);
+		lanes[i].flow = &run->driver->flows[of];
+		lanes[i].remote = run->remotes[of];
+		lanes[i].number = i % run->threads;
+		lanes[i].schedule = remote_schedule(&request, lanes[i].number);
 		lanes[i].buffer = malloc(size);
 		histogram_clear(&lanes[i].latency);
 		if (!lanes[i].buffer)
-			run->threads = i; /* frees those before it */
+			run->lanes = i; /* frees those before it */
 		else
 			fill(&lanes[i], size);
 	}
@@ -486,7 +495,7 @@ make_lanes(struct remote_run *run)
 static void
 free_lanes(const struct remote_run *run, struct lane *lanes)
 {
-	for (uint32_t i = 0; lanes && i < run->threads; i++)
+	for (uint32_t i = 0; lanes && i < run->lanes; i++)
 		free(lanes[i].buffer);
 	free(lanes);
 }
@@ -503,9 +512,9 @@ greet(struct remote_run *run, struct weir_region **region)
 	if (!rc)
 		rc = weir_export(*region, 0, sizeof(uint64_t), rights, &run->x, &key);
 	if (!rc)
-		rc = weir_remote_put(run->remote, remote_key_at(&run->layout), key.bytes,
+		rc = weir_remote_put(run->remotes[0], remote_key_at(&run->layout), key.bytes,
 				     sizeof(key.bytes), 0);
-	return rc ? rc : weir_remote_notify(run->remote, REMOTE_HELLO, 0, 0);
+	return rc ? rc : weir_remote_notify(run->remotes[0], REMOTE_HELLO, 0, 0);
 }
 
 /* Opens the memory, and that of the lock. 0 or -errno. */
@@ -517,15 +526,31 @@ open_memory(struct remote_run *run)
 	struct weir_key key;
 	int rc;
 
-	memcpy(key.bytes, d->key, sizeof(key.bytes));
-	rc = weir_remote_open(d->weir, &key, run->kind->rights | WEIR_MAY_WRITE, flags, OPEN_MS,
-			      &run->remote);
-	run->lock = run->remote;
-	if (rc || !d->team || !d->number || !perf_is_lock(run->request.test))
+	run->remotes = calloc(d->flow_count, sizeof(struct weir_remote *));
+	rc = run->remotes ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
+		memcpy(key.bytes, d->flows[i].key, sizeof(key.bytes));
+		rc = weir_remote_open(d->weir, &key, run->kind->rights | WEIR_MAY_WRITE, flags,
+				      OPEN_MS, &run->remotes[i]);
+	}
+	if (rc)
 		return rc;
+	run->lock = run->remotes[0];
+	if (!d->team || !d->number || !perf_is_lock(run->request.test))
+		return 0;
 	memcpy(key.bytes, d->team->key, sizeof(key.bytes));
 	run->lock = NULL;
 	return weir_remote_open(d->weir, &key, WEIR_MAY_LOCK, flags, OPEN_MS, &run->lock);
+}
+
+static void
+close_memory(const struct remote_run *run)
+{
+	if (run->remotes && run->lock != run->remotes[0])
+		weir_remote_close(run->lock);
+	for (uint32_t i = 0; run->remotes && i < run->driver->flow_count; i++)
+		weir_remote_close(run->remotes[i]);
+	free(run->remotes);
 }
 
 int
@@ -536,6 +561,7 @@ driver_remote(struct driver *d, struct perf_result *r)
 	    .kind = &kinds[r->test],
 	    .request = driver_request(d, r->test, r->size, 0),
 	    .threads = d->options->threads,
+	    .lanes = d->options->threads * d->flow_count,
 	    .patience_ms = d->options->patience_s * 1000,
 	};
 	struct weir_region *region = NULL;
@@ -552,27 +578,27 @@ driver_remote(struct driver *d, struct perf_result *r)
 	rc = open_memory(&run);
 	if (!rc) {
 		lanes = make_lanes(&run);
-		rc = lanes && run.threads == d->options->threads ? 0 : -ENOMEM;
+		rc = lanes && run.lanes == run.threads * d->flow_count ? 0 : -ENOMEM;
 	}
 	if (!rc && perf_is_answered(r->test))
 		rc = greet(&run, &region);
 	if (!rc)
 		rc = run_lanes(&run, lanes);
-	for (uint32_t i = 0; i < run.threads && !rc; i++) {
-		add_lane(&lanes[i], d->flow, r);
+	for (uint32_t i = 0; i < run.lanes && !rc; i++) {
+		add_lane(&lanes[i], r);
 		bare += lanes[i].bare;
 		bare_ns += lanes[i].bare_ns;
 	}
 	r->bytes_per_s = r->msgs_per_s * r->size;
 	r->mean_us = (bare ? (double)bare_ns / (double)bare : histogram_mean(&r->latency)) / 1e3;
 	free_lanes(&run, lanes);
-	if (run.lock != run.remote)
-		weir_remote_close(run.lock);
-	weir_remote_close(run.remote);
+	close_memory(&run);
 	if (run.x)
 		weir_revoke(run.x);
 	if (region)
 		weir_region_free(region);
-	d->sent = d->flow->sent;
+	d->sent = 0;
+	for (uint32_t i = 0; i < d->flow_count; i++)
+		d->sent += d->flows[i].sent;
 	return rc;
 }

@@ -284,6 +284,10 @@ test_cluster(void **state)
 	assert_int_equal(parse(&o, "--alltoall -t rate"), OPTIONS_WRONG);
 	setenv("WEIR_CLUSTER", " n0  n1 n2\n", 1);
 	assert_int_equal(parse(&o, "--alltoall -t rate -n 1"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--alltoall -t notify -n 3"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t lock -n 3"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t put -n 2 --threads 3"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t put,cas -n 3 --threads 3"), OPTIONS_RUN);
 	assert_int_equal(o.cluster_count, 3);
 	assert_string_equal(o.cluster[2], "n2");
 }
