@@ -144,9 +144,9 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	    .large = test == PERF_MIX ? share(d, o->large, i) : 0,
 	    .region = o->region,
 	    .threads = o->threads,
-	    .type = test == PERF_ACC ? o->type : 0,
-	    .op = test == PERF_ACC ? o->op : 0,
-	    .block = test == PERF_PUT || test == PERF_GET ? o->block : 0,
+	    .type = test == PERF_ACC || test == PERF_FOP ? o->type : 0,
+	    .op = test == PERF_ACC || test == PERF_FOP ? o->op : 0,
+	    .block = perf_has_layout(test) ? o->block : 0,
 	    .stride = o->stride,
 	    .seed = o->seed + (uint64_t)d->number * d->flow_count + i,
 	    .flags = (o->both && test < PERF_READ && test != PERF_LAT ? PERF_BOTH : 0) |

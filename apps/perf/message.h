@@ -24,7 +24,7 @@
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
 #define PERF_BATCH_MAX 64u  /* messages per call */
 #define PERF_KEY_BYTES 64u  /* of a key of remote memory */
-#define PERF_EXTENT_MAX (1u << 30) /* bytes in which the pieces of a put or get lie */
+#define PERF_EXTENT_MAX (1u << 30) /* bytes in which the pieces of an operation lie */
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
@@ -71,8 +71,8 @@ struct perf_message {
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
 	uint32_t batch;		    /* REQUEST: messages per call, at least 1 */
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
-	uint32_t type, op;	    /* REQUEST, acc: enum weir_type, weir_acc; 0: int64, sum */
-	uint32_t block, stride;	    /* REQUEST, put and get: pieces of the memory; 0: one */
+	uint32_t type, op;	    /* REQUEST, acc, fop: enum weir_type, weir_acc; 0: int64, sum */
+	uint32_t block, stride;	    /* REQUEST, put, get, acc: pieces of the memory; 0: one */
 	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
 	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */
 };

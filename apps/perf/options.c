@@ -149,16 +149,35 @@ take_layout(void *into, const char *text, char *error, size_t size)
 }
 
 static const char *const type_names[] = {
-    [WEIR_T_BYTE] = "byte",	[WEIR_T_BOOL] = "bool",	    [WEIR_T_INT8] = "int8",
-    [WEIR_T_UINT8] = "uint8",	[WEIR_T_INT16] = "int16",   [WEIR_T_UINT16] = "uint16",
-    [WEIR_T_INT32] = "int32",	[WEIR_T_UINT32] = "uint32", [WEIR_T_INT64] = "int64",
-    [WEIR_T_UINT64] = "uint64", [WEIR_T_FLOAT] = "float",   [WEIR_T_DOUBLE] = "double",
+    [WEIR_T_BYTE] = "byte",
+    [WEIR_T_BOOL] = "bool",
+    [WEIR_T_INT8] = "int8",
+    [WEIR_T_UINT8] = "uint8",
+    [WEIR_T_INT16] = "int16",
+    [WEIR_T_UINT16] = "uint16",
+    [WEIR_T_INT32] = "int32",
+    [WEIR_T_UINT32] = "uint32",
+    [WEIR_T_INT64] = "int64",
+    [WEIR_T_UINT64] = "uint64",
+    [WEIR_T_FLOAT] = "float",
+    [WEIR_T_DOUBLE] = "double",
+    [WEIR_T_LONG_DOUBLE] = "long_double",
+    [WEIR_T_FLOAT_COMPLEX] = "float_complex",
+    [WEIR_T_DOUBLE_COMPLEX] = "double_complex",
+    [WEIR_T_LONG_DOUBLE_COMPLEX] = "long_double_complex",
+    [WEIR_T_INT16_AT] = "int16_at",
+    [WEIR_T_INT32_AT] = "int32_at",
+    [WEIR_T_INT64_AT] = "int64_at",
+    [WEIR_T_FLOAT_AT] = "float_at",
+    [WEIR_T_DOUBLE_AT] = "double_at",
+    [WEIR_T_LONG_DOUBLE_AT] = "long_double_at",
 };
 static const char *const acc_names[] = {
-    [WEIR_ACC_SUM] = "sum",   [WEIR_ACC_PROD] = "prod",	      [WEIR_ACC_MIN] = "min",
-    [WEIR_ACC_MAX] = "max",   [WEIR_ACC_LAND] = "land",	      [WEIR_ACC_LOR] = "lor",
-    [WEIR_ACC_LXOR] = "lxor", [WEIR_ACC_BAND] = "band",	      [WEIR_ACC_BOR] = "bor",
-    [WEIR_ACC_BXOR] = "bxor", [WEIR_ACC_REPLACE] = "replace",
+    [WEIR_ACC_SUM] = "sum",	    [WEIR_ACC_PROD] = "prod",	  [WEIR_ACC_MIN] = "min",
+    [WEIR_ACC_MAX] = "max",	    [WEIR_ACC_LAND] = "land",	  [WEIR_ACC_LOR] = "lor",
+    [WEIR_ACC_LXOR] = "lxor",	    [WEIR_ACC_BAND] = "band",	  [WEIR_ACC_BOR] = "bor",
+    [WEIR_ACC_BXOR] = "bxor",	    [WEIR_ACC_MINLOC] = "minloc", [WEIR_ACC_MAXLOC] = "maxloc",
+    [WEIR_ACC_REPLACE] = "replace",
 };
 
 static int
@@ -241,15 +260,15 @@ static const struct option_spec specs[] = {
      "mix: messages of 64 KiB ... 16 MiB among all (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
      .given = offsetof(struct perf_options, large_given)},
     {"layout", 0, OPTION_CALL, 0, 0, "BLOCK:STRIDE", NULL,
-     "put, get: pieces of BLOCK bytes in the memory, STRIDE apart", .take = take_layout,
+     "put, get, acc: pieces of BLOCK bytes in the memory, STRIDE apart", .take = take_layout,
      .expected = "bytes of a piece and from one to the next, as in 8:64"},
     {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
      "through the node's own port, also to a program on this node"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
      "do not measure the machine before and after each run"},
-    {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc: how elements are updated, by ones (sum)",
+    {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: how elements are updated, by ones (sum)",
      .take = take_op,
-     .expected = "sum, prod, min, max, land, lor, lxor, band, bor, bxor or "
+     .expected = "sum, prod, min, max, land, lor, lxor, band, bor, bxor, minloc, maxloc or "
 		 "replace"},
     {"patience", 0, OPTION_UNSIGNED, AT(patience_s), "SECONDS", "30",
      "without progress until a run has failed", NUMBER(1, 86400)},
@@ -285,8 +304,9 @@ static const struct option_spec specs[] = {
      "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
      .words = "weir|tcp"},
-    {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc: of the elements (int64)", .take = take_type,
-     .expected = "byte, bool, float, double, or int or uint with 8, 16, 32 or 64"},
+    {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: of the elements (int64)",
+     .take = take_type,
+     .expected = "a type of weir/type.h, such as int8, double, float_complex or int32_at"},
     {"verify", 0, OPTION_FLAG, AT(verify), NULL, NULL, "check every byte of every message"},
     {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
     {"wait", 0, OPTION_WORD, AT(sleep), NULL, "poll", "how both programs wait",
@@ -390,30 +410,33 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "-t %s has fewer operations than threads; raise -n";
 	for (uint32_t i = 0; i < o->size_count; i++)
 		if (perf_is_update(test) &&
-		    (!o->sizes[i] || (test != PERF_ACC && o->sizes[i] != 8) ||
-		     o->sizes[i] % weir_type_size((enum weir_type)perf_element(o->type))))
+		    (!o->sizes[i] ||
+		     (test != PERF_ACC && o->sizes[i] != perf_element_size(o->type)) ||
+		     o->sizes[i] % perf_element_size(o->type)))
 			return test == PERF_ACC
 				   ? "-t %s updates whole elements; give multiples of them to -s"
-				   : "-t %s is of one integer; give 8 to -s, or none";
+				   : "-t %s is of one element; leave out -s";
 	if (perf_is_lock(test) && (o->size_count > 1 || (o->size_count && o->sizes[0])))
 		return "-t %s moves no bytes; leave out -s";
 	if (perf_is_lock(test) && o->window)
 		return "-t %s has one lock under way; leave out --window";
-	if ((o->type || o->op) && test != PERF_ACC)
-		return "--type and --op are for -t acc; leave them out";
-	if (test == PERF_ACC && !perf_elements_ok(o->type, o->op, 8))
+	if ((o->type || o->op) && test != PERF_ACC && test != PERF_FOP)
+		return "--type and --op are for -t acc and fop; leave them out";
+	if (perf_is_update(test) && !perf_elements_ok(o->type, o->op, 0))
 		return "the --type does not have that --op; see weir/type.h";
 	if ((o->stop || o->apart) && !perf_is_remote(test))
 		return "--target and --apart are for tests of remote memory; leave them out";
-	if (o->block && test != PERF_PUT && test != PERF_GET)
-		return "--layout is for -t put and get; leave it out";
+	if (o->block && !perf_has_layout(test))
+		return "--layout is for -t put, get and acc; leave it out";
+	if (o->block && test == PERF_ACC && !perf_pieces_ok(o->type, o->block, o->stride))
+		return "-t %s updates whole elements; give multiples of them to --layout";
 	for (uint32_t i = 0; o->block && i < o->size_count; i++)
 		if (!o->sizes[i] || o->sizes[i] % o->block ||
 		    o->sizes[i] / o->block > PERF_EXTENT_MAX / o->stride)
 			return "-s and --layout do not fit each other; give multiples of BLOCK to "
 			       "-s, within 1 GiB";
-	if (o->block && !o->size_count && 64 % o->block)
-		return "--layout does not divide 64 bytes; give -s to -t %s";
+	if (o->block && !o->size_count && perf_usual_size(test, o->type) % o->block)
+		return "--layout does not divide the usual size; give -s to -t %s";
 	if (perf_is_answered(test) && (o->threads > 1 || o->stop || o->window))
 		return "-t %s goes to and fro between two threads; leave out --threads, --window "
 		       "and --target stop";

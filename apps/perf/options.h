@@ -26,8 +26,8 @@ struct perf_options {
 	uint64_t large;
 	bool large_given;
 	uint32_t window, batch;
-	uint32_t type, op;	/* acc: enum weir_type, enum weir_acc; 0: int64, sum */
-	uint32_t block, stride; /* put, get: pieces of the memory; block 0: one */
+	uint32_t type, op;	/* acc, fop: enum weir_type, enum weir_acc; 0: int64, sum */
+	uint32_t block, stride; /* put, get, acc: pieces of the memory; block 0: one */
 	uint64_t seed;
 	uint32_t flags;	   /* WEIR_RC, an operation: of every message of a run */
 	int cpu;	   /* -1: not pinned */

@@ -221,7 +221,7 @@ start(struct prompt *p)
 		return;
 	}
 	rc = team_start(&p->run, o, o->tests[0],
-			o->size_count ? o->sizes[0] : run_usual_size(o->tests[0]));
+			o->size_count ? o->sizes[0] : perf_usual_size(o->tests[0], o->type));
 	if (rc) {
 		printf("no run: %s; lower programs\n", strerror(-rc));
 		went_wrong(p, EXIT_RESOURCE);

@@ -199,16 +199,6 @@ check_ports(const struct perf_info *info, struct perf_result *r)
 	r->errors++;
 }
 
-uint32_t
-run_usual_size(uint32_t test)
-{
-	return test == PERF_BW || test == PERF_READ ? 65536
-	       : test == PERF_MIX		    ? 0
-	       : perf_is_lock(test)		    ? 0
-	       : perf_is_update(test)		    ? 8
-						    : 64;
-}
-
 int
 run_all(const struct perf_info *info, const cpu_set_t *allowed,
 	int (*one)(void *arg, uint32_t test, uint32_t size, struct perf_result *r), void *arg)
@@ -225,7 +215,7 @@ run_all(const struct perf_info *info, const cpu_set_t *allowed,
 
 		for (uint32_t s = 0; s < (usual ? 1 : o->size_count); s++) {
 			rc = one(arg, o->tests[t],
-				 usual ? run_usual_size(o->tests[t]) : o->sizes[s], &r);
+				 usual ? perf_usual_size(o->tests[t], o->type) : o->sizes[s], &r);
 			if (rc)
 				return rc;
 			r.before = c;

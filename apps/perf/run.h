@@ -31,8 +31,6 @@ int run_exit_code(int rc);
 #define EXIT_USAGE 2
 #define EXIT_RESOURCE 3
 
-/* Message size of a test without -s. */
-uint32_t run_usual_size(uint32_t test);
 /* Runs and reports all tests with all sizes. `one` runs one; it returns an exit code and has
  * printed the reason if that is not 0. */
 int run_all(const struct perf_info *info, const cpu_set_t *allowed,

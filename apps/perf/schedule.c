@@ -6,6 +6,7 @@
 #include "weir/stream.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,35 +20,108 @@ perf_elements_ok(uint32_t type, uint32_t op, uint32_t size)
 {
 	uint32_t of = perf_element(type);
 
-	return of <= WEIR_T_DOUBLE && op != WEIR_ACC_NO_OP &&
+	return op != WEIR_ACC_NO_OP &&
 	       weir_acc_valid((enum weir_type)of, (enum weir_acc)perf_acc(op)) &&
-	       size % weir_type_size((enum weir_type)of) == 0;
+	       size % perf_element_size(type) == 0;
 }
 
-uint64_t
-perf_element_value(uint32_t type, uint64_t value)
+uint32_t
+perf_usual_size(uint32_t test, uint32_t type)
+{
+	uint32_t element = perf_element_size(type);
+
+	return test == PERF_BW || test == PERF_READ	? 65536
+	       : test == PERF_MIX || perf_is_lock(test) ? 0
+	       : test == PERF_ACC			? (element > 8 ? element : 8)
+	       : perf_is_update(test)			? element
+							: 64;
+}
+
+/* Elements of two numbers, and long double: type of the first, offset of the second. */
+static const struct {
+	uint8_t first, second;
+} wide[] = {
+    [WEIR_T_LONG_DOUBLE] = {WEIR_T_LONG_DOUBLE, 0},
+    [WEIR_T_FLOAT_COMPLEX] = {WEIR_T_FLOAT, sizeof(float)},
+    [WEIR_T_DOUBLE_COMPLEX] = {WEIR_T_DOUBLE, sizeof(double)},
+    [WEIR_T_LONG_DOUBLE_COMPLEX] = {WEIR_T_LONG_DOUBLE, sizeof(long double)},
+    [WEIR_T_INT16_AT] = {WEIR_T_INT16, offsetof(struct weir_int16_at, at)},
+    [WEIR_T_INT32_AT] = {WEIR_T_INT32, offsetof(struct weir_int32_at, at)},
+    [WEIR_T_INT64_AT] = {WEIR_T_INT64, offsetof(struct weir_int64_at, at)},
+    [WEIR_T_FLOAT_AT] = {WEIR_T_FLOAT, offsetof(struct weir_float_at, at)},
+    [WEIR_T_DOUBLE_AT] = {WEIR_T_DOUBLE, offsetof(struct weir_double_at, at)},
+    [WEIR_T_LONG_DOUBLE_AT] = {WEIR_T_LONG_DOUBLE, offsetof(struct weir_long_double_at, at)},
+};
+
+/* Type of the first number, and its bytes without padding. */
+static uint32_t
+first_number(uint32_t type, size_t *bytes)
+{
+	uint32_t of = perf_element(type);
+
+	of = of > WEIR_T_DOUBLE ? wide[of].first : of;
+	*bytes = of == WEIR_T_LONG_DOUBLE && LDBL_MANT_DIG == 64
+		     ? 10
+		     : weir_type_size((enum weir_type)of);
+	return of;
+}
+
+void
+perf_element_store(uint32_t type, uint64_t value, void *element)
 {
 	const float f = (float)value;
 	const double d = (double)value;
+	const long double l = (long double)value;
+	uint32_t of = perf_element(type), first;
+	const int32_t at = (int32_t)value;
+	const void *from = &value;
+	size_t bytes;
 
+	first = first_number(type, &bytes);
+	if (first == WEIR_T_FLOAT)
+		from = &f;
+	else if (first == WEIR_T_DOUBLE)
+		from = &d;
+	else if (first == WEIR_T_LONG_DOUBLE)
+		from = &l;
+	memset(element, 0, perf_element_size(type));
 	/* little-endian, so that the first bytes are those of a shorter integer */
-	if (perf_element(type) == WEIR_T_FLOAT)
-		memcpy(&value, &f, sizeof(f));
-	else if (perf_element(type) == WEIR_T_DOUBLE)
-		memcpy(&value, &d, sizeof(d));
-	return value;
+	memcpy(element, from, bytes);
+	if (of >= WEIR_T_INT16_AT)
+		memcpy((uint8_t *)element + wide[of].second, &at, sizeof(at));
+}
+
+bool
+perf_element_is(uint32_t type, uint64_t value, const void *element)
+{
+	const uint8_t *has = element;
+	uint8_t is[PERF_ELEMENT_MAX];
+	uint32_t of = perf_element(type), second;
+	size_t bytes;
+
+	perf_element_store(type, value, is);
+	first_number(type, &bytes);
+	if (memcmp(has, is, bytes) != 0)
+		return false;
+	second = of > WEIR_T_DOUBLE ? wide[of].second : 0;
+	bytes = of >= WEIR_T_INT16_AT ? sizeof(int32_t) : bytes;
+	return !second || memcmp(has + second, is + second, bytes) == 0;
 }
 
 uint64_t
 perf_element_after(uint32_t type, uint32_t op, uint64_t times)
 {
+	size_t bytes;
+
 	switch (perf_acc(op)) {
 	case WEIR_ACC_SUM: /* a float that counts stops at the first number that it cannot hold */
-		return perf_element(type) == WEIR_T_FLOAT && times > 1u << 24 ? 1u << 24 : times;
+		return first_number(type, &bytes) == WEIR_T_FLOAT && times > 1u << 24 ? 1u << 24
+										      : times;
 	case WEIR_ACC_LXOR:
 	case WEIR_ACC_BXOR:
 		return times % 2;
 	case WEIR_ACC_MAX:
+	case WEIR_ACC_MAXLOC:
 	case WEIR_ACC_LOR:
 	case WEIR_ACC_BOR:
 	case WEIR_ACC_REPLACE:
@@ -198,11 +272,13 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && perf_is_update(m.test) &&
 	    (!m.size || !perf_elements_ok(m.type, m.op, m.size) ||
-	     (m.test != PERF_ACC && (m.size != 8 || m.type || m.op))))
+	     (m.test != PERF_ACC && m.size != perf_element_size(m.type)) ||
+	     (m.test == PERF_CAS && (m.type || m.op))))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.block &&
-	    ((m.test != PERF_PUT && m.test != PERF_GET) || !m.size || m.size % m.block ||
-	     m.stride < m.block || m.size / m.block > PERF_EXTENT_MAX / m.stride))
+	    (!perf_has_layout(m.test) || !m.size || m.size % m.block || m.stride < m.block ||
+	     m.size / m.block > PERF_EXTENT_MAX / m.stride ||
+	     (m.test == PERF_ACC && !perf_pieces_ok(m.type, m.block, m.stride))))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
 	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||

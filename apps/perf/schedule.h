@@ -48,8 +48,8 @@ perf_is_fetch(uint32_t test)
 	return test == PERF_READ || test == PERF_GET;
 }
 
-/* Tests of remote memory whose elements are updated: each operation adds 1, with PERF_ACC what is
- * asked for. */
+/* Tests of remote memory whose elements are updated: each operation adds 1, with PERF_ACC and
+ * PERF_FOP what is asked for. */
 static inline bool
 perf_is_update(uint32_t test)
 {
@@ -63,6 +63,13 @@ perf_is_remote(uint32_t test)
 	return test >= PERF_PUT && test < PERF_TESTS;
 }
 
+/* Tests whose bytes may be pieces in the memory. */
+static inline bool
+perf_has_layout(uint32_t test)
+{
+	return test >= PERF_PUT && test <= PERF_ACC;
+}
+
 /* Tests of remote memory in which the target takes part: it answers each operation. */
 static inline bool
 perf_is_answered(uint32_t test)
@@ -70,7 +77,7 @@ perf_is_answered(uint32_t test)
 	return test == PERF_NOTIFY || test == PERF_SIGNAL;
 }
 
-/* PERF_ACC: type and operation; 0 is the usual one. */
+/* PERF_ACC, PERF_FOP: type and operation; 0 is the usual one. */
 static inline uint32_t
 perf_element(uint32_t type)
 {
@@ -83,10 +90,31 @@ perf_acc(uint32_t op)
 	return op ? op : WEIR_ACC_SUM;
 }
 
-/* Whether `size` bytes are elements with that operation, and not wide ones. */
+/* Bytes of an element; 0: of no type. */
+static inline uint32_t
+perf_element_size(uint32_t type)
+{
+	return (uint32_t)weir_type_size((enum weir_type)perf_element(type));
+}
+
+/* Whether `size` bytes are elements with that operation. */
 bool perf_elements_ok(uint32_t type, uint32_t op, uint32_t size);
-/* A small number as an element: the first bytes of the result. */
-uint64_t perf_element_value(uint32_t type, uint64_t value);
+/* Whether pieces of that many bytes, so far from each other, are whole aligned elements. */
+static inline bool
+perf_pieces_ok(uint32_t type, uint32_t block, uint32_t stride)
+{
+	return block % perf_element_size(type) == 0 &&
+	       stride % weir_type_align((enum weir_type)perf_element(type)) == 0;
+}
+
+/* Bytes of an operation without -s. */
+uint32_t perf_usual_size(uint32_t test, uint32_t type);
+
+#define PERF_ELEMENT_MAX 32u /* bytes */
+/* Writes a small number as an element: as the real part, as value and index of a pair. */
+void perf_element_store(uint32_t type, uint64_t value, void *element);
+/* Whether an element is that number; its padding may be anything. */
+bool perf_element_is(uint32_t type, uint64_t value, const void *element);
 /* The number that 0 becomes when it is updated that many times with 1. */
 uint64_t perf_element_after(uint32_t type, uint32_t op, uint64_t times);
 

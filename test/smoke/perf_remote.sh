@@ -60,6 +60,15 @@ perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,64,920,8000 -
 for of in "int8 sum" "uint16 bxor" "int32 max" "uint64 replace" "float sum" "double prod" "bool lxor" "byte bor"; do
 	perf '.count == 300 and .verified' --instance A node:2 -t acc -s 8,800 -n 300 --type "${of% *}" --op "${of#* }" --verify
 done
+for to in node:2 node:1:near "node:1:near --apart"; do
+	for of in "long_double sum" "float_complex prod" "double_complex sum" "long_double_complex replace" "int16_at maxloc" "long_double_at minloc"; do
+		# shellcheck disable=SC2086
+		perf '.count == 300 and .verified' --instance A $to -t acc,fop -n 300 --type "${of% *}" --op "${of#* }" --verify
+	done
+	# shellcheck disable=SC2086
+	perf '.count == 300 and .verified' --instance A $to -t acc -s 64,1280 --layout 16:48 -n 300 --type double_at --op maxloc --verify
+done
+perf '.count == 300 and .verified and .payload_bytes == 600' --instance A node:2 -t fop -n 300 --type int16 --verify
 perf '.count == 4000 and .verified and .shares.count == 4' --instance A node:2 -t get,fop -n 4000 --threads 4 --verify
 perf '.count == 10001 and .verified and .shares.count == 8' --instance A node:2 -t put -s 100 -n 10001 --threads 8 --verify
 perf '.count == 10000 and .shares.count == 2' --instance A node:2 -t put -n 10000 --programs 2 --threads 3 --wait sleep
@@ -91,7 +100,7 @@ for wrong in "--connections 2" "--loop" "-b" "--rate 5" "--flags RC" "--transpor
 	weir-perf --instance A node:2 -t put $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "$wrong was not refused"
 done
-for wrong in "put --layout 8:7" "put --layout 0:8" "put --layout 8" "acc --layout 8:16" "acc --type float --op land" "put --type int8" "acc --type float -s 6" "put -s 12 --layout 8:16" "signal --threads 2"; do
+for wrong in "put --layout 8:7" "put --layout 0:8" "put --layout 8" "acc --layout 4:16" "fop --layout 8:16" "acc --type double_at" "acc --type long_double -s 24" "cas --type int32" "acc --type float --op land" "put --type int8" "acc --type float -s 6" "put -s 12 --layout 8:16" "signal --threads 2"; do
 	# shellcheck disable=SC2086
 	weir-perf --instance A node:2 -t $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "-t $wrong was not refused"

@@ -38,13 +38,12 @@ static bool
 updated(const struct perf_message *request, const struct remote_layout *l, const uint8_t *slot,
 	uint64_t i, uint64_t n)
 {
-	uint32_t size = (uint32_t)weir_type_size((enum weir_type)perf_element(request->type));
 	uint64_t times = n > i ? (n - i + l->slots - 1) / l->slots : 0, is;
+	uint32_t size = perf_element_size(request->type);
 
-	is = perf_element_value(request->type,
-				perf_element_after(request->type, request->op, times));
+	is = perf_element_after(request->type, request->op, times);
 	for (uint32_t at = 0; at < request->size; at += size)
-		if (memcmp(slot + at, &is, size) != 0)
+		if (!perf_element_is(request->type, is, slot + at))
 			return false;
 	return true;
 }

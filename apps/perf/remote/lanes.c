@@ -44,7 +44,7 @@ struct lane {
 	int rc;
 	struct histogram latency;
 	uint8_t *buffer;
-	int64_t fetched; /* by the last operation */
+	_Alignas(16) uint8_t fetched[PERF_ELEMENT_MAX]; /* by the last operation */
 	uint64_t errors;
 };
 
@@ -164,7 +164,8 @@ begin_acc(struct lane *l, uint64_t i)
 	uint32_t type = perf_element(run->request.type);
 	struct weir_update u = {.offset = remote_slot_at(&run->layout, l->number, i),
 				.operand = l->buffer,
-				.count = run->request.size / weir_type_size((enum weir_type)type),
+				.count = run->request.size / perf_element_size(type),
+				.there = run->there.block ? &run->there : NULL,
 				.type = type,
 				.op = perf_acc(run->request.op)};
 
@@ -177,7 +178,9 @@ begin_fop(struct lane *l, uint64_t i)
 	const struct remote_run *run = l->run;
 
 	return weir_remote_fetch_op(l->remote, remote_slot_at(&run->layout, l->number, i),
-				    l->buffer, &l->fetched, WEIR_T_INT64, WEIR_ACC_SUM, 0);
+				    l->buffer, l->fetched,
+				    (enum weir_type)perf_element(run->request.type),
+				    (enum weir_acc)perf_acc(run->request.op), 0);
 }
 
 static int
@@ -230,7 +233,12 @@ begin_lock(struct lane *l, uint64_t i)
 static bool
 fetched_right(const struct lane *l, uint64_t i)
 {
-	return l->fetched == (int64_t)(i / l->run->layout.slots);
+	const struct perf_message *request = &l->run->request;
+	uint64_t times = i / l->run->layout.slots;
+
+	if (request->test == PERF_FOP)
+		times = perf_element_after(request->type, request->op, times);
+	return perf_element_is(request->type, times, l->fetched);
 }
 
 static int
@@ -458,12 +466,11 @@ static void
 fill(struct lane *l, size_t size)
 {
 	uint32_t type = l->run->request.type;
-	size_t element = weir_type_size((enum weir_type)perf_element(type));
-	uint64_t one = perf_element_value(type, 1);
+	size_t element = perf_element_size(type);
 
 	memset(l->buffer, 0x5a, size);
 	for (size_t at = 0; perf_is_update(l->run->request.test) && at < size; at += element)
-		memcpy(l->buffer + at, &one, element);
+		perf_element_store(type, 1, l->buffer + at);
 }
 
 static struct lane *

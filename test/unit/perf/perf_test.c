@@ -7,6 +7,8 @@
 #include "schedule.h"
 #include "worlds/words.h"
 
+#include "ipc/apply.h"
+
 #include "weir/stream.h"
 
 #include <errno.h>
@@ -413,6 +415,89 @@ test_messages(void **state)
 		assert_int_not_equal(perf_message_length(size), size);
 }
 
+/* Zero, updated by ones as engines do it, is the number that the target looks for, and no other. */
+static void
+test_elements(void **state)
+{
+	_Alignas(32) uint8_t element[PERF_ELEMENT_MAX], one[PERF_ELEMENT_MAX];
+	uint32_t pairs = 0;
+
+	for (uint32_t type = WEIR_T_BYTE; type <= WEIR_T_LONG_DOUBLE_AT; type++)
+		for (uint32_t op = WEIR_ACC_SUM; op <= WEIR_ACC_NO_OP; op++) {
+			if (!perf_elements_ok(type, op, perf_element_size(type)))
+				continue;
+			memset(element, 0, sizeof(element));
+			perf_element_store(type, 1, one);
+			for (uint64_t times = 0; times < 5; times++) {
+				uint64_t is = perf_element_after(type, op, times);
+
+				assert_true(perf_element_is(type, is, element));
+				assert_false(perf_element_is(type, is + 1, element));
+				assert_int_equal(weir_apply((enum weir_type)type, (enum weir_acc)op,
+							    element, one, NULL, 1),
+						 0);
+			}
+			pairs++;
+		}
+	/* as many as weir/type.h has, but for NO_OP: 8 integers, 3 floating, 3 complex, 6 pairs */
+	assert_int_equal(pairs, 8 * 11 + 3 * 5 + 3 * 3 + 6 * 3 + 4 + 4);
+	assert_false(perf_elements_ok(WEIR_T_LONG_DOUBLE, 0, 24));
+	assert_false(perf_elements_ok(WEIR_T_LONG_DOUBLE_AT + 1, 0, 64));
+	/* a float stops to count; padding is no part of a number, the second number is */
+	assert_int_equal(perf_element_after(WEIR_T_FLOAT_COMPLEX, 0, 1 << 25), 1 << 24);
+	assert_int_equal(perf_element_after(WEIR_T_DOUBLE_COMPLEX, 0, 1 << 25), 1 << 25);
+	perf_element_store(WEIR_T_LONG_DOUBLE_AT, 1, element);
+	element[10] = element[31] = 1;
+	assert_true(perf_element_is(WEIR_T_LONG_DOUBLE_AT, 1, element));
+	element[16]++;
+	assert_false(perf_element_is(WEIR_T_LONG_DOUBLE_AT, 1, element));
+	perf_element_store(WEIR_T_DOUBLE_COMPLEX, 1, element);
+	element[15] = 1;
+	assert_false(perf_element_is(WEIR_T_DOUBLE_COMPLEX, 1, element));
+}
+
+/* Requests for updates are of whole elements; others are refused. */
+static void
+test_updates(void **state)
+{
+	struct perf_message out, m = {.magic = PERF_MAGIC,
+				      .versions = PERF_VERSIONS,
+				      .kind = PERF_REQUEST,
+				      .test = PERF_ACC,
+				      .type = WEIR_T_DOUBLE_COMPLEX,
+				      .size = 64,
+				      .block = 16,
+				      .stride = 24,
+				      .threads = 1};
+
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.stride = 28;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.stride = 24;
+	m.block = 8;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.type = 1000;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.type = WEIR_T_INT32;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.block = 0;
+	m.test = PERF_FOP;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.size = 4;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.block = m.stride = 4;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.block = 0;
+	m.test = PERF_CAS;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.type = 0;
+	m.size = 8;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	assert_int_equal(perf_usual_size(PERF_ACC, WEIR_T_LONG_DOUBLE_AT), 32);
+	assert_int_equal(perf_usual_size(PERF_ACC, WEIR_T_INT8), 8);
+	assert_int_equal(perf_usual_size(PERF_FOP, WEIR_T_INT8), 1);
+}
+
 /* Parts of threads and slots do not overlap; the target finds each operation that is not there. */
 static void
 test_remote(void **state)
@@ -494,6 +579,7 @@ main(void)
 	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
 	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_messages),	      cmocka_unit_test(test_remote),
+	    cmocka_unit_test(test_elements),	      cmocka_unit_test(test_updates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
