@@ -96,6 +96,12 @@ endpoint_connect(struct endpoint *e, uint16_t node, const char *service, struct 
 	return rc;
 }
 
+bool
+group_hello_valid(const struct group_hello *h, size_t length)
+{
+	return length == sizeof(*h) && h->magic == GROUP_MAGIC && h->version == GROUP_VERSION;
+}
+
 /* Reads a hello. False: there is none yet. */
 static bool
 read_hello(struct incoming *in)
@@ -106,8 +112,7 @@ read_hello(struct incoming *in)
 	if (rc == -EAGAIN)
 		return false;
 	in->said = true;
-	if (rc || length != sizeof(in->hello) || in->hello.magic != GROUP_MAGIC ||
-	    in->hello.version != GROUP_VERSION) {
+	if (rc || !group_hello_valid(&in->hello, length)) {
 		/* a probe that has ended, or not a member of this release */
 		weir_close(in->conn);
 		forget(in);

@@ -9,32 +9,12 @@
 #define WEIR_GROUP_HANDLE_H
 
 #include "exchange.h"
-#include "public.h"
+#include "join.h"
 
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
 #include "stream/conn.h"
-
-#define GROUP_MAGIC 0x70726757u /* "Wgrp" */
-#define GROUP_VERSION 1u
-#define GROUP_NEIGHBOURS 64u
-
-/* 16 bytes per member and program, and what members send of themselves. */
-struct member {
-	uint64_t id; /* of its endpoint: random, unique */
-	uint16_t node;
-	int16_t numa;	  /* node; -1: not known */
-	uint32_t on_host; /* rank among the members of its host */
-};
-
-/* First message on a connection between neighbours; the lower rank connects. */
-struct group_hello {
-	uint32_t magic, version;
-	uint64_t context; /* of the group */
-	uint32_t from;	  /* rank */
-	uint32_t reserved;
-};
 
 /* A neighbour has connected, whose group may not exist here yet. */
 struct incoming {

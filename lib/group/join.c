@@ -18,31 +18,7 @@
 #include <unistd.h>
 
 #define RETRY_NS 20000000u /* between two looks at who gathers */
-#define SECRET_BYTES (WEIR_GROUP_SECRET_MAX + 1u)
-
-/* From a member to the one that gathers. */
-struct join_request {
-	uint32_t magic, version;
-	uint32_t size, rank, flags;
-	uint32_t reserved;
-	struct member self; /* node: not used */
-	char secret[SECRET_BYTES];
-};
-
-/* And back. */
-struct join_neighbour {
-	uint32_t rank, reserved;
-	struct member member;
-};
-struct join_answer {
-	uint32_t magic;
-	int32_t status; /* 0 or -errno */
-	uint32_t rank, count;
-	uint64_t context;
-	struct join_neighbour neighbour[GROUP_NEIGHBOURS];
-};
-#define ANSWER_BYTES(count)                                                                        \
-	(offsetof(struct join_answer, neighbour) + (count) * sizeof(struct join_neighbour))
+#define SILENT_MOST 64u	   /* connections without a request, beyond the group's size */
 
 /* A member at the one that gathers; the first one is itself, without a connection. */
 struct joiner {
@@ -65,6 +41,7 @@ struct gathering {
 	struct weir_listener *lead; /* NULL: another program leads */
 	struct joiner *joiner;
 	uint32_t joiners, room;
+	uint32_t asked;	  /* joiners that have; never more than the size */
 	uint64_t context; /* once complete */
 	bool complete;
 	struct join_answer answer; /* for this member */
@@ -83,7 +60,7 @@ stop_leading(struct gathering *j)
 {
 	for (uint32_t i = 0; i < j->joiners; i++)
 		weir_close(j->joiner[i].conn);
-	j->joiners = 0;
+	j->joiners = j->asked = 0;
 	weir_listener_close(j->lead);
 	j->lead = NULL;
 }
@@ -110,25 +87,31 @@ secrets_equal(const char *a, const char *b)
 {
 	unsigned char differs = 0;
 
-	for (unsigned i = 0; i < SECRET_BYTES; i++)
+	for (unsigned i = 0; i < GROUP_SECRET_BYTES; i++)
 		differs |= (unsigned char)(a[i] ^ b[i]);
 	return !differs;
+}
+
+int
+join_request_check(const struct join_request *own, const struct join_request *r, size_t length)
+{
+	if (length != sizeof(*r) || r->magic != GROUP_MAGIC || r->version != GROUP_VERSION)
+		return -EPROTO;
+	if (!secrets_equal(r->secret, own->secret))
+		return -EACCES;
+	if (r->size != own->size || r->flags != own->flags)
+		return -EINVAL;
+	return r->rank == WEIR_RANK_ANY || r->rank < r->size ? 0 : -EINVAL;
 }
 
 /* 0, or why the member may not join. */
 static int
 check_request(const struct gathering *j, const struct join_request *r, size_t length)
 {
-	if (length != sizeof(*r) || r->magic != GROUP_MAGIC || r->version != GROUP_VERSION)
-		return -EPROTO;
-	if (!secrets_equal(r->secret, j->request.secret))
-		return -EACCES;
-	if (r->size != j->request.size || r->flags != j->request.flags)
-		return -EINVAL;
-	if (r->rank == WEIR_RANK_ANY)
-		return 0;
-	if (r->rank >= r->size)
-		return -EINVAL;
+	int rc = join_request_check(&j->request, r, length);
+
+	if (rc || r->rank == WEIR_RANK_ANY)
+		return rc;
 	for (uint32_t i = 0; i < j->joiners; i++)
 		if (j->joiner[i].asked && j->joiner[i].rank == r->rank)
 			return -EEXIST;
@@ -136,13 +119,21 @@ check_request(const struct gathering *j, const struct join_request *r, size_t le
 }
 
 static void
-refuse(struct joiner *m, int status)
+drop_joiner(struct gathering *j, struct joiner *m)
+{
+	weir_close(m->conn);
+	m->conn = NULL;
+	j->asked -= m->asked;
+	m->asked = false;
+}
+
+static void
+refuse(struct gathering *j, struct joiner *m, int status)
 {
 	struct join_answer a = {.magic = GROUP_MAGIC, .status = status};
 
-	weir_send(m->conn, &a, ANSWER_BYTES(0), 0);
-	weir_close(m->conn);
-	m->conn = NULL;
+	weir_send(m->conn, &a, JOIN_ANSWER_BYTES(0), 0);
+	drop_joiner(j, m);
 }
 
 /* Reads the request of a joiner. */
@@ -151,8 +142,11 @@ hear(struct gathering *j, struct joiner *m)
 {
 	struct join_request r;
 	size_t length = 0;
-	int rc = weir_recv(m->conn, &r, sizeof(r), &length, 0), local;
+	int rc, local;
 
+	if (!m->asked && j->asked == j->request.size) /* it looks again when this group is made */
+		return;
+	rc = weir_recv(m->conn, &r, sizeof(r), &length, 0);
 	if (rc == -EAGAIN)
 		return;
 	if (rc == -EMSGSIZE || (!rc && m->asked))
@@ -162,10 +156,11 @@ hear(struct gathering *j, struct joiner *m)
 	if (!rc)
 		rc = weir_conn_peer(m->conn, &m->member.node, &local);
 	if (rc) {
-		refuse(m, rc);
+		refuse(j, m, rc);
 		return;
 	}
 	m->asked = true;
+	j->asked++;
 	m->rank = r.rank;
 	m->member.id = r.self.id;
 	m->member.numa = r.self.numa;
@@ -194,6 +189,8 @@ give_ranks(struct gathering *j, uint32_t **at)
 	}
 	memset(*at, 0xff, size * sizeof(**at));
 	for (uint32_t i = 0; i < j->joiners; i++) {
+		if (!j->joiner[i].asked)
+			continue;
 		if (j->joiner[i].rank == WEIR_RANK_ANY)
 			order[n++] = (uint64_t)j->joiner[i].member.node << 32 | i;
 		else
@@ -246,12 +243,24 @@ complete(struct gathering *j)
 			continue;
 		}
 		/* one that has gone is found when its neighbours connect */
-		weir_send(m->conn, &a, ANSWER_BYTES(a.count), 1000);
+		weir_send(m->conn, &a, JOIN_ANSWER_BYTES(a.count), 1000);
 		weir_close(m->conn);
 		m->conn = NULL;
 	}
 	free(at);
 	return 0;
+}
+
+/* Of those that have connected and say nothing, the first go, so that others have room. */
+static void
+drop_silent(struct gathering *j)
+{
+	uint32_t silent = 0;
+
+	for (uint32_t i = j->joiners; i-- > 1;)
+		if (j->joiner[i].conn && !j->joiner[i].asked &&
+		    ++silent > j->request.size + SILENT_MOST)
+			drop_joiner(j, &j->joiner[i]);
 }
 
 /* 0: complete; -EAGAIN: members are missing. */
@@ -271,16 +280,13 @@ lead_step(struct gathering *j)
 		m->conn = c;
 	}
 	for (uint32_t i = 1; i < j->joiners; i++)
-		if (j->joiner[i].conn)
-			hear(j, &j->joiner[i]);
+		hear(j, &j->joiner[i]);
+	drop_silent(j);
 	for (uint32_t i = 1; i < j->joiners; i++)
 		if (j->joiner[i].conn)
 			j->joiner[kept++] = j->joiner[i];
 	j->joiners = kept;
-	for (uint32_t i = 1; i < j->joiners; i++)
-		if (!j->joiner[i].asked)
-			return -EAGAIN;
-	return j->joiners < j->request.size ? -EAGAIN : complete(j);
+	return j->asked < j->request.size ? -EAGAIN : complete(j);
 }
 
 /* ---- who gathers ---- */
@@ -321,6 +327,7 @@ try_to_lead(struct gathering *j)
 		return no_memory();
 	}
 	m->asked = true;
+	j->asked = 1;
 	m->rank = j->request.rank;
 	m->member = j->request.self;
 	return 0;
@@ -377,20 +384,19 @@ refused(int status)
 	}
 }
 
-static bool
-answer_valid(const struct gathering *j, const struct join_answer *a, size_t length)
+bool
+join_answer_valid(const struct join_request *own, const struct join_answer *a, size_t length)
 {
 	uint32_t ranks[GROUP_NEIGHBOURS], n;
 
-	if (length < ANSWER_BYTES(0) || a->magic != GROUP_MAGIC)
+	if (length < JOIN_ANSWER_BYTES(0) || a->magic != GROUP_MAGIC)
 		return false;
 	if (a->status)
 		return true;
-	if (a->rank >= j->request.size ||
-	    (j->request.rank != WEIR_RANK_ANY && a->rank != j->request.rank))
+	if (a->rank >= own->size || (own->rank != WEIR_RANK_ANY && a->rank != own->rank))
 		return false;
-	n = exchange_neighbours(a->rank, j->request.size, ranks);
-	if (a->count != n || length != ANSWER_BYTES(n))
+	n = exchange_neighbours(a->rank, own->size, ranks);
+	if (a->count != n || length != JOIN_ANSWER_BYTES(n))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (a->neighbour[i].rank != ranks[i])
@@ -413,7 +419,7 @@ member_step(struct gathering *j)
 		rc = weir_recv(j->conn, &j->answer, sizeof(j->answer), &length, 0);
 	if (rc == -EAGAIN)
 		return rc;
-	if (!rc && !answer_valid(j, &j->answer, length))
+	if (!rc && !join_answer_valid(&j->request, &j->answer, length))
 		rc = -EPROTO;
 	else if (!rc && j->answer.status)
 		rc = refused(j->answer.status);

@@ -5,7 +5,7 @@
  */
 #include "worlds/stream_pair.h"
 
-#include "weir/group.h"
+#include "group/join.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +19,7 @@ struct team {
 	struct plane *f;
 	uint32_t size;
 	struct weir *w[MOST];
+	struct weir *stranger; /* a program beside the members, or NULL */
 	struct weir_group *g[MOST];
 	pthread_t thread[MOST];
 	int result[MOST];
@@ -75,6 +76,7 @@ team_close(struct team *t)
 	assert_int_equal(plane_open_ends(t->f), 0);
 	for (uint32_t i = 0; i < t->size; i++)
 		weir_detach(t->w[i]);
+	weir_detach(t->stranger);
 	plane_destroy(t->f);
 }
 
@@ -216,6 +218,25 @@ join_second(struct team *t, uint32_t i)
 	return rc;
 }
 
+/* No member has the name, or a connection, though all sessions are still there. */
+static void
+nothing_left(struct team *t, const char *service)
+{
+	struct weir_listener *l;
+
+	for (uint32_t i = 0; i < t->size; i++)
+		assert_null(t->g[i]);
+	plane_stop(t->f);
+	plane_settle(t->f);
+	plane_settle(t->f);
+	assert_int_equal(plane_open_ends(t->f), 0);
+	plane_run(t->f);
+	for (uint32_t i = 0; i < t->size; i++) {
+		assert_int_equal(weir_listen(t->w[i], service, 0, &l), 0);
+		weir_listener_close(l);
+	}
+}
+
 /* The one that gathers, as a rule the first, refuses the other, and goes on until it is woken. */
 static void
 test_disagree(void **state)
@@ -238,8 +259,215 @@ test_disagree(void **state)
 		pthread_join(t.thread[1], NULL);
 		assert_int_equal(t.result[done], refused);
 		assert_int_equal(t.result[!done], refused ? -EINTR : 0);
+		if (refused)
+			nothing_left(&t, "group.pair");
 		team_close(&t);
 	}
+}
+
+/* ---- programs that join without the library ---- */
+
+/* A team, and one more program at its only node. */
+static struct weir *
+team_open_beside(struct team *t, uint32_t size)
+{
+	team_open(t, size, true);
+	plane_stop(t->f);
+	t->stranger = plane_attach_at(t->f, 0);
+	plane_run(t->f);
+	return t->stranger;
+}
+
+/* Connects as soon as somebody gathers. */
+static struct weir_conn *
+knock(struct weir *w)
+{
+	struct weir_address a;
+	struct weir_conn *c;
+	int rc;
+
+	assert_int_equal(weir_address_parse("node:0:group.team", &a), 0);
+	while ((rc = weir_connect(w, &a, PATIENT, &c)) == -ECONNREFUSED)
+		usleep(1000);
+	assert_int_equal(rc, 0);
+	return c;
+}
+
+static struct join_request
+request_of(uint32_t size)
+{
+	struct join_request r = {.magic = GROUP_MAGIC,
+				 .version = GROUP_VERSION,
+				 .size = size,
+				 .rank = WEIR_RANK_ANY,
+				 .self = {.id = 4711}};
+
+	memcpy(r.secret, "open sesame", sizeof("open sesame"));
+	return r;
+}
+
+/* Programs that have connected and say nothing keep no group from being formed. */
+static void
+test_silent(void **state)
+{
+	struct weir_conn *c[3];
+	struct team t;
+	struct weir *w = team_open_beside(&t, 2);
+
+	t.run = join;
+	team_start(&t, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		c[i] = knock(w);
+	team_start(&t, 1);
+	for (uint32_t i = 0; i < 2; i++) {
+		pthread_join(t.thread[i], NULL);
+		assert_int_equal(t.result[i], 0);
+	}
+	team_run(&t, use);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(t.result[i], 0);
+	for (uint32_t i = 0; i < 3; i++)
+		weir_close(c[i]);
+	team_close(&t);
+}
+
+/* Nor take the room of others: the first of too many are closed. */
+static void
+test_many_silent(void **state)
+{
+	enum { MANY = 70 };
+	struct weir_conn *c[MANY];
+	uint8_t byte;
+	size_t length;
+	struct team t;
+	struct weir *w = team_open_beside(&t, 2);
+
+	t.run = join;
+	team_start(&t, 0);
+	for (uint32_t i = 0; i < MANY; i++)
+		c[i] = knock(w);
+	/* 66 stay */
+	for (uint32_t i = 0; i < MANY - 66; i++)
+		assert_int_equal(weir_recv(c[i], &byte, 1, &length, PATIENT), -ESHUTDOWN);
+	for (uint32_t i = MANY - 66; i < MANY; i++)
+		assert_int_equal(weir_recv(c[i], &byte, 1, &length, 0), -EAGAIN);
+	team_start(&t, 1);
+	for (uint32_t i = 0; i < 2; i++) {
+		pthread_join(t.thread[i], NULL);
+		assert_int_equal(t.result[i], 0);
+	}
+	for (uint32_t i = 0; i < MANY; i++)
+		weir_close(c[i]);
+	team_close(&t);
+}
+
+/* Requests that are wrong in a field are refused, and a right one behind them does not help. */
+static void
+test_malformed(void **state)
+{
+	static const struct {
+		uint32_t length, field, value; /* field: its offset */
+		int status;
+	} lies[] = {
+	    {0, 0, GROUP_MAGIC, -EPROTO},
+	    {1, 0, GROUP_MAGIC, -EPROTO},
+	    {sizeof(struct join_request) - 1, 0, GROUP_MAGIC, -EPROTO},
+	    {sizeof(struct join_request) + 1, 0, GROUP_MAGIC, -EPROTO},
+	    {60000, 0, GROUP_MAGIC, -EPROTO},
+	    {sizeof(struct join_request), offsetof(struct join_request, magic), 0, -EPROTO},
+	    {sizeof(struct join_request), offsetof(struct join_request, version), 2, -EPROTO},
+	    {sizeof(struct join_request), offsetof(struct join_request, size), 4, -EINVAL},
+	    {sizeof(struct join_request), offsetof(struct join_request, size), 0, -EINVAL},
+	    {sizeof(struct join_request), offsetof(struct join_request, rank), 3, -EINVAL},
+	    {sizeof(struct join_request), offsetof(struct join_request, rank), 1u << 31, -EINVAL},
+	    {sizeof(struct join_request), offsetof(struct join_request, flags), 1, -EINVAL},
+	    {sizeof(struct join_request), offsetof(struct join_request, secret), 0, -EACCES},
+	    {sizeof(struct join_request), offsetof(struct join_request, secret) + 60, ~0u, -EACCES},
+	};
+	uint8_t *bytes = calloc(1, 60000);
+	struct join_request r;
+	struct join_answer a;
+	struct weir_conn *c;
+	size_t length;
+	uint32_t left;
+	struct team t;
+	struct weir *w = team_open_beside(&t, 3);
+
+	t.run = join;
+	team_start(&t, 0);
+	for (uint32_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		r = request_of(3);
+		memcpy(bytes, &r, sizeof(r));
+		memcpy(bytes + lies[i].field, &lies[i].value, sizeof(lies[i].value));
+		c = knock(w);
+		assert_int_equal(weir_send(c, bytes, lies[i].length, PATIENT), 0);
+		weir_send(c, &r, sizeof(r), 0);
+		assert_int_equal(weir_recv(c, &a, sizeof(a), &length, PATIENT), 0);
+		assert_int_equal(length, JOIN_ANSWER_BYTES(0));
+		assert_int_equal(a.status, lies[i].status);
+		assert_int_equal(weir_recv(c, &a, sizeof(a), &length, PATIENT), -ESHUTDOWN);
+		weir_close(c);
+	}
+	/* one that vanishes has not joined */
+	c = knock(w);
+	assert_int_equal(weir_send(c, &r, sizeof(r), PATIENT), 0);
+	weir_close(c);
+	do {
+		usleep(1000);
+		plane_stop(t.f);
+		left = plane_open_ends(t.f);
+		plane_run(t.f);
+	} while (left);
+	free(bytes);
+	team_start(&t, 1);
+	team_start(&t, 2);
+	for (uint32_t i = 0; i < 3; i++) {
+		pthread_join(t.thread[i], NULL);
+		assert_int_equal(t.result[i], 0);
+	}
+	team_close(&t);
+}
+
+/* Of more programs than there are places that ask at once, as many as there are get one. */
+static void
+test_crowd(void **state)
+{
+	enum { CROWD = 60 };
+	struct join_request r = request_of(2);
+	struct weir_conn *c[CROWD];
+	uint32_t places = 0, sent = 0;
+	struct join_answer a;
+	size_t length;
+	struct team t;
+	struct weir *w = team_open_beside(&t, 1);
+	int rc;
+
+	t.size = 2; /* members that the only one of the team awaits */
+	t.run = join;
+	team_start(&t, 0);
+	for (uint32_t i = 0; i < CROWD; i++)
+		c[i] = knock(w);
+	plane_hold(t.f, true);
+	for (uint32_t i = 0; i < CROWD; i++)
+		sent += !weir_send(c[i], &r, sizeof(r), 0);
+	assert_int_equal(sent, CROWD);
+	plane_hold(t.f, false);
+	for (uint32_t i = 0; i < CROWD; i++) {
+		rc = weir_recv(c[i], &a, sizeof(a), &length, PATIENT);
+		if (!rc) {
+			assert_int_equal(a.status, 0);
+			assert_int_equal(a.rank, 1);
+			places++;
+		} else {
+			assert_int_equal(rc, -ESHUTDOWN);
+		}
+		weir_close(c[i]);
+	}
+	assert_int_equal(places, 1);
+	pthread_join(t.thread[0], NULL);
+	assert_int_equal(t.result[0], -ECONNRESET); /* which its place's owner has left */
+	t.size = 1;
+	team_close(&t);
 }
 
 static void
@@ -534,11 +762,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_calls),    cmocka_unit_test(test_disagree),
-	    cmocka_unit_test(test_misuse),   cmocka_unit_test(test_parts),
-	    cmocka_unit_test(test_continue), cmocka_unit_test(test_differ),
-	    cmocka_unit_test(test_death),    cmocka_unit_test(test_leave),
-	    cmocka_unit_test(test_absent),
+	    cmocka_unit_test(test_calls),	cmocka_unit_test(test_disagree),
+	    cmocka_unit_test(test_misuse),	cmocka_unit_test(test_parts),
+	    cmocka_unit_test(test_continue),	cmocka_unit_test(test_differ),
+	    cmocka_unit_test(test_death),	cmocka_unit_test(test_leave),
+	    cmocka_unit_test(test_absent),	cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_many_silent), cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_crowd),
 	};
 
 	return cmocka_run_group_tests_name("group_join", tests, NULL, NULL);
