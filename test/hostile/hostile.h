@@ -135,4 +135,7 @@ void do_guesses(struct victim *v);
 /* Memory that may be mapped: HOSTILE_KEY.read, HOSTILE_KEY.write. */
 void do_map(struct victim *v);
 
+/* Groups: hostile_group.c. */
+void do_group(struct victim *v);
+
 #endif

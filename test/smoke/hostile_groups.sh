@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs that join groups and break their protocol: requests that are wrong, silent or vanish, lies of members and of who
+# gathers. A group whose secret they lack is formed again and again beside them, and nothing is left behind.
+# timeout: 300
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+# shellcheck source=test/smoke/_hostile.sh
+. "$(dirname "$0")/_hostile.sh"
+
+# rows NODE WHAT: how many weirctl shows.
+rows() {
+	weirctl --instance "$1" --json show "$2" | jq length
+}
+
+hostile_nodes
+declare -A before=()
+for node in A B; do
+	for what in connections exports sessions; do before[$node-$what]=$(rows $node $what); done
+done
+# three that meet, two of them at one node; two with whom the attacker makes groups
+run meet-1 member A meet beside 3
+run meet-2 member B meet beside 3
+run meet-3 member B meet beside 3
+run bear-1 member B bear lure
+run bear-2 member B bear trap
+members="meet-1 meet-2 meet-3 bear-1 bear-2"
+for who in $members; do
+	await grep -q received "$weir_tmp/$who.log" || die "$who: $(last_line "$who")"
+done
+attack group $attacker service:group.beside
+# shellcheck disable=SC2086
+for _ in 1 2 3; do
+	go_on $members
+	others_go_on
+done
+attack_ends
+for what in 'joins that say nothing' 'joins that vanish' hellos 'messages of a member' 'groups joined' 'false answers'; do
+	[ "$(count "$what")" -gt 0 ] || fail "no $what: $(log_of hostile)"
+done
+for why in EPROTO EACCES; do
+	grep -q "joins refused ($why)" "$weir_tmp/hostile.log" || fail "no join was refused with $why: $(log_of hostile)"
+done
+# shellcheck disable=SC2086
+go_on $members
+for who in $members; do
+	has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line "$who")"
+	if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
+done
+for who in $members; do stop "$who"; done
+for node in A B; do
+	for what in connections exports sessions; do
+		await shows $node $what "length == ${before[$node-$what]}" || fail "$what of node $node are left: $(weirctl --instance $node show $what)"
+	done
+	await shows $node services 'all(.service | startswith("group.") | not)' ||
+		fail "services of groups are left: $(weirctl --instance $node show services)"
+done
