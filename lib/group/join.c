@@ -404,6 +404,25 @@ join_answer_valid(const struct join_request *own, const struct join_answer *a, s
 	return true;
 }
 
+/*
+ * The one that gathered has gone, or follows another: this member looks again. Others may have got
+ * their answer, and would wait for a neighbour that forms another group: a new endpoint tells them
+ * that the one they know has ended. -EAGAIN, or another error.
+ */
+static int
+no_answer(struct gathering *j)
+{
+	struct endpoint *e;
+	int rc = j->sent ? endpoint_create(j->endpoint->w, &e) : -EAGAIN;
+
+	if (rc)
+		return rc;
+	endpoint_drop(j->endpoint);
+	j->endpoint = e;
+	j->request.self.id = e->id;
+	return -EAGAIN;
+}
+
 /* 0: the answer is here; -EAGAIN: not yet; or why this program may not join. */
 static int
 member_step(struct gathering *j)
@@ -424,8 +443,8 @@ member_step(struct gathering *j)
 	else if (!rc && j->answer.status)
 		rc = refused(j->answer.status);
 	else if (rc)
-		rc = weir_state(j->endpoint->w) == WEIR_UP ? -EAGAIN : weir_gone(j->endpoint->w);
-	/* the one that gathered has gone, or follows another: look again */
+		rc = weir_state(j->endpoint->w) == WEIR_UP ? no_answer(j)
+							   : weir_gone(j->endpoint->w);
 	weir_close(j->conn);
 	j->conn = NULL;
 	return rc == -EPROTO ? refused(rc) : rc;

@@ -648,6 +648,135 @@ test_differ(void **state)
 	team_close(&t);
 }
 
+/* ---- the one that gathers ends ---- */
+
+#define GATHERED 6u /* members; ranks 0 and 3 are no neighbours */
+
+/* A program on node 0 that gathers, as far as it comes; without a thread. */
+struct gatherer {
+	struct team *t;
+	struct weir *w;
+	struct weir_listener *l;
+	uint32_t joiners;
+	struct weir_conn *conn[GATHERED];
+	struct join_request request[GATHERED];
+};
+
+static void
+gatherer_open(struct gatherer *lead, struct team *t)
+{
+	const struct weir_listen_options o = {.size = sizeof(o), .flags = WEIR_LISTEN_PUBLIC};
+
+	*lead = (struct gatherer){.t = t, .w = t->w[0]};
+	assert_int_equal(weir_listen_with(lead->w, "group.team", &o, &lead->l), 0);
+}
+
+/* Until n members have asked it. */
+static void
+gatherer_hear(struct gatherer *lead, uint32_t n)
+{
+	for (uint32_t i = 0, heard = 0; heard < n; i++, usleep(1000)) {
+		size_t length;
+
+		assert_true(i < 60000);
+		while (lead->joiners < GATHERED &&
+		       !weir_accept(lead->l, 0, &lead->conn[lead->joiners]))
+			lead->joiners++;
+		heard = 0;
+		for (uint32_t k = 0; k < lead->joiners; k++) {
+			struct join_request *r = &lead->request[k];
+
+			if (!r->magic && !weir_recv(lead->conn[k], r, sizeof(*r), &length, 0))
+				assert_int_equal(length, sizeof(*r));
+			heard += r->magic == GROUP_MAGIC;
+		}
+	}
+}
+
+/* Tells the member that asked first its neighbours, of which the rest is never told. */
+static void
+gatherer_answer_one(struct gatherer *lead)
+{
+	static const uint32_t rank_of[] = {0, 1, 2, 4, 5}; /* its own is 3 */
+	struct join_answer a = {.magic = GROUP_MAGIC, .context = 7};
+	uint32_t ranks[GROUP_NEIGHBOURS];
+	int local;
+
+	a.count = exchange_neighbours(0, GATHERED, ranks);
+	for (uint32_t i = 0; i < a.count; i++) {
+		struct join_neighbour *n = &a.neighbour[i];
+		uint32_t k = 0;
+
+		while (rank_of[k] != ranks[i])
+			k++;
+		n->rank = ranks[i];
+		n->member = lead->request[k].self;
+		assert_int_equal(weir_conn_peer(lead->conn[k], &n->member.node, &local), 0);
+	}
+	assert_int_equal(weir_send(lead->conn[0], &a, JOIN_ANSWER_BYTES(a.count), PATIENT), 0);
+	assert_int_equal(weir_flush(lead->conn[0], PATIENT), 0);
+}
+
+static _Atomic int joined_anew;
+
+/* Programs 1 to 6 are the members. */
+static int
+join_patiently(struct team *t, uint32_t i)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	int rc;
+
+	o.size = GATHERED;
+	do
+		rc = weir_group_join(t->w[i], "team", &o, 60000, &t->g[i]);
+	while (rc == -ECONNRESET && atomic_fetch_add(&joined_anew, 1) < 10);
+	return rc ? rc : all_calls(t->g[i]);
+}
+
+/*
+ * It dies, `answering`: when one member has got its answer, else when two have asked. The others
+ * form the group nevertheless. The one with an answer learns that its group never comes, though
+ * the dead one is no neighbour of its: it joins again.
+ */
+static void
+gatherer_dies(bool answering)
+{
+	uint32_t first = answering ? GATHERED - 1 : 2;
+	struct gatherer lead;
+	struct team t;
+
+	team_open(&t, GATHERED + 1, false);
+	gatherer_open(&lead, &t);
+	atomic_store(&joined_anew, 0);
+	t.run = join_patiently;
+	for (uint32_t i = 1; i <= first; i++)
+		team_start(&t, i);
+	gatherer_hear(&lead, first);
+	if (answering)
+		gatherer_answer_one(&lead);
+	plane_die(t.f, lead.w);
+	for (uint32_t i = first + 1; i <= GATHERED; i++)
+		team_start(&t, i);
+	for (uint32_t i = 1; i <= GATHERED; i++)
+		pthread_join(t.thread[i], NULL);
+	for (uint32_t i = 1; i <= GATHERED; i++)
+		assert_int_equal(t.result[i], 0);
+	assert_int_equal(atomic_load(&joined_anew), answering);
+	team_close(&t);
+}
+
+static void
+test_gatherer_dies(void **state)
+{
+	gatherer_dies(false);
+}
+
+static void
+test_gatherer_dies_answering(void **state)
+{
+	gatherer_dies(true);
+}
+
 /* ---- members that end ---- */
 
 static int
@@ -762,13 +891,21 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_calls),	cmocka_unit_test(test_disagree),
-	    cmocka_unit_test(test_misuse),	cmocka_unit_test(test_parts),
-	    cmocka_unit_test(test_continue),	cmocka_unit_test(test_differ),
-	    cmocka_unit_test(test_death),	cmocka_unit_test(test_leave),
-	    cmocka_unit_test(test_absent),	cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_many_silent), cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_disagree),
+	    cmocka_unit_test(test_misuse),
+	    cmocka_unit_test(test_parts),
+	    cmocka_unit_test(test_continue),
+	    cmocka_unit_test(test_differ),
+	    cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_leave),
+	    cmocka_unit_test(test_absent),
+	    cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_many_silent),
+	    cmocka_unit_test(test_malformed),
 	    cmocka_unit_test(test_crowd),
+	    cmocka_unit_test(test_gatherer_dies),
+	    cmocka_unit_test(test_gatherer_dies_answering),
 	};
 
 	return cmocka_run_group_tests_name("group_join", tests, NULL, NULL);
