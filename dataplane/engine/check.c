@@ -178,6 +178,8 @@ check_link(const struct engine *e, const struct peer_link *l)
 	uint64_t flight = 0, runs = 0, end = l->executed, asked = 0;
 	uint32_t waiting = 0;
 	const struct list_node *node;
+	/* maybe by class_send(): an open frame and credit that is due leave in a later turn */
+	bool skipped = e->classes && list_linked(&l->busy);
 
 	if (l->executed > l->credited || l->run_end - l->run_first > l->mask + 1)
 		return "messages are taken for executed that are not consumed, or more are noted "
@@ -185,7 +187,8 @@ check_link(const struct engine *e, const struct peer_link *l)
 	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
 	    l->tx_pos - l->credited > l->mask + 1)
 		return "the peer's ring is overrun";
-	if (!l->look && l->hold != WEIR_RESUME_BOTH && link_has_more(e, l))
+	if (!l->look && l->hold != WEIR_RESUME_BOTH && !(skipped && e->now >= l->credit_due) &&
+	    (link_has_rest(e, l) || (l->frame_wrs && !skipped)))
 		return "a link has something to send that no turn looks for";
 	if ((l->rx_pos != l->rx_told || l->wrs_back != l->wrs_told) && l->credit_due == UINT64_MAX)
 		return "credit is owed that never leaves";

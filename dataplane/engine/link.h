@@ -223,8 +223,8 @@ void link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t 
 void link_send(struct engine *e, struct peer_link *l);
 /* Frames have come: credit is owed to the peer. */
 void link_owes(struct engine *e, struct peer_link *l);
-/* Whether something waits for the next turn of link_send(). */
-bool link_has_more(const struct engine *e, const struct peer_link *l);
+/* Whether something but an open frame waits for the next turn of link_send(). */
+bool link_has_rest(const struct engine *e, const struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
 bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs,
 		 uint64_t executed);

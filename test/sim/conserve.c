@@ -101,6 +101,7 @@ sim_conserved(struct sim *s, const struct engine *e)
 		const struct list_node *node;
 		const char *wrong;
 
+		s->counts.classes_broken += l->up && l->broken && l->is.class;
 		if (!m)
 			continue;
 		there = s->node[l->is.peer_node]->engine[l->is.peer_engine].engine;
@@ -112,6 +113,7 @@ sim_conserved(struct sim *s, const struct engine *e)
 		if (wrong)
 			return wrong;
 		s->counts.conserved++;
+		s->counts.classes_conserved += l->is.class != 0;
 	}
 	return NULL;
 }

@@ -52,6 +52,14 @@
 	X(cut_by_window, 0, 250, "batches cut short by their connection's window")                 \
 	X(cut_by_ring, 0, 120, "batches cut short by a full ring")                                 \
 	X(pieces, 0, 250, "messages received in pieces of memory")                                 \
+	X(held_admitted, 0, 150, "held connections that were admitted")                            \
+	X(held_refused, 0, 110, "held connections that were refused")                              \
+	X(held_told, 0, 110, "refusals whose reason the connecting program has")                   \
+	X(infos, 0, 170, "connections of which the facts were verified")                           \
+	X(classes, 0, 170, "connections of other classes")                                         \
+	X(classes_conserved, 0, 170,                                                               \
+	  "turns after which credits of links of other classes were compared")                     \
+	X(classes_broken, 0, 70, "turns at which a link of another class was broken")              \
 	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
 	X(faults, 0, 250, "QPs that were made to fail")                                            \
 	X(muted, 0, 30, "completions that were lost with their QP")                                \

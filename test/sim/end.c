@@ -2,6 +2,7 @@
 /* One end of a connection: connects, sends, receives, closes, checking what the calls promise. */
 #include "end.h"
 #include "batch.h"
+#include "held.h"
 #include "node.h"
 #include "wire.h"
 
@@ -70,6 +71,8 @@ sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 
 	sim_trace(s, "program %u: connection %u ended with %d", p->id, e->conn, status);
 	sim_progress(s);
+	if (e->state == END_CONNECTING && status == -ECONNREFUSED)
+		sim_held_refused(p, e);
 	/* not there yet: the other program has not started to listen, its backlog is full, or there
 	 * is no room, or (fault.c) no memory, for the link */
 	if (e->state == END_CONNECTING && !sim_program_gone(s, plan_of(p, e)->program[1]) &&
@@ -106,7 +109,8 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 	const struct sim_conn_plan *c = plan_of(p, e);
 	struct weir_connect_options options = {.size = sizeof(options),
 					       .flags = (c->loop ? WEIR_LOOP : 0) |
-							(c->datagram ? WEIR_UD : 0)};
+							(c->datagram ? WEIR_UD : 0),
+					       .priority = c->priority};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE,
 				 .id = s->sc.program[c->program[1]].node};
 	int rc;
@@ -435,6 +439,7 @@ sim_end_close(struct sim_program *p, struct sim_end *e)
 		out->sender_gone = true;
 	if (!e->peer_done && in->received < in->planned)
 		in->receiver_gone = true;
+	sim_check_info(p, e);
 	sim_trace(s, "connection %u end %u: closes", e->conn, e->side);
 	sim_progress(s);
 	weir_close(e->c);
@@ -448,6 +453,8 @@ sim_end_timer(const struct sim_program *p, const struct sim_end *e)
 {
 	if (e->state == END_IDLE && e->side == 0)
 		return e->start;
+	if (e->state == END_IDLE && e->undecided)
+		return e->decide_at;
 	if (e->state == END_OPEN && e->readable && e->paused_until > p->s->now)
 		return e->paused_until;
 	return SIM_NEVER;

@@ -315,8 +315,10 @@ fault_qps(struct sim_node *n)
 static struct broker *
 create_broker(struct sim_node *n)
 {
+	static const struct users users = {.others = {.class = WEIR_CLASS_HIGH}};
 	const struct sim_scenario *sc = &n->s->sc;
 	struct broker_config bc = {
+	    .users = &users,
 	    .run_dir = NULL,
 	    .engines = n->engines,
 	    .incarnation = 1000 + n->id,

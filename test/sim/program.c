@@ -3,6 +3,7 @@
 #include "batch.h"
 #include "client.h"
 #include "end.h"
+#include "held.h"
 #include "lock.h"
 #include "memory.h"
 #include "node.h"
@@ -43,10 +44,14 @@ static void
 opened(struct sim_program *p, struct sim_end *e, struct weir_conn *c)
 {
 	e->c = c;
+	e->undecided = NULL;
 	e->state = END_OPEN;
 	e->readable = e->was_open = true;
 	weir_conn_set_user(c, e);
 	p->s->counts.connections += e->side;
+	p->s->counts.classes += e->side && p->s->sc.conn[e->conn].priority;
+	if (e->side == 0)
+		sim_held_opened(p, e);
 	sim_trace(p->s, "program %u: connection %u end %u is open", p->id, e->conn, e->side);
 	sim_progress(p->s);
 }
@@ -57,13 +62,18 @@ accept_all(struct sim_program *p, struct weir_listener *l)
 	struct weir_conn *c;
 	int rc;
 
-	while ((rc = weir_accept(l, 0, &c)) == 0) {
-		struct sim_end *e = NULL;
+	struct weir_accept_options options = WEIR_ACCEPT_OPTIONS_INIT;
+	struct sim_end *e = NULL;
 
-		for (uint32_t i = 0; i < p->ends; i++)
-			if (p->end[i].listener == l && p->end[i].side == 1)
-				e = &p->end[i];
-		if (!e) {
+	for (uint32_t i = 0; i < p->ends; i++)
+		if (p->end[i].listener == l && p->end[i].side == 1)
+			e = &p->end[i];
+	if (e && p->s->sc.conn[e->conn].held)
+		options.flags = WEIR_ACCEPT_HOLD;
+	while ((rc = weir_accept_with(l, &options, 0, &c)) == 0) {
+		if (options.flags && e->state == END_IDLE) {
+			sim_held_accepted(p, e, c);
+		} else if (!e) {
 			if (p->unnamed_count == SIM_CONNS_MAX)
 				sim_fail(p->s, "program %u: more connections than were made",
 					 p->id);
@@ -277,10 +287,15 @@ work(struct sim_thread *t)
 	for (uint32_t i = 0; i < p->ends; i++) {
 		struct sim_end *e = &p->end[(first + i) % p->ends];
 		uint32_t burst = 1 + rng_below(&p->rng, 8);
+		bool open;
 
 		if (e->thread == self)
 			any |= sim_end_connect(p, e);
 		rebind(p, e, 10);
+		if (sim_held_decide(p, e, &open))
+			any = true;
+		if (open)
+			opened(p, e, e->undecided);
 		any |= sim_end_receive(p, e);
 		while (burst-- && sim_end_send(p, e))
 			any = true;
@@ -303,7 +318,8 @@ next_timer(const struct sim_thread *thread)
 	for (uint32_t i = 0; i < p->ends; i++) {
 		const struct sim_end *e = &p->end[i];
 		uint64_t t = sim_end_timer(p, e);
-		bool ours = e->state != END_IDLE || e->thread == (uint32_t)(thread - p->thread);
+		bool ours = e->state != END_IDLE || e->undecided ||
+			    e->thread == (uint32_t)(thread - p->thread);
 
 		if (ours && t < at)
 			at = t;
@@ -379,6 +395,7 @@ rest(struct sim_thread *t, bool busy)
 static void
 attached(struct sim_program *p)
 {
+	struct weir_listen_options options = WEIR_LISTEN_OPTIONS_INIT;
 	char name[WEIR_SERVICE_MAX];
 	int rc;
 
@@ -390,7 +407,8 @@ attached(struct sim_program *p)
 		if (p->end[i].side == 0 || c->shared || c->unknown)
 			continue;
 		snprintf(name, sizeof(name), "conn%u", p->end[i].conn);
-		rc = weir_listen(p->w, name, 0, &p->end[i].listener);
+		options.flags = c->held ? WEIR_LISTEN_HOLD : 0;
+		rc = weir_listen_with(p->w, name, &options, &p->end[i].listener);
 	}
 	if (rc)
 		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());

@@ -28,12 +28,16 @@ struct sim_end {
 	uint64_t paused_until;		/* doesn't receive until then */
 	bool was_open;
 	bool readable, blocked, peer_done;
-	bool drains;	      /* waits for all completions before it closes */
-	bool lingers;	      /* end 1: closes after the peer has */
-	bool shuts, shut;     /* shuts down sending after its last message; has */
-	uint32_t receive_max; /* hasty: messages after which it closes */
-	bool batches;	      /* has calls for several messages */
-	struct rng rng;	      /* of these */
+	bool drains;		     /* waits for all completions before it closes */
+	bool lingers;		     /* end 1: closes after the peer has */
+	bool shuts, shut;	     /* shuts down sending after its last message; has */
+	uint32_t receive_max;	     /* hasty: messages after which it closes */
+	bool batches;		     /* has calls for several messages */
+	struct rng rng;		     /* of these, and of what its acceptor decides */
+	struct weir_conn *undecided; /* end 1: held */
+	uint64_t decide_at;
+	uint32_t refused; /* end 1: times that it refused; end 0: that it was told so */
+	bool admitted;
 };
 
 struct sim_held { /* a message on loan */

@@ -220,6 +220,17 @@ make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	}
 }
 
+/* Options that some seeds connect and accept with. */
+static void
+add_options(struct sim_scenario *sc, struct sim_conn_plan *c, uint32_t i, uint32_t without)
+{
+	sc->holds = !(without & 1u << SIM_hold) && sim_hash(sc->seed, 97, 0) % 4 == 0;
+	if (sc->holds && !c->shared && !c->unknown && !c->datagram)
+		c->held = sim_hash(sc->seed, 97, i + 1) % 2;
+	if (!(without & 1u << SIM_class) && sim_hash(sc->seed, 98, 0) % 4 == 1 && !c->datagram)
+		c->priority = sim_hash(sc->seed, 98, i + 1) % 3;
+}
+
 /* No rate is so low that a seed would take minutes. */
 static void
 make_shares(struct sim_scenario *sc, struct rng *r, uint32_t without)
@@ -371,7 +382,9 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	make_shares(sc, &r, without);
 	make_links(sc);
 	add_lock(sc, without);
-	/* draws nothing from r */
+	/* these draw nothing from r */
+	for (uint32_t i = 0; i < sc->conns; i++)
+		add_options(sc, &sc->conn[i], i, without);
 	sc->batches = !(without & 1u << SIM_batch) && sim_hash(seed, 95, 0) % 3 == 0;
 }
 
@@ -437,6 +450,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 		       sc->conn[i].messages[1], sc->conn[i].bulky);
 	if (sc->batches)
 		printf("  batches of messages\n");
+	for (uint32_t i = 0; i < sc->conns; i++)
+		if (sc->conn[i].held || sc->conn[i].priority)
+			printf("  connection %u: priority %u%s\n", i, sc->conn[i].priority,
+			       sc->conn[i].held ? ", held" : "");
 	if (sc->cut_at != SIM_NEVER)
 		printf("  node %u is cut off at %lu us\n", sc->cut_node,
 		       (sc->cut_at - SIM_START) / 1000);

@@ -13,6 +13,7 @@
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
  *   batch.c     their calls for several messages
+ *   held.c      connections that they hold, and facts about connections
  *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
  *   oracle.c    what must have arrived, and whether it did
@@ -79,7 +80,9 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
 	X(share, "programs have weights and rates, and they change")                               \
-	X(batch, "calls for several messages")
+	X(batch, "calls for several messages")                                                     \
+	X(hold, "connections that their acceptor holds, and facts about connections")              \
+	X(class, "connections of other classes")
 
 enum sim_part {
 #define X(name, help) SIM_##name,
@@ -109,6 +112,8 @@ struct sim_conn_plan {
 	bool hasty;	      /* end 1 closes before it has received everything */
 	bool unknown;	      /* asks for a service that nobody has */
 	bool datagram;	      /* end 0 sends, and what is lost stays so */
+	bool held;	      /* opens when its acceptor has decided so */
+	uint32_t priority;    /* enum weir_priority */
 };
 
 #define SIM_MEMORIES 4u		 /* exports of a seed */
@@ -165,6 +170,7 @@ struct sim_scenario {
 	uint32_t largest; /* message, bytes */
 	bool bulk;	  /* some are above a block */
 	bool batches;	  /* some ends have calls for several messages */
+	bool holds;	  /* some acceptors hold connections, and facts are compared */
 	uint64_t arena_bytes, timeout_ns, silence_ns;
 	uint32_t links;	    /* of each engine */
 	uint64_t ring_idle; /* ns between looks at which peers need their rings; 0: never */

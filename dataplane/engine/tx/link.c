@@ -430,9 +430,9 @@ link_owes(struct engine *e, struct peer_link *l)
 }
 
 bool
-link_has_more(const struct engine *e, const struct peer_link *l)
+link_has_rest(const struct engine *e, const struct peer_link *l)
 {
-	if (l->frame_wrs || l->replaying || l->peer_stalled || l->lines_due || l->way == WAY_LEFT ||
+	if (l->replaying || l->peer_stalled || l->lines_due || l->way == WAY_LEFT ||
 	    (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
 	    !list_empty(&l->active) || flight_waits(l) || answers_waiting(l) || answers_payable(l))
 		return true;
@@ -441,6 +441,12 @@ link_has_more(const struct engine *e, const struct peer_link *l)
 		if (e->rejects[i % REJECTS].link == l)
 			return true;
 	return false;
+}
+
+static bool
+link_has_more(const struct engine *e, const struct peer_link *l)
+{
+	return l->frame_wrs || link_has_rest(e, l);
 }
 
 void
