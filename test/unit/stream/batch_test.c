@@ -122,7 +122,7 @@ receive_some(struct flow *f, struct pair *p)
 
 /* Single calls and batches at both ends, at random: each message comes once, whole, in order. */
 static void
-mix(const char *address, uint32_t seed)
+mix(const char *address, uint32_t seed, unsigned loss, uint32_t messages)
 {
 	struct pair p = pair_open(address, NULL, false);
 	struct flow *f = calloc(1, sizeof(*f));
@@ -130,7 +130,8 @@ mix(const char *address, uint32_t seed)
 
 	printf("seed %u\n", seed);
 	random_state = seed;
-	while (f->sent < 20000) {
+	plane_impair(p.f, loss, loss, loss);
+	while (f->sent < messages) {
 		for (unsigned i = below(4); i > 0; i--)
 			send_some(f, p.c);
 		plane_settle(p.f);
@@ -144,6 +145,7 @@ mix(const char *address, uint32_t seed)
 		receive_many(f, p.d, false);
 	}
 	assert_int_equal(f->received, f->sent);
+	plane_impair(p.f, 0, 0, 0);
 	free(f);
 	pair_close(&p);
 }
@@ -151,13 +153,19 @@ mix(const char *address, uint32_t seed)
 TEST(mixed_within_a_host)
 {
 	for (uint32_t seed = 1; seed <= 6; seed++)
-		mix(PLANE_LOCAL, seed);
+		mix(PLANE_LOCAL, seed, 0, 20000);
 }
 
 TEST(mixed_between_nodes)
 {
 	for (uint32_t seed = 1; seed <= 3; seed++)
-		mix(PLANE_REMOTE, seed);
+		mix(PLANE_REMOTE, seed, 0, 20000);
+}
+
+TEST(mixed_over_a_bad_wire)
+{
+	for (uint32_t seed = 4; seed <= 6; seed++)
+		mix(PLANE_REMOTE, seed, 3, 8000);
 }
 
 static struct weir_slot *

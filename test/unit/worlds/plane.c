@@ -408,6 +408,16 @@ plane_turn(struct plane *p)
 }
 
 void
+plane_impair(struct plane *p, unsigned loss, unsigned dup, unsigned reorder)
+{
+	pthread_mutex_lock(&p->lock);
+	p->net->loss = loss;
+	p->net->dup = dup;
+	p->net->reorder = reorder;
+	pthread_mutex_unlock(&p->lock);
+}
+
+void
 plane_settle(struct plane *p)
 {
 	for (uint32_t quiet = 0; quiet < QUIET; quiet++)

@@ -59,6 +59,8 @@ void plane_settle(struct plane *p);
 /* A thread that does nothing but turns, until plane_stop(). */
 void plane_run(struct plane *p);
 void plane_stop(struct plane *p);
+/* The network loses, doubles and delays these shares of the frames, percent. */
+void plane_impair(struct plane *p, unsigned loss, unsigned dup, unsigned reorder);
 /* The engines take nothing out of channels while held. */
 void plane_hold(struct plane *p, bool held);
 /* An operator ends an export of that program, number as the session has it. 1, or -errno. */
