@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--list] [--install]: measures what a set promises
-# and prints which targets hold. --install: for the set peers, installs the other message layers from Debian.
+# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--list] [--install]: measures what a set
+# promises and prints which targets hold. --install: for the set peers, installs the other message layers from Debian.
+# --against: each figure of this build (WEIR_BUILD) and of another build directory, in turn; the ratios of N pairs must
+# not be worse than 3 %.
 # An unsteady run (the machine measured before and after differs by more than 20 %) is repeated, at most 30
 # tries; no run is discarded for being slow. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
 set -u
@@ -13,8 +15,8 @@ TRIES=30
 # Rates that the line between the CPUs does not limit, as messages per memcpy of 64 KiB: jq's, of a result.
 PER_COPY='.msgs_per_s * 65536 / 1e9 / .calibration.copy_gbps'
 SETS=(foundation nics connections control hostile onesided peers)
-usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list] [--install]"
-set_name="" runs=5 json="" only="" list=0 install=0
+usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--list] [--install]"
+set_name="" runs=5 json="" only="" against="" list=0 install=0
 
 wrong()
 {
@@ -27,6 +29,11 @@ while [ $# -gt 0 ]; do
 	--runs) runs=${2:-}; [[ $runs =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$runs' for --runs (expected 1 to 99)"; shift ;;
 	--json) json=${2:-}; [ -n "$json" ] || wrong "--json needs a file"; shift ;;
 	--only) only=,${2:-},; shift ;;
+	--against)
+		[ -x "${2:-}/dataplane/weir-dataplane" ] || wrong "no build in '${2:-}' for --against (expected a directory as build/release)"
+		against=$(realpath "$2")
+		shift
+		;;
 	--list) list=1 ;;
 	--install) install=1 ;;
 	-h | --help) echo "$usage"; exit 0 ;;
@@ -598,7 +605,43 @@ set_nics()
 	verbs_figures
 }
 
-"set_$set_name"
+# value_of BUILD NAME: a figure as another bench.sh with that build records it.
+value_of()
+{
+	WEIR_BUILD=$1 WEIR_NO_DEPS=1 scripts/bench.sh "$set_name" --only "$2" --runs 1 --json "$weir_tmp/one.json" >"$weir_tmp/perf.log" 2>&1
+	jq -ce --arg name "$2" '.[] | select(.name == $name and .value > 0)' "$weir_tmp/one.json" && return
+	echo "$2 of $1: $(tail -n 1 "$weir_tmp/perf.log")" >&2
+	return 1
+}
+
+# compare NAME: the value of this build divided by that of --against, in turn.
+compare()
+{
+	local n new="" old op target
+	local -a ratios=()
+
+	for ((n = 0; n < runs; n++)); do
+		new=$(value_of "$WEIR_BUILD" "$1") || break
+		old=$(value_of "$against" "$1") || break
+		ratios+=("$(jq -n --argjson new "$new" --argjson old "$old" '$new.value / $old.value')")
+	done
+	[ "${#ratios[@]}" = "$runs" ] || ratios=()
+	op=$(jq -r .op <<<"${new:-"{}"}") target=0.97
+	[ "$op" != '<=' ] || target=1.03
+	printf '%s\n' "${ratios[@]}" | record "$1" "x that of $against: $(jq -r .unit <<<"${new:-"{}"}")" "$op" "$target" paired \
+		"scripts/bench.sh $set_name --only $1, in turn with WEIR_BUILD=$against"
+}
+
+if [ "$list" = 0 ] && [ -n "$against" ]; then
+	list=1
+	mapfile -t names < <("set_$set_name")
+	list=0
+	for name in "${names[@]}"; do
+		compare "$name"
+	done
+else
+	"set_$set_name"
+fi
 [ "$list" = 0 ] || exit 0
 [ -z "$json" ] || jq -s . "$figures" >"$json"
 echo
