@@ -5,6 +5,7 @@
  */
 #include "worlds/stream_pair.h"
 
+#include "group/exchange.h"
 #include "group/join.h"
 
 #include <pthread.h>
