@@ -30,6 +30,9 @@ HOSTILE_ATTACKS=(
 	"pieces pieces $HOSTILE 1 node:2:courier"
 	"impostor impostor $HOSTILE 1 node:2:courier"
 	"begun begun $HOSTILE 1 node:2:courier"
+	"locks locks $HOSTILE 1 node:2:victim"
+	"opens opens $HOSTILE 1 node:2:victim"
+	"fetches fetches $HOSTILE 1 node:2:victim"
 )
 
 # The attacker gets a CPU of its own where there are three.
@@ -48,9 +51,11 @@ hostile_nodes()
 	run echo-a probe A echo victim
 	run echo-b probe B echo victim
 	run serve-b courier B serve
+	run keeper-b keeper B export "$weir_tmp/key" # of what the modes about remote memory attack
+	export HOSTILE_KEY=$weir_tmp/key
 	run server-A weir-perf --instance A --cpu 1
 	run server-B weir-perf --instance B --cpu 1
-	for name in echo-a echo-b serve-b server-A server-B; do
+	for name in echo-a echo-b serve-b keeper-b server-A server-B; do
 		await test -s "$weir_tmp/$name.log" || die "$name doesn't serve"
 	done
 }

@@ -475,6 +475,9 @@ static const struct mode {
     {"cells", do_cells, 1, false, SMALL},
     {"guesses", do_guesses, 1, true, 0},
     {"map", do_map, 1, false, SMALL},
+    {"locks", do_locks, 1, true, 0},
+    {"opens", do_opens, 1, true, 0},
+    {"fetches", do_fetches, 1, false, SMALL},
     {"group", do_group, 1, true, 0},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))

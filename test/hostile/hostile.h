@@ -134,6 +134,9 @@ void do_cells(struct victim *v);
 void do_guesses(struct victim *v);
 /* Memory that may be mapped: HOSTILE_KEY.read, HOSTILE_KEY.write. */
 void do_map(struct victim *v);
+void do_locks(struct victim *v);
+void do_opens(struct victim *v);
+void do_fetches(struct victim *v);
 
 /* Groups: hostile_group.c. */
 void do_group(struct victim *v);

@@ -380,3 +380,110 @@ do_map(struct victim *v)
 		make_holes(v, &key, fd);
 	usleep(20000);
 }
+
+/* ---- floods ---- */
+
+#define HANDLES 32u
+
+static struct weir_remote *
+open_handle(struct weir *w, unsigned rights)
+{
+	struct weir_remote *r = NULL;
+	struct weir_key_fields key;
+	struct weir_key bytes;
+	int rc;
+
+	read_key(&key, "");
+	memcpy(&bytes, &key, sizeof(bytes));
+	rc = weir_remote_open(w, &bytes, rights, WEIR_OPEN_APART, OPEN_MS, &r);
+	if (rc)
+		tally(1, "opens refused (%s)", strerrorname_np(-rc));
+	return rc ? NULL : r;
+}
+
+/* Requests for one lock by many connections, which keep it, or end while they wait. */
+void
+do_locks(struct victim *v)
+{
+	struct weir_remote *r[HANDLES] = {0};
+	struct weir *w = join();
+	double end = seconds() + 5;
+
+	for (unsigned i = 0; w && seconds() < end && left() > 0; i = (i + 1) % HANDLES) {
+		int rc;
+
+		if (!r[i])
+			r[i] = open_handle(w, WEIR_MAY_LOCK);
+		if (!r[i])
+			continue;
+		rc = weir_remote_lock(r[i], rng() % 2 ? WEIR_LOCK_EXCLUSIVE : WEIR_LOCK_SHARED, 0);
+		tally(1, "asked for a lock");
+		tally(!rc, "got a lock");
+		if (!rc || rc == -EALREADY || rc == -EOWNERDEAD)
+			weir_remote_unlock(r[i], 0);
+		if (rng() % 16 == 0) {
+			weir_remote_close(r[i]);
+			r[i] = NULL;
+		}
+	}
+	for (unsigned i = 0; i < HANDLES; i++)
+		weir_remote_close(r[i]);
+	weir_detach(w);
+}
+
+/* Connections to the memory, opened and closed without end. */
+void
+do_opens(struct victim *v)
+{
+	struct weir *w = join();
+	double end = seconds() + 5;
+
+	while (w && seconds() < end && left() > 0) {
+		struct weir_remote *r = open_handle(w, WEIR_MAY_READ);
+
+		if (!r)
+			usleep(1000);
+		tally(r != NULL, "opened memory");
+		weir_remote_close(r);
+	}
+	weir_detach(w);
+}
+
+/* As many large gets as the ring takes, whose answers nobody looks at. */
+void
+do_fetches(struct victim *v)
+{
+	uint32_t place = (uint32_t)(weir_arena_send(&v->geometry) / WEIR_SLOT_SIZE);
+	struct weir_cell_access a = {
+	    .handle = WEIR_HANDLE_FIRST, .result = place, .count = WEIR_ANSWER_MAX};
+	uint8_t data[WEIR_INLINE_MAX] = {0};
+	uint32_t n = weir_cell_slots(WEIR_OP_GET, 0);
+	double end = seconds() + 5;
+	struct weir_key_fields key;
+	uint16_t sent = 0;
+
+	read_key(&key, "");
+	if (open_memory(v, &key, WEIR_RIGHT_READ))
+		return;
+	start_tx(v);
+	usleep(200000); /* until it is open */
+	memcpy(data, &a, WEIR_ACCESS_FIELDS);
+	while (seconds() < end && left() > 0 && !ended(v)) {
+		unsigned burst = 0;
+
+		while ((weir_ring_room(&v->tx) >= n ||
+			(weir_ring_refresh(&v->tx) && weir_ring_room(&v->tx) >= n)) &&
+		       burst < 1024) {
+			next_slot(&v->tx, WEIR_OP_GET, sent++, v->vqpn, 0);
+			weir_ring_put_inline(&v->tx, data, weir_cell_fields(WEIR_OP_GET));
+			weir_ring_publish(&v->tx, n);
+			burst++;
+		}
+		if (burst)
+			ring(v);
+		else
+			usleep(50);
+		tally(burst, "asked for bytes");
+	}
+	tally(ended(v), "sessions ended");
+}

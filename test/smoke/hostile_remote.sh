@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A program with the key of others' memory that writes wrong operations, and one that forges keys: on the host of the
 # memory, and from another one. No byte beside that memory changes, and users of the owner's other memory go on. One that
-# maps memory writes nothing that is read-only; its holes end that export, and neither the owner nor others.
-# timeout: 300
+# maps memory writes nothing that is read-only; its holes end that export, and neither the owner nor others. Floods of locks,
+# opens and fetches leave room for them.
+# timeout: 450
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh
@@ -26,7 +27,7 @@ for node in A B; do
 	user=$attacker
 	[ $node = A ] || user=$small
 	export HOSTILE_KEY=$weir_tmp/key-$node
-	for mode in cells guesses map; do
+	for mode in cells guesses map locks opens fetches; do
 		attack $mode "$user" node:1:victim
 		go_on friend-1 friend-2 friend-3
 		others_go_on
@@ -34,6 +35,14 @@ for node in A B; do
 		if [ $mode = cells ]; then
 			[ "$(count cells)" -gt 10 ] || fail "few operations: $(log_of hostile)"
 			[ "$(count 'sessions ended')" -gt 0 ] || fail "none of them was found to be wrong: $(log_of hostile)"
+		elif [ $mode = locks ] || [ $mode = opens ] || [ $mode = fetches ]; then
+			case $mode in
+				locks) what='asked for a lock' ;;
+				opens) what='opened memory' ;;
+				*) what='asked for bytes' ;;
+			esac
+			[ "$(count "$what")" -gt 100 ] || fail "few $mode: $(log_of hostile)"
+			[ "$(count 'sessions ended')" = 0 ] || fail "nothing was wrong, and its session has ended: $(log_of hostile)"
 		elif [ $mode = guesses ]; then
 			grep -q 'guesses refused' "$weir_tmp/hostile.log" || fail "no key was tried: $(log_of hostile)"
 		elif [ $node = B ]; then
