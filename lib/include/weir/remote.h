@@ -75,7 +75,8 @@ struct weir_export; /* valid until weir_revoke() or weir_detach() */
 /*
  * Exports [offset, offset + length) of a region that was allocated, or adopted with
  * WEIR_ADOPT_EXPOSE. A region may have several exports, also overlapping ones. With WEIR_MAY_NOTIFY
- * the export's notices go to the calling thread (weir_notice_next()).
+ * the export's notices go to the calling thread (weir_notice_next()). A key that is made while
+ * weir_node() returns -EAGAIN opens on this host only.
  *
  * @region  of this session
  * @offset  bytes from the start of the region; with WEIR_MAY_UPDATE or WEIR_MAY_NOTIFY a multiple
