@@ -2,19 +2,16 @@
 /*
  * test-rma: the cases of test/rma under the virtual clock. Each rank is a program of a simulated
  * node with a thread of its own, since the cases call what waits. One thread runs at a time: a wait
- * of the library (sched_yield(), ppoll()) hands over to the one that runs the events, until the
+ * of the library (system.c) hands over to the one that runs the events, until the
  * event that lets the rank go on.
  */
-#define _GNU_SOURCE
 #include "client.h"
 #include "node.h"
 #include "seeds.h"
 
 #include "cases.h"
 
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -62,45 +59,19 @@ resume(struct sim *s, void *arg)
 	sim_node_listen(s->node[r->node]);
 }
 
-/* The caller goes on at `at`. */
-static void
-pass(struct rank *r, uint64_t at)
+/* The calling rank goes on at `at`. */
+static bool
+pass(struct sim *s, uint64_t at)
 {
-	sim_schedule(r->s, &r->actor, at);
+	struct rank *r = self;
+
+	if (!r)
+		return false;
+	sim_schedule(s, &r->actor, at);
 	sem_post(r->back);
 	while (sem_wait(&r->go))
 		continue;
-}
-
-int __wrap_sched_yield(void);
-int __real_sched_yield(void);
-int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
-int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
-
-int
-__wrap_sched_yield(void)
-{
-	if (!self)
-		return __real_sched_yield();
-	pass(self, self->s->now + rng_log(&self->s->rng, 100, 5 * SIM_US));
-	return 0;
-}
-
-int
-__wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
-{
-	static const struct timespec none;
-	uint64_t end, nap = SIM_US;
-	int rc;
-
-	if (!self)
-		return __real_ppoll(fds, n, ts, mask);
-	end = self->s->now + (uint64_t)ts->tv_sec * SIM_S + (uint64_t)ts->tv_nsec;
-	while (!(rc = __real_ppoll(fds, n, &none, mask)) && self->s->now < end) {
-		pass(self, self->s->now + nap < end ? self->s->now + nap : end);
-		nap = nap < 50 * SIM_US ? 2 * nap : nap;
-	}
-	return rc;
+	return true;
 }
 
 static void *
@@ -152,6 +123,7 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 	unsigned failed = 0;
 
 	sim_reset(s, seed);
+	s->pass = pass;
 	sim_scenario_ranks(&s->sc, seed, p->nodes);
 	memset(&s->counts, 0, sizeof(s->counts));
 	if (s->options.verbose)

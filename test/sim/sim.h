@@ -239,6 +239,9 @@ struct sim {
 	uint64_t steps;
 	uint64_t suspect_at; /* when controls have not heard of the node that is cut off for long */
 	bool rang;	     /* a doorbell, since somebody last looked whose */
+	/* Lets a caller with a stack of its own wait until `at`; false: it has none. NULL: nobody
+	 * has, and events run inside the call that waits. */
+	bool (*pass)(struct sim *s, uint64_t at);
 	jmp_buf failed;
 	char cause[240];
 };

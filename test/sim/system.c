@@ -3,8 +3,12 @@
  * Clock, chance, sleep and log for the code under test in place of the system's (--wrap at link
  * time), so that a seed runs the same every time.
  */
+#define _GNU_SOURCE
 #include "node.h"
 
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <mqueue.h>
 #include <sys/mman.h>
@@ -21,6 +25,9 @@ struct sim *sim_running;
 uint64_t __wrap_weir_clock(void);
 ssize_t __wrap_getrandom(void *buf, size_t length, unsigned flags);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_sched_yield(void);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
 ssize_t __wrap_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __real_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __wrap_write(int fd, const void *buf, size_t length);
@@ -90,19 +97,60 @@ nothing(struct sim *s, void *arg)
 {
 }
 
-/* A program that waits inside a call: everybody else goes on meanwhile. */
-int
-__wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+/* A program that waits inside a call until `at`, at most: everybody else goes on meanwhile. */
+static void
+wait_until(struct sim *s, uint64_t at)
 {
-	struct sim *s = sim_running;
-	uint64_t end = s->now + (uint64_t)wanted->tv_sec * SIM_S + (uint64_t)wanted->tv_nsec;
-
+	if (s->pass && s->pass(s, at))
+		return;
 	for (uint32_t i = 0; i < s->sc.nodes; i++) {
 		s->rang = true;
 		sim_node_listen(s->node[i]);
 	}
-	sim_call(s, end, nothing, NULL);
-	while (s->now < end)
+	sim_call(s, at, nothing, NULL);
+	while (s->now < at)
 		sim_step(s);
+}
+
+static uint64_t
+end_of(const struct sim *s, const struct timespec *ts)
+{
+	uint64_t ns = (uint64_t)ts->tv_sec < SIM_NEVER / SIM_S
+			  ? (uint64_t)ts->tv_sec * SIM_S + (uint64_t)ts->tv_nsec
+			  : SIM_NEVER;
+
+	return ns < SIM_NEVER - s->now ? s->now + ns : SIM_NEVER;
+}
+
+int
+__wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	wait_until(sim_running, end_of(sim_running, wanted));
 	return 0;
+}
+
+int
+__wrap_sched_yield(void)
+{
+	wait_until(sim_running, sim_running->now + SIM_US);
+	return 0;
+}
+
+/* Waits for doorbells, which it looks at less and less often. */
+int
+__wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	static const struct timespec none;
+	struct sim *s = sim_running;
+	uint64_t start = s->now, end = end_of(s, ts), nap = SIM_US;
+	int rc;
+
+	while (!(rc = __real_ppoll(fds, n, &none, mask)) && s->now < end) {
+		if (s->now - start > s->options.limit)
+			sim_fail(s, "a call waits for its doorbell since %lu us",
+				 (start - SIM_START) / 1000);
+		wait_until(s, nap < end - s->now ? s->now + nap : end);
+		nap = nap < 50 * SIM_US ? 2 * nap : nap;
+	}
+	return rc;
 }
