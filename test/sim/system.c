@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <mqueue.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@ uint64_t __wrap_weir_clock(void);
 ssize_t __wrap_getrandom(void *buf, size_t length, unsigned flags);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_sched_yield(void);
+void __wrap_weir_barrier_global(void);
 int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
 int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
 ssize_t __wrap_send(int fd, const void *buf, size_t length, int flags);
@@ -134,6 +136,16 @@ __wrap_sched_yield(void)
 {
 	wait_until(sim_running, sim_running->now + SIM_US);
 	return 0;
+}
+
+/*
+ * One thread runs at a time. The system call interrupts other CPUs, once per sleep of a program:
+ * seeds with a million sleeps took minutes beside another process.
+ */
+void
+__wrap_weir_barrier_global(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* Waits for doorbells, which it looks at less and less often. */
