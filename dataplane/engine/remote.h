@@ -49,5 +49,7 @@ uint32_t transfer_rewind_fence(const struct conn *c, struct pend *p);
 void transfer_fill_fence(const struct engine *e, const struct conn *c, struct nic_send_wr *wr);
 /* Bytes of the answer to an operation that has been checked; 0: it has none. */
 uint32_t remote_answer_bytes(const struct weir_slot *cell);
+/* Lines that an operation that has been checked is charged beyond those that it takes. */
+uint32_t remote_charge(const struct weir_slot *cell);
 
 #endif

@@ -21,7 +21,7 @@ struct queue {
 	struct list_node
 	    members;	  /* struct conn, by active or writing: take turns among each other */
 	uint32_t deficit; /* lines, or bytes of bulk */
-	uint32_t lines;	  /* that may still go from its channels into frame `frame` */
+	int32_t lines;	  /* from its channels that frame `frame` may still take; negative: debt */
 	uint32_t frame;	  /* link.frame_number when `lines` was set */
 	bool in_turn;	  /* has its quantum of this round */
 	uint8_t index;	  /* RING or BULK */

@@ -6,8 +6,8 @@
  * bounds and patterns.
  *
  * engine_bench [SIZE [MESSAGES-PER-TURN [IDLE-CONNECTIONS [PROGRAMS [MESSAGES [WORK]]]]]]; under
- * callgrind with fewer messages: --toggle-collect=engine_turn. WORK: message; put, get; add:
- * additions to integers of 8 bytes.
+ * callgrind with fewer messages: --toggle-collect=engine_turn. WORK: message; put, get; add, bytes,
+ * wide: additions to integers of 8 bytes, of 1 byte, and to long doubles.
  */
 #include "program.h"
 
@@ -130,10 +130,9 @@ static const struct work {
 	void (*run)(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
 	uint32_t most; /* bytes */
 } works[] = {
-    {"message", bench_send, WEIR_INLINE_MAX},
-    {"put", bench_put, WEIR_PUT_MAX},
-    {"add", bench_add, WEIR_ACCESS_MAX},
-    {"get", bench_get, WEIR_ANSWER_MAX},
+    {"message", bench_send, WEIR_INLINE_MAX},  {"put", bench_put, WEIR_PUT_MAX},
+    {"add", bench_add, WEIR_ACCESS_MAX},       {"bytes", bench_add_bytes, WEIR_ACCESS_MAX},
+    {"wide", bench_add_wide, WEIR_ACCESS_MAX}, {"get", bench_get, WEIR_ANSWER_MAX},
 };
 #define WORKS (sizeof(works) / sizeof(works[0]))
 

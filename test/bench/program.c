@@ -170,11 +170,13 @@ bench_receive(struct bench_program *p, struct bench_end *to)
 void
 bench_export(struct bench_program *p, uint64_t bytes)
 {
+	static _Atomic bool updating;
 	struct engine_command k = {.type = ENGINE_REGION_ADD,
 				   .region = {.session = p->session.id,
 					      .region = 1,
 					      .base = bench_memory(bytes),
-					      .bytes = WEIR_ALIGN_UP(bytes, 4096)}};
+					      .bytes = WEIR_ALIGN_UP(bytes, 4096),
+					      .updating = &updating}};
 
 	bench_must(&k);
 	k = (struct engine_command){.type = ENGINE_EXPORT_ADD,
@@ -246,17 +248,37 @@ bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t 
 	write_cells(p, from, n, WEIR_OP_PUT, cell, length);
 }
 
-void
-bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+static void
+add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length,
+    enum weir_type type)
 {
+	uint32_t count = length / (uint32_t)weir_type_size(type);
 	struct weir_cell_access add = {.handle = WEIR_HANDLE_FIRST,
-				       .type = WEIR_T_INT64,
+				       .type = (uint8_t)type,
 				       .acc = WEIR_ACC_SUM,
-				       .count = length / 8};
+				       .count = count};
 	uint8_t cell[WEIR_INLINE_MAX] = {0};
 
 	memcpy(cell, &add, WEIR_ACCESS_FIELDS);
-	write_cells(p, from, n, WEIR_OP_UPDATE, cell, length / 8 * 8);
+	write_cells(p, from, n, WEIR_OP_UPDATE, cell, count * (uint32_t)weir_type_size(type));
+}
+
+void
+bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	add(p, from, n, length, WEIR_T_INT64);
+}
+
+void
+bench_add_bytes(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	add(p, from, n, length, WEIR_T_INT8);
+}
+
+void
+bench_add_wide(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length)
+{
+	add(p, from, n, length, WEIR_T_LONG_DOUBLE);
 }
 
 void

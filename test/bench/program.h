@@ -49,8 +49,10 @@ void bench_export(struct bench_program *p, uint64_t bytes);
 void bench_open(struct bench_program *p, uint32_t desc, struct bench_end *end);
 /* Puts up to n times, as far as the ring has room. */
 void bench_put(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
-/* The same with additions to integers of 8 bytes; with gets. */
+/* The same with additions to integers of 8 bytes, of 1 byte, and to long doubles; with gets. */
 void bench_add(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
+void bench_add_bytes(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
+void bench_add_wide(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
 void bench_get(struct bench_program *p, struct bench_end *from, unsigned n, uint32_t length);
 
 #endif

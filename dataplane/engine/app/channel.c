@@ -346,6 +346,7 @@ take_slots(struct engine *e, struct channel *ch)
 	uint64_t end = ch->tx.pos + most;
 	unsigned n = 0, returns = 0;
 
+	e->cost = 0; /* operations apart add what they cost beyond their slots */
 	if (UNLIKELY(ch->session->unpolled))
 		return 0;
 	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
@@ -398,7 +399,7 @@ take_slots(struct engine *e, struct channel *ch)
 			continue;
 		end -= DEAR - 1;
 	}
-	e->cost = DEAR * returns + most - (int64_t)(end - ch->tx.pos);
+	e->cost += DEAR * returns + most - (int64_t)(end - ch->tx.pos);
 	if (n)
 		session_active(e, ch->session);
 	ch->empty = n ? 0 : ch->empty + 1;

@@ -26,6 +26,10 @@
 
 #include <sched.h>
 
+enum {
+	WIDE_LINES = 8, /* lines that cost the executing engine as much as a wide type's detour */
+};
+
 /* The fields of a PUT before its payload. */
 struct put_fields {
 	uint32_t handle, options;
@@ -168,6 +172,27 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 }
 
 /*
+ * Lines that an operation is charged beyond those that it takes. The engine that executes it spends
+ * as much time on an element as on a line (docs/decisions.md 137).
+ */
+static uint32_t
+charge_of(uint8_t op, const struct weir_cell_access *a)
+{
+	if (op != WEIR_OP_UPDATE)
+		return 0;
+	return a->count - 1 + (weir_type_is_wide((enum weir_type)a->type) ? WIDE_LINES : 0);
+}
+
+uint32_t
+remote_charge(const struct weir_slot *cell)
+{
+	struct weir_cell_access a;
+
+	memcpy(&a, cell->data, sizeof(a));
+	return charge_of(cell->op, &a);
+}
+
+/*
  * Operations without a layout are taken in runs of one connection and one op, all answered or none,
  * except those of wide types. Fields that all of a run have in common are checked once; PUTs have
  * none.
@@ -177,6 +202,7 @@ struct run_kind {
 	uint32_t length;	    /* bytes of operands */
 	uint32_t bytes, align;	    /* of the memory; of an element */
 	uint32_t answer;	    /* bytes; 0: none */
+	bool cheap;		    /* no operation that is charged more than its lines */
 };
 
 #define NO_KIND                                                                                    \
@@ -198,11 +224,14 @@ kind_ok(const struct conn *c, uint8_t op, const struct weir_cell_access *a, uint
 		? !get_ok(a, length)
 		: weir_type_is_wide((enum weir_type)a->type) || !elements_ok(op, a, &bare, length))
 		return false;
+	if (kind->cheap && charge_of(op, a))
+		return false;
 	*kind = (struct run_kind){
 	    .is = *a,
 	    .length = length,
 	    .bytes = (uint32_t)access_bytes(op, a),
 	    .align = op == WEIR_OP_GET ? 1 : (uint32_t)weir_type_align((enum weir_type)a->type),
+	    .cheap = kind->cheap,
 	};
 	if (op != WEIR_OP_UPDATE || a->options)
 		kind->answer = kind->bytes;
@@ -506,6 +535,8 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 		lock_await(c, to);
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(link_put_line(l), weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
+	if (UNLIKELY(l->split))
+		queue_of(c->session, l, RING)->lines -= (int32_t)remote_charge(cell);
 	credit_spend(c, message_cost(cell));
 	link_count(l, c, 1);
 	link_sent(l, c, 1, false);
@@ -529,8 +560,11 @@ take_run(struct engine *e, struct channel *ch, struct conn *c, const struct weir
 	    !list_empty(&l->active) || l->tx_pos >= l->tx_limit || !lock_may_begin(c, op))
 		return 0;
 	room = l->tx_limit - l->tx_pos;
-	if (UNLIKELY(l->split) && room > share_lines(l, c->session))
-		room = share_lines(l, c->session);
+	if (UNLIKELY(l->split)) {
+		kind.cheap = true; /* send_operation() charges the others */
+		if (room > share_lines(l, c->session))
+			room = share_lines(l, c->session);
+	}
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
 	a = head_word(op, (uint16_t)c->taken);
 	to = head_word(op, (uint16_t)c->cold->memory.cells);
@@ -677,6 +711,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 			lock_await(c, &cell);
 		credit_spend(c, message_cost(&cell));
 		execute_cell(e, c, &cell, &at, &laid, result);
+		e->cost += remote_charge(&cell);
 		channel_taken(e, ch, c, 1, n, cell.length);
 		c->bytes += answer;
 		c->sent++;

@@ -4,7 +4,8 @@
  * robin, and the connections of a program among each other (send_queue.c, rndv_write.c). Programs
  * whose messages go straight into frames each get a part of a frame that is too small for all.
  * Programs whose channels have slots get a part of the engine's time: each slot is charged to its
- * program, whether or not a message leaves.
+ * program, whether or not a message leaves. Updates of memory are charged beyond their lines and
+ * slots as much as they cost the engine that executes them (remote_charge()).
  *
  * A program's rate is a bucket that its engines share: engine_share.paid is the time up to which
  * the bytes that have left are paid for. While it lies in the future no more bytes leave; after a
@@ -286,10 +287,11 @@ share_lines(struct peer_link *l, struct session *s)
 		/* lines too few for a message are kept for the next frame */
 		uint32_t part = (FRAME_LINES - 1) * weight_of(s) / l->last_weight;
 
-		q->lines = (q->lines < MESSAGE_LINES ? q->lines : MESSAGE_LINES) + part + !part;
+		q->lines =
+		    (q->lines < MESSAGE_LINES ? q->lines : MESSAGE_LINES) + (int32_t)(part + !part);
 		share_seen(l, q);
 	}
-	return q->lines;
+	return q->lines > 0 ? (uint32_t)q->lines : 0;
 }
 
 void

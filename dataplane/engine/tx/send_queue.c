@@ -274,26 +274,28 @@ send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 		while (conn_ready(c)) {
 			const struct pend *p = c->pend_first;
 			/* of a bulk message only BULK is left: its WRITEs are paid */
-			uint32_t lines = 1, bytes = 0;
+			uint32_t lines = 1, charge = 0, bytes = 0;
 
 			if (p->state == PEND_MESSAGE) {
 				bytes = p->slot.length;
 				lines = weir_op_is_cell(p->slot.op)
 					    ? message_slots(p->slot.op, bytes)
 					    : message_lines(bytes);
-				if (c->kind == CONN_MEMORY) /* who asks pays for the answer */
+				if (c->kind == CONN_MEMORY) { /* who asks pays for the answer */
 					bytes += p->answer;
+					charge = remote_charge(&p->slot);
+				}
 			}
-			if (lines > c->deficit)
+			if (lines + charge > c->deficit)
 				break;
-			if (lines > q->deficit)
+			if (lines + charge > q->deficit)
 				return TURN_SPENT;
 			if (bytes && !share_pays(e, q->session))
 				return TURN_LIMITED;
 			if (!send_first(e, l, c, lines))
 				return TURN_FULL;
-			c->deficit -= lines;
-			q->deficit -= lines;
+			c->deficit -= lines + charge;
+			q->deficit -= lines + charge;
 			q->session->tokens -= bytes;
 		}
 		list_remove(&c->active);

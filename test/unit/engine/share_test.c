@@ -8,6 +8,8 @@
 #include "engine/rndv.h"
 #include "engine/session.h"
 #include "engine/state.h"
+#include "weir/memory.h"
+#include "weir/type.h"
 
 #define STEP_NS 500u
 
@@ -522,10 +524,174 @@ test_junk_beside_a_receiver(void **state)
 	assert_receives(from_there.at[0], 100, from_there.from[0]->sent);
 }
 
+/* ---- operations on remote memory ---- */
+
+#define MEMORY 4096u /* bytes of an export */
+
+/* Operations of one kind that a program always has, by a connection per channel. */
+struct ops {
+	struct program *p;
+	struct pconn *c[CHANNELS];
+	unsigned channels;
+	uint8_t op, type;
+	uint32_t count;	 /* elements; PUT: bytes */
+	uint64_t before; /* operations executed when the measurement began */
+};
+
+static const struct weir_wire_export the_export = {
+    .index = 1, .generation = 77, .rights = WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE};
+
+static struct program *
+exporter_open(struct world *w, unsigned node)
+{
+	struct program *p = program_open(w, node, 1);
+	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
+				   .export = {.session = p->id,
+					      .number = the_export.index,
+					      .generation = the_export.generation,
+					      .region = 1,
+					      .length = MEMORY,
+					      .rights = the_export.rights}};
+
+	program_adopt(p, 1, MEMORY, WEIR_ADOPT_SEND);
+	memset(p->region[0].base, 0, MEMORY);
+	assert_int_equal(program_command(p, &k), 0);
+	return p;
+}
+
+/* By a program on node 0. */
+static struct ops
+ops_open(struct world *w, const struct program *exporter, unsigned channels, uint8_t op,
+	 enum weir_type type, uint32_t count)
+{
+	struct ops o = {.p = program_open(w, 0, channels),
+			.channels = channels,
+			.op = op,
+			.type = (uint8_t)type,
+			.count = count};
+
+	for (unsigned i = 0; i < channels; i++) {
+		if (exporter->node == 0)
+			o.c[i] = pconn_open_apart(o.p, exporter, &the_export);
+		else
+			o.c[i] = pconn_connect_memory(o.p, &the_export);
+		STEP_MOST(w, 200, !o.c[i]->opened);
+		assert_true(o.c[i]->opened && !o.c[i]->open_status);
+	}
+	return o;
+}
+
+static uint64_t
+executed(const struct ops *o)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < o->channels; i++)
+		n += pconn_completed(o->c[i]);
+	return n - o->before;
+}
+
+static void
+ops_push(const struct ops *o)
+{
+	struct weir_cell_access a = {
+	    .handle = WEIR_HANDLE_FIRST, .type = o->type, .acc = WEIR_ACC_SUM, .count = o->count};
+	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST};
+	uint8_t cell[WEIR_INLINE_MAX] = {0};
+	struct weir_slot s = {.op = o->op, .length = o->count};
+
+	if (o->op == WEIR_OP_PUT) {
+		memcpy(cell, &put, sizeof(put));
+	} else {
+		memcpy(cell, &a, sizeof(a));
+		s.length *= (uint32_t)weir_type_size((enum weir_type)o->type);
+	}
+	for (unsigned i = 0; i < o->channels; i++) {
+		struct weir_ring *r = &o->p->tx[i];
+
+		weir_ring_refresh(r);
+		while (weir_ring_room(r) >= weir_cell_slots(s.op, s.length)) {
+			s.order = (uint16_t)o->c[i]->sent++;
+			s.vqpn = o->c[i]->vqpn;
+			memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, 12);
+			weir_ring_put_inline(r, cell, weir_cell_fields(s.op) + s.length);
+			weir_ring_publish(r, weir_cell_slots(s.op, s.length));
+		}
+	}
+}
+
+static void
+ops_run(struct world *w, unsigned warm, unsigned steps, struct ops *a, struct ops *b)
+{
+	for (unsigned i = 0; i < warm + steps; i++) {
+		ops_push(a);
+		ops_push(b);
+		if (i == warm) {
+			a->before = b->before = 0;
+			a->before = executed(a);
+			b->before = executed(b);
+		}
+		world_step(w);
+	}
+}
+
+/* Updates beside puts of 8 bytes: each update is charged as this number of puts. */
+static void
+updates_charged(const struct world_options *options, unsigned node, unsigned channels,
+		enum weir_type type, uint32_t count, unsigned charge, unsigned steps)
+{
+	unsigned percent = node ? 10 : 20; /* a look at each channel is charged, too */
+	struct world *w = world_create(options);
+	struct program *exporter = exporter_open(w, node);
+	struct ops updates = ops_open(w, exporter, channels, WEIR_OP_UPDATE, type, count);
+	struct ops puts = ops_open(w, exporter, channels, WEIR_OP_PUT, 0, 8);
+
+	ops_run(w, 2000, steps, &updates, &puts);
+	assert_true(executed(&updates) > 100);
+	in_ratio(executed(&updates) * charge, 1, executed(&puts), 1, percent);
+	assert_false(updates.p->violated || puts.p->violated);
+}
+
+/* An update is charged its lines, its elements after the first, and 8 for a wide type. */
+static void
+test_updates_wait_for_room(void **state)
+{
+	struct world_options o = {.ring_lines = 512, .delay_ns = 1500};
+
+	updates_charged(&o, 1, 1, WEIR_T_INT64, 1, 1, 2000);
+	updates_charged(&o, 1, 1, WEIR_T_INT8, 924, 16 + 923, 6000);
+	updates_charged(&o, 1, 1, WEIR_T_DOUBLE, 115, 16 + 114, 3000);
+	updates_charged(&o, 1, 1, WEIR_T_LONG_DOUBLE, 57, 16 + 56 + 8, 3000);
+	updates_charged(&o, 1, 1, WEIR_T_LONG_DOUBLE, 1, 1 + 8, 2000);
+}
+
+static void
+test_updates_share_frames(void **state)
+{
+	struct world_options o = {.ring_lines = 1 << 16, .ring_slots = 4096, .recv_wrs = 1024};
+
+	updates_charged(&o, 1, 8, WEIR_T_INT64, 1, 1, 1000);
+	updates_charged(&o, 1, 8, WEIR_T_INT8, 8, 1 + 7, 1000);
+	updates_charged(&o, 1, 8, WEIR_T_INT8, 924, 16 + 923, 3000);
+	updates_charged(&o, 1, 8, WEIR_T_LONG_DOUBLE, 57, 16 + 56 + 8, 1000);
+}
+
+/* Apart the program's own engine executes them: they are charged to its part of that. */
+static void
+test_updates_apart(void **state)
+{
+	struct world_options o = {.no_link = true, .ring_slots = 1024};
+
+	updates_charged(&o, 0, 8, WEIR_T_INT64, 1, 1, 1000);
+	updates_charged(&o, 0, 8, WEIR_T_INT8, 924, 16 + 923, 3000);
+	updates_charged(&o, 0, 8, WEIR_T_LONG_DOUBLE, 57, 16 + 56 + 8, 1000);
+}
+
 ENGINE_TESTS(TEST(test_many_against_one), TEST(test_large_against_small), TEST(test_weights),
 	     TEST(test_frames_are_shared), TEST(test_part_of_a_silent_frame),
 	     TEST(test_bulk_is_shared), TEST(test_rate), TEST(test_rate_of_two_engines),
 	     TEST(test_rate_of_a_user), TEST(test_burst), TEST(test_rate_wakes),
 	     TEST(test_limited_ends), TEST(test_stalled_consumer), TEST(test_junk_beside_a_stream),
 	     TEST(test_junk_by_weight), TEST(test_nothing_is_wasted),
-	     TEST(test_junk_beside_a_receiver))
+	     TEST(test_junk_beside_a_receiver), TEST(test_updates_wait_for_room),
+	     TEST(test_updates_share_frames), TEST(test_updates_apart))
