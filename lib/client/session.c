@@ -2,15 +2,15 @@
 /* Attach and detach; the watcher thread, which notices the end of the data plane. */
 #define _GNU_SOURCE
 #include "session.h"
-#include "sized.h"
 #include "membarrier.h"
+#include "progress.h"
 #include "reason.h"
 #include "region.h"
+#include "sized.h"
 #include "wait.h"
 #include "wake.h"
 
 #include "ipc/invariant.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -7,16 +7,18 @@
 #define _GNU_SOURCE
 #include "thread.h"
 #include "channel.h"
+#include "progress.h"
+#include "reason.h"
 #include "segment.h"
 #include "session.h"
 #include "wait.h"
 #include "wake.h"
 
 #include "ipc/invariant.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -289,6 +291,18 @@ weir_thread_get(struct weir *w)
 	if (atomic_load_explicit(&t->session, memory_order_relaxed) == w)
 		return t;
 	return first_call(w);
+}
+
+struct weir_thread *
+weir_thread_own(struct weir *w, int *rc)
+{
+	struct weir_thread *t = weir_thread_get(w);
+
+	*rc = t ? 0 : -errno;
+	if (!t)
+		weir_fail(*rc, "no resources for another thread: %s; raise the limit of open files",
+			  strerror(errno));
+	return t;
 }
 
 struct weir_waker *

@@ -137,6 +137,8 @@ void weir_threads_lock(void);
 void weir_threads_unlock(void);
 /* The calling thread's object for w, created on the first call; NULL and errno. */
 struct weir_thread *weir_thread_get(struct weir *w);
+/* The same. NULL: no resources; *rc and the reason are set. */
+struct weir_thread *weir_thread_own(struct weir *w, int *rc);
 /* Frees w's thread objects; no thread is inside a call. */
 void weir_threads_free(struct weir *w);
 /* Frees the memory of a replaced session if nothing uses it. No lock held. */

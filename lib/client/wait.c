@@ -9,13 +9,13 @@
 #include "wait.h"
 #include "channel.h"
 #include "membarrier.h"
+#include "progress.h"
 #include "reason.h"
 #include "segment.h"
 #include "session.h"
 #include "wake.h"
 
 #include "ipc/invariant.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -10,8 +10,6 @@
 #include "thread.h"
 #include "wait.h"
 
-#include "stream/conn.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>

@@ -2,8 +2,8 @@
 /* Where neighbours connect to: one listener for a joined group and all that are made from it. */
 #include "handle.h"
 
+#include "client/progress.h"
 #include "stream/model.h"
-#include "stream/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  */
 #include "handle.h"
 
+#include "client/progress.h"
 #include "stream/model.h"
-#include "stream/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  */
 #include "handle.h"
 
-#include "stream/progress.h"
+#include "client/progress.h"
 
 #include <stdlib.h>
 

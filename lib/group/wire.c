@@ -2,8 +2,8 @@
 /* The connections of a group with its neighbours, and waiting for them. */
 #include "handle.h"
 
+#include "client/progress.h"
 #include "stream/model.h"
-#include "stream/progress.h"
 
 #include <stdlib.h>
 

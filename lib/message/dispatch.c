@@ -9,9 +9,9 @@
 #include "lane.h"
 #include "sender.h"
 
+#include "client/progress.h"
 #include "client/wait.h"
 #include "stream/model.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 

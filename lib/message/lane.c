@@ -7,9 +7,9 @@
 #include "room.h"
 #include "sender.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,9 +11,9 @@
 #include "receive.h"
 #include "sender.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>

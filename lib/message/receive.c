@@ -9,9 +9,9 @@
 #include "request.h"
 #include "sender.h"
 
+#include "client/progress.h"
 #include "client/thread.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 #include <errno.h>
 

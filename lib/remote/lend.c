@@ -5,11 +5,11 @@
  */
 #include "handle.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 #include "ipc/lend.h"
 #include "ipc/text.h"
-#include "stream/progress.h"
 
 #include <limits.h>
 #include <string.h>

@@ -9,9 +9,9 @@
 #include "handle.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/wait.h"
 #include "ipc/remote.h"
-#include "stream/progress.h"
 
 /* Asks for the lock. 0, -EAGAIN (not now), or an error. Worker locked. */
 static int

@@ -8,7 +8,7 @@
 #include "handle.h"
 
 #include "client/channel.h"
-#include "stream/progress.h"
+#include "client/progress.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -8,8 +8,8 @@
 #include "notice.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 #include <stdlib.h>
 

@@ -2,11 +2,11 @@
 /* Opening keys, and the connection of each thread. */
 #include "handle.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 #include "ipc/remote.h"
 #include "stream/model.h"
-#include "stream/progress.h"
 
 #include <stdlib.h>
 

@@ -8,12 +8,12 @@
 #include "notice.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/send_heap.h"
 #include "client/wait.h"
 #include "stream/parts.h"
-#include "stream/progress.h"
 
 #include "weir/stream.h"
 

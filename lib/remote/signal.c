@@ -7,9 +7,9 @@
 #include "handle.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/region.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 static bool
 holds(enum weir_compare compare, uint64_t seen, uint64_t value)

@@ -388,10 +388,6 @@ void weir_results_free(struct weir_conn *c);
 /* Whether the connection has opened: 0, -EAGAIN (not yet), or how the attempt ended. */
 int weir_conn_opened(struct weir_conn *c);
 
-/* ---- event.c ---- */
-/* The caller's own thread object for w. NULL: no resources, *rc and the reason are set. */
-struct weir_thread *weir_thread_own(struct weir *w, int *rc);
-
 /* ---- progress.c ---- */
 /* Calls f, which may free its argument, for each connection of a worker. Worker locked. */
 void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));

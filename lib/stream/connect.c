@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and calls on a connection as a whole. */
 #include "model.h"
-#include "progress.h"
 #include "send.h"
 #include "service.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/resolve.h"
 #include "client/sized.h"

@@ -4,8 +4,8 @@
  * scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program sleep.
  */
 #include "conn.h"
-#include "progress.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 #include "client/wake.h"
@@ -228,18 +228,6 @@ weir_thread_rouse(struct weir_thread *t)
 		return;
 	weir_thread_disarm_fd(t);
 	weir_wake_fd(t->wake_fd);
-}
-
-struct weir_thread *
-weir_thread_own(struct weir *w, int *rc)
-{
-	struct weir_thread *t = weir_thread_get(w);
-
-	*rc = t ? 0 : -errno;
-	if (!t)
-		weir_fail(*rc, "no resources for another thread: %s; raise the limit of open files",
-			  strerror(errno));
-	return t;
 }
 
 /* The same for the session that w is attached to now. */

@@ -2,9 +2,9 @@
 /* Listening and accepting. */
 #include "conn.h"
 #include "model.h"
-#include "progress.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/sized.h"
 #include "client/wait.h"

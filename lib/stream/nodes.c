@@ -5,10 +5,10 @@
  * thread that takes no events for a while needs no more memory than the table.
  */
 #include "conn.h"
-#include "progress.h"
 #include "service.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/thread.h"
 #include "ipc/services.h"

@@ -7,10 +7,10 @@
  * that does not say so in time is told that nothing is taken in any more.
  */
 #include "conn.h"
-#include "progress.h"
 
 #include "client/channel.h"
 #include "client/membarrier.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 

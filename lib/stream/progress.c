@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Progress of a worker, made by each call besides its own work. */
-#include "progress.h"
 #include "conn.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/wait.h"
 
 #include <stdlib.h>

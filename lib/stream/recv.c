@@ -5,8 +5,8 @@
  */
 #include "model.h"
 #include "parts.h"
-#include "progress.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 

@@ -6,10 +6,10 @@
  */
 #include "send.h"
 #include "parts.h"
-#include "progress.h"
 #include "small.h"
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/wait.h"

@@ -8,12 +8,12 @@
 #define WEIR_TEST_PLANE_H
 
 #include "client/channel.h"
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/segment.h"
 #include "client/session.h"
 #include "client/wait.h"
-#include "stream/progress.h"
 
 /* ms to wait for an event that must come, however slow the machine is: tests of the idle class may
  * have no CPU for minutes */

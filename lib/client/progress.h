@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stream model as the session and its threads use it. */
-#ifndef WEIR_STREAM_PROGRESS_H
-#define WEIR_STREAM_PROGRESS_H
+/* The parts of the stream model that a session and its threads call: lib/stream defines them. */
+#ifndef WEIR_CLIENT_PROGRESS_H
+#define WEIR_CLIENT_PROGRESS_H
 
-#include "client/public.h"
+#include "public.h"
 
 struct weir_conn;
 struct weir_thread;
