@@ -20,10 +20,10 @@ OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*|-[a-zA-Z])(?![\w-])")
 # Of DPDK, not ours.
 EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--lcores", "--vdev",
        "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
-PROGRAMS = [("dataplane/weir-dataplane", "docs/man/weir-dataplane.8"), ("control/weir-control", "docs/man/weir-control.8"),
-            ("apps/weirctl", "docs/man/weirctl.1"), ("apps/perf/weir-perf", "docs/man/weir-perf.1"),
-            ("apps/lend/weir-lend", "docs/man/weir-lend.1"),
-            ("dataplane/tools/weir-nicperf", "docs/man/weir-nicperf.1"),
+PROGRAMS = [("dataplane/weir-dataplane", "docs/weir-dataplane.8"), ("control/weir-control", "docs/weir-control.8"),
+            ("apps/weirctl", "docs/weirctl.1"), ("apps/perf/weir-perf", "docs/weir-perf.1"),
+            ("apps/lend/weir-lend", "docs/weir-lend.1"),
+            ("dataplane/tools/weir-nicperf", "docs/weir-nicperf.1"),
             ("test/tools/weir-roce-peer", "test/tools/weir-roce-peer.1"),
             ("test/tools/weir-switch", "test/tools/weir-switch.1")]
 
@@ -61,12 +61,13 @@ def options_of_man(page):
 
 def different_options(build):
     for program, page in PROGRAMS:
-        path = os.path.join(build, program)
-        if not os.path.exists(path):
-            yield f"{path}: not there; build first: scripts/test.sh"
+        path, manual = os.path.join(build, program), os.path.join(build, page)
+        lacking = [file for file in (path, manual) if not os.path.exists(file)]
+        if lacking:
+            yield f"{lacking[0]}: not there; build first: scripts/test.sh"
             continue
         told = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
-        told, written = set(OPTION.findall(told)) - EAL, options_of_man(page) - EAL
+        told, written = set(OPTION.findall(told)) - EAL, options_of_man(manual) - EAL
         for option in sorted(told - written):
             yield f"{page}: lacks {option}, which --help has"
         for option in sorted(written - told):

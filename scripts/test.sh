@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Builds and runs the tests, in lanes side by side. A test is one meson test, one range of seeds, one fuzz target, one smoke
-# script or one lint check. Without a suite: the gate of test/gate.txt, ten minutes on two CPUs. See
-# docs/testing.md.
+# script or one lint check. Without a suite: the gate of test/gate.txt. See docs/testing.md.
 set -u
 shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
 cd "$(dirname "$0")/.." || exit 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weir-perf measures messages between programs. See docs/man/weir-perf.1. */
+/* weir-perf measures messages between programs. See weir-perf(1). */
 #include "prompt.h"
 #include "run.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* -i: a prompt that starts and stops runs and changes settings. See docs/man/weir-perf.1. */
+/* -i: a prompt that starts and stops runs and changes settings. See weir-perf(1). */
 #ifndef WEIR_PERF_PROMPT_H
 #define WEIR_PERF_PROMPT_H
 

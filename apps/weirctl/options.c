@@ -34,7 +34,7 @@ const struct option_table weirctl_option_table = {
     .count = sizeof(specs) / sizeof(specs[0]),
     .size = sizeof(struct weirctl_options),
     .operands = UINT_MAX,
-    .tail = "  --address, --cluster, --days, --force: weirctl pki --help\n"
+    .tail = "Options of pki: --address, --cluster, --days, --force; see weirctl pki --help\n"
 	    "\n"
 	    "Without a command: commands from standard input, one per line; from a terminal with a "
 	    "prompt,\n"

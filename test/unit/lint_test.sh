@@ -206,7 +206,7 @@ says 'padded.h:3:.*padding' "padding"
 says 'plus.h:1:.*error' "a header that is no C++"
 
 # docs: a tree without a fault, then one with a fault of each kind
-mkdir -p "$tmp/paper"/{docs/man,test/unit,lib}
+mkdir -p "$tmp/paper"/{docs,test/unit,lib}
 ln -s "$scripts/../lib/include" "$tmp/paper/lib/include"
 page()
 {
@@ -216,10 +216,10 @@ for pair in lint_docs.PROGRAMS: print(*pair)' "$scripts"
 page >"$tmp/programs"
 [ -s "$tmp/programs" ] || { echo "FAILED: no programs with man pages"; failed=1; }
 while read -r program manual; do
-	mkdir -p "$tmp/paper/build/$(dirname "$program")" "$tmp/paper/$(dirname "$manual")"
+	mkdir -p "$tmp/paper/build"/{"$(dirname "$program")","$(dirname "$manual")"}
 		printf '#!/bin/sh\n[ "$1" = --help ] && echo "  -h, --help  options; -m and --no-pci are of DPDK"\n' >"$tmp/paper/build/$program"
 	chmod +x "$tmp/paper/build/$program"
-	printf '.TH X 1\n.BR \\-h ", " \\-\\-help\n' >"$tmp/paper/$manual"
+	printf '.TH X 1\n.BR \\-h ", " \\-\\-help\n' >"$tmp/paper/build/$manual"
 done <"$tmp/programs"
 printf 'void test_one_thing(void);\n' >"$tmp/paper/test/unit/a.c"
 printf 'See [a](docs/a.md#part), `docs/a.md` and `scripts/NAME.sh`.\n' >"$tmp/paper/README.md"
@@ -234,7 +234,7 @@ printf '| `test/unit/a.c` (other thing), `test/unit/b.c` (one) |\n' >>"$tmp/pape
 	read -r less manual_less
 	read -r gone _
 } <"$tmp/programs"
-printf '.B \\-\\-extra\n' >>"$tmp/paper/$manual_more"
+printf '.B \\-\\-extra\n' >>"$tmp/paper/build/$manual_more"
 printf '#!/bin/sh\necho "-h, --help, --quick"\n' >"$tmp/paper/build/$less"
 rm "$tmp/paper/build/$gone"
 (cd "$tmp/paper" && python3 "$scripts/lint_docs.py" build) >"$tmp/out" && { echo "FAILED: docs is content"; failed=1; }
@@ -250,6 +250,53 @@ says "^$manual_less: lacks --quick, which --help has" "an option that a page lac
 says "^build/$gone: not there" "a program that was not built"
 grep -v '^ ' "$tmp/out" | grep -cE '^(README.md|docs/|build/|test/).*: (names|links|sample|has|lacks|not there)' >"$tmp/count"
 [ "$(cat "$tmp/count")" -eq 11 ] || { echo "FAILED: docs finds other than 11 places: $(cat "$tmp/out")"; failed=1; }
+
+# man pages: head, default and variable of an option come from --help; an option in one of both only is an error
+cat >"$tmp/program" <<'EOF'
+#!/bin/sh
+[ "$1" = --help ] && cat <<'HELP'
+Usage: program
+  -h, --help                   this text
+  --level low|high             what is
+                               told [low] ($LEVEL)
+  -n COUNT[,COUNT]             number [1]
+  --long-option-with-a-value SIZE[,SIZE...]
+                               bytes
+
+Exit codes: 0.
+HELP
+exit 0
+EOF
+chmod +x "$tmp/program"
+manual()
+{
+	printf '%s\n' "$@" >"$tmp/page.in"
+	python3 "$scripts/man_options.py" "$tmp/page.in" "$tmp/program" >"$tmp/out" 2>&1
+}
+manual .SH @level 'More to tell.' @help @-n @long-option-with-a-value .SH || { echo "FAILED: this page is right: $(cat "$tmp/out")"; failed=1; }
+cat >"$tmp/expected" <<'EOF'
+.SH
+.TP
+\fB\-\-level\fR \fBlow\fR|\fBhigh\fR
+More to tell.
+[low, $LEVEL]
+.TP
+\fB\-h\fR, \fB\-\-help\fR
+this text
+.TP
+\fB\-n\fR \fICOUNT\fR[,\fICOUNT\fR]
+number
+[1]
+.TP
+\fB\-\-long\-option\-with\-a\-value\fR \fISIZE\fR[,\fISIZE\fR...]
+bytes
+.SH
+EOF
+diff "$tmp/expected" "$tmp/out" || { echo "FAILED: the page is another one"; failed=1; }
+manual @level @help @level @-n @other && { echo "FAILED: a wrong page is taken"; failed=1; }
+says 'page.in:3: twice: @level' "an option twice"
+says 'page.in:5: not in --help: @other' "an option that the program lacks"
+says 'page.in: lacks @long-option-with-a-value, which --help has' "an option that the page lacks"
 
 # layering LIBRARY-FLAGS: what lint.sh says of a weir-perf that is linked with them.
 layering()

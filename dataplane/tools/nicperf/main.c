@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weir-nicperf: start, runs one by one, end. See docs/man/weir-nicperf.1. */
+/* weir-nicperf: start, runs one by one, end. See weir-nicperf(1). */
 #define _GNU_SOURCE
 #include "nicperf.h"
 

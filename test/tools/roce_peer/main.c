@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weir-roce-peer: start, run after run, end. See docs/man/weir-roce-peer.1. */
+/* weir-roce-peer: start, run after run, end. See weir-roce-peer(1). */
 #define _GNU_SOURCE
 #include "roce_peer.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weir-switch: start, loop, idling, end. See docs/man/weir-switch.1. */
+/* weir-switch: start, loop, idling, end. See weir-switch(1). */
 #define _GNU_SOURCE
 #include "switch.h"
 
