@@ -271,7 +271,7 @@ suite_control()
 }
 
 # Programs of the smoke tests of hostile programs, beside those of control.
-HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/smoke/keeper test/hostile/hostile test/hostile/older_kernel"
+HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/smoke/keeper test/smoke/member test/hostile/hostile test/hostile/older_kernel"
 
 # All but the tests of control and smoke tests: they are in another lane.
 suite_sanitize()
