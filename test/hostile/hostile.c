@@ -38,6 +38,7 @@
 
 #define TALLIES 32u
 #define HANDED 1024u
+#define TELL_S 0.5
 #define GRACE_S 20.0 /* that processes have to end when the time is over */
 
 /* Shared by all processes. */
@@ -45,6 +46,8 @@ struct books {
 	atomic_flag lock;
 	atomic_bool stop; /* on_term() sets it */
 	_Atomic uint32_t rounds;
+	double told; /* seconds(); this and `news` under the lock */
+	bool news;   /* something was counted since then */
 	struct {
 		char what[44];
 		_Atomic uint64_t n;
@@ -54,6 +57,7 @@ struct books {
 static const char *instance, *target;
 static uint64_t rng_state;
 static double ends_at;
+static const char *mode_name, *seed;
 static struct books *books;
 static int handed_fd[HANDED];
 static unsigned handed_count;
@@ -77,9 +81,35 @@ seconds(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+/* Until now. The books locked, or nobody else writes to them. */
+static void
+tell(void)
+{
+	printf("hostile: %s: %u rounds, seed %s", mode_name, books->rounds, seed);
+	for (unsigned i = 0; i < TALLIES && books->tally[i].what[0]; i++)
+		printf("%s%s %llu", i ? ", " : ": ", books->tally[i].what,
+		       (unsigned long long)books->tally[i].n);
+	printf("\n");
+	fflush(stdout);
+	books->told = seconds();
+	books->news = false;
+}
+
+/* Now and then, for tests that wait for what they count on. */
+static void
+tell_news(void)
+{
+	if (atomic_flag_test_and_set(&books->lock))
+		return;
+	if (books->news && seconds() - books->told > TELL_S)
+		tell();
+	atomic_flag_clear(&books->lock);
+}
+
 double
 left(void)
 {
+	tell_news();
 	return atomic_load(&books->stop) ? 0 : ends_at - seconds();
 }
 
@@ -121,7 +151,9 @@ tally(uint64_t n, const char *what, ...)
 		memcpy(books->tally[i].what, text, sizeof(text));
 		atomic_fetch_add(&books->tally[i].n, n);
 	}
+	books->news = true;
 	atomic_flag_clear(&books->lock);
+	tell_news();
 }
 
 static void
@@ -601,21 +633,10 @@ run_all(const struct mode *mode, unsigned processes)
 	}
 }
 
-static void
-tell(const char *mode, const char *seed)
-{
-	printf("hostile: %s: %u rounds, seed %s", mode, books->rounds, seed);
-	for (unsigned i = 0; i < TALLIES && books->tally[i].what[0]; i++)
-		printf("%s%s %llu", i ? ", " : ": ", books->tally[i].what,
-		       (unsigned long long)books->tally[i].n);
-	printf("\n");
-}
-
 int
 main(int argc, char **argv)
 {
 	const struct mode *mode = NULL;
-	const char *seed = argc > 4 ? argv[4] : "1";
 	unsigned processes;
 	char *colon;
 	bool answered;
@@ -634,6 +655,8 @@ main(int argc, char **argv)
 	processes = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : mode ? mode->processes : 1;
 	if (!processes || processes > 256)
 		return usage();
+	mode_name = argv[2];
+	seed = argc > 4 ? argv[4] : "1";
 	rng_state = strtoull(seed, NULL, 0) + 1;
 	rng_state *= 0x9e3779b97f4a7c15ull;
 	target = argc > 5 ? argv[5] : NULL;
@@ -651,7 +674,7 @@ main(int argc, char **argv)
 	else
 		attack(mode);
 	answered = lets_in(getenv("HOSTILE_UID") != NULL);
-	tell(argv[2], seed);
+	tell();
 	if (!answered)
 		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n",
 			argv[2]);

@@ -346,11 +346,10 @@ make_holes(struct victim *v, const struct weir_key_fields *key, int fd)
 	if (rng() % 2 ? punch(fd, at, bytes) : madvise(mapped + at, bytes, MADV_REMOVE)) {
 		tally(1, "holes refused (%s)", strerrorname_np(errno));
 	} else {
-		/* a last look behind the request to stop: the test awaits the end of the export */
-		for (unsigned k = 0; !(over = key_ended(v, key)) && k < 300; k++) {
-			if (ended(v) || left() <= 0)
-				break;
-			usleep(10000);
+		for (unsigned k = 0; k < 300 && !over && !ended(v) && left() > 0; k++) {
+			over = key_ended(v, key);
+			if (!over)
+				usleep(10000);
 		}
 		tally(over, "exports ended by holes");
 	}

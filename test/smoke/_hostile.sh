@@ -76,9 +76,9 @@ attack_ends() {
 	local who code
 	stop hostile
 	code=$?
-	log_of hostile
-	[ "$code" != 77 ] || { echo "SKIP: $attacking: $(log_of hostile)"; return 1; }
-	[ "$code" = 0 ] || [ -n "${attacker_waits:-}" ] || fail "after $attacking, seed $seed: exit code $code: $(log_of hostile)"
+	last_line hostile
+	[ "$code" != 77 ] || { echo "SKIP: $attacking: $(last_line hostile)"; return 1; }
+	[ "$code" = 0 ] || [ -n "${attacker_waits:-}" ] || fail "after $attacking, seed $seed: exit code $code: $(last_line hostile)"
 	for who in send local-send sink local-sink echo-a echo-b; do
 		has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line $who)"
 	done
@@ -86,9 +86,22 @@ attack_ends() {
 	return 0
 }
 
-# count WHAT: how often hostile has counted that.
+# count WHAT: how often hostile has counted that, as its last line says.
 count() {
-	sed -n "s/^hostile: .*[:,] $1 \\([0-9]*\\).*/\\1/p" "$weir_tmp/hostile.log" | grep . || echo 0
+	sed -n "s/^hostile: .*[:,] $1 \\([0-9]*\\).*/\\1/p" "$weir_tmp/hostile.log" | tail -n 1 | grep . || echo 0
+}
+
+# attack_reaches COUNT WHAT...: waits until the attacker has counted that, all WHAT together. The time that it takes
+# depends on its share of the CPUs.
+attack_reaches() {
+	await reached "$@" || fail "$attacking, seed $seed: not $*: $(last_line hostile)"
+}
+
+reached() {
+	local sum=0 what
+	has_ended "${weir_pid[hostile]}" && return # attack_ends says how
+	for what in "${@:2}"; do sum=$((sum + $(count "$what"))); done
+	[ "$sum" -ge "$1" ]
 }
 
 # not_held NAME...: no thread of these data planes or programs was held by a system call for long: attacks
