@@ -273,7 +273,7 @@ suite_control()
 # Programs of the smoke tests of hostile programs, beside those of control.
 HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/smoke/keeper test/smoke/member test/hostile/hostile test/hostile/older_kernel"
 
-# All but the tests of control and smoke tests: they are in another lane.
+# All but the tests of control and smoke tests: they are in other lanes.
 suite_sanitize()
 {
 	local what="unit protocol control" targets=$HOSTILE_TARGETS coverage=true
@@ -294,18 +294,28 @@ suite_sanitize()
 	fi
 }
 
-suite_sanitize_control()
+# Waits for the sanitized build of another lane. False: there will be none.
+sanitized()
 {
-	local script name
-
 	[ "$gate" = 0 ] || return
 	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
 		# it wasn't built, or its lane is the first to have died
 		[ ! -e "$top/rest/done" ] && kill -0 "${pids[0]}" 2>/dev/null || return
 		sleep 0.2
 	done
-	meson_tests asan control sanitize/asan "$SANE"
-	# hostile programs against sanitized data planes and victims
+}
+
+suite_sanitize_control()
+{
+	! sanitized || meson_tests asan control sanitize/asan "$SANE"
+}
+
+# Hostile programs against sanitized data planes and victims: a dozen processes that poll, so one test at a time.
+suite_sanitize_hostile()
+{
+	local script name
+
+	sanitized || return
 	for script in test/smoke/hostile*.sh; do
 		name=${script##*/}
 		echo "sanitize/asan/${name%.sh} 900 $SANE WEIR_BUILD=$root/build/asan $root/$script"
@@ -545,7 +555,10 @@ lane_control()
 
 lane_machine()
 {
-	! wants smoke || suite_smoke machine | run_tests 1
+	{
+		! wants smoke || suite_smoke machine
+		! wants sanitize || suite_sanitize_hostile
+	} | run_tests 1
 	! wants rxe || suite_rxe
 }
 
@@ -635,7 +648,7 @@ if wants lint || wants unit || wants protocol || wants control || wants smoke ||
 	build release --buildtype=release || suites=()
 fi
 if [ "$list" = 1 ]; then
-	! wants sanitize || suites+=(sanitize_control)
+	! wants sanitize || suites+=(sanitize_control sanitize_hostile)
 	lines_of "${suites[@]}" | belonging | cut -d' ' -f1
 	exit
 fi

@@ -37,8 +37,11 @@ meet(struct weir *w, const char *name, uint32_t size)
 						  PATIENCE_MS);
 		if (!rc)
 			rc = weir_group_barrier(g, PATIENCE_MS);
-		if (rc)
-			return failed("wrong: collective call", rc);
+		if (rc) {
+			rc = failed("wrong: collective call", rc);
+			weir_group_leave(g);
+			return rc;
+		}
 		for (uint32_t i = 0; i < size; i++) {
 			if (all[i] != i + n) {
 				say("wrong: rank %u has counted %llu instead of %llu", i,
@@ -93,6 +96,11 @@ main(int argc, char **argv)
 	if (rc)
 		return failed("attach", rc);
 	if (!strcmp(argv[2], "bear"))
-		return bear(w, argv[3]);
-	return strcmp(argv[2], "meet") ? 2 : meet(w, argv[3], (uint32_t)number_at(argc, argv, 4));
+		rc = bear(w, argv[3]);
+	else if (!strcmp(argv[2], "meet"))
+		rc = meet(w, argv[3], (uint32_t)number_at(argc, argv, 4));
+	else
+		rc = 2;
+	weir_detach(w);
+	return rc;
 }
