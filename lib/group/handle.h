@@ -72,6 +72,7 @@ struct weir_group {
 	uint64_t context;
 	uint32_t unready;	/* edges without a ready connection that may still get one */
 	uint64_t made;		/* ns */
+	int why;		/* -errno of the first connection that ended; 0: none has */
 	bool nap;		/* waits for memory */
 	struct member *member;	/* by rank */
 	struct edge *edge;	/* by neighbour */

@@ -524,8 +524,10 @@ make_group(struct gathering *j, uint64_t deadline, struct weir_group **out)
 		rc = group_await(g, deadline);
 	if (rc && rc == exchange_error(&g->x)) {
 		group_spread(g);
-		rc = weir_fail(rc, "member %u has ended while the group was formed; join again",
-			       g->x.failures ? g->x.failure[0].rank : NOBODY);
+		rc =
+		    weir_fail(rc, "member %u has ended while the group was formed (%s); join again",
+			      g->x.failures ? g->x.failure[0].rank : NOBODY,
+			      g->why ? strerror(-g->why) : "another member says so");
 	}
 	if (!rc)
 		rc = group_number(g);

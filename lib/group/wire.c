@@ -129,6 +129,8 @@ edge_ended(struct weir_group *g, uint32_t i, int rc)
 	e->ready = true;
 	edge_close(&e->conn);
 	edge_close(&e->probe);
+	if (!g->why)
+		g->why = rc;
 	exchange_ended(&g->x, i, rc == -ESHUTDOWN ? 0 : rc);
 }
 
@@ -194,6 +196,9 @@ reach(struct weir_group *g, uint32_t i)
 		rc = weir_send(e->conn, &hello, sizeof(hello), 0);
 	if (!rc)
 		edge_made(g, e);
+	else if (rc ==
+		 -ETIMEDOUT) /* a slow data plane is no death: try again, as long as the call may */
+		edge_close(&e->conn);
 	else if (rc != -EAGAIN)
 		edge_ended(g, i, rc);
 	return 0;
@@ -221,7 +226,9 @@ await_edge(struct weir_group *g, uint32_t i)
 	rc = weir_conn_opened(e->probe);
 	if (!rc)
 		rc = weir_recv(e->probe, NULL, 0, &length, 0);
-	if (rc != -EAGAIN)
+	if (rc == -ETIMEDOUT)
+		edge_close(&e->probe);
+	else if (rc != -EAGAIN)
 		edge_ended(g, i, rc == -ESHUTDOWN || !rc ? -ECONNRESET : rc);
 	return 0;
 }
