@@ -116,9 +116,13 @@ serve(struct lender *l, struct weir_conn *c, struct loan *loan)
 	return weir_recv(c, &request, sizeof(request), &length, 0) == -EAGAIN;
 }
 
+/* The connection of event i ends, and so do the later ones of these n events that are about it. */
 static void
-take_back(struct lender *l, struct weir_conn *c, struct loan *loan)
+end_loan(struct lender *l, struct weir_event *events, int i, int n)
 {
+	struct weir_conn *c = events[i].conn;
+	struct loan *loan = events[i].user;
+
 	if (loan && loan->region) {
 		weir_region_free(loan->region); /* revokes the export, whatever peers are doing */
 		weir_revoke(loan->x);
@@ -126,33 +130,9 @@ take_back(struct lender *l, struct weir_conn *c, struct loan *loan)
 	}
 	free(loan);
 	weir_close(c);
-}
-
-/* The connection of event i ends, and so do the later ones of these n events that are about it. */
-static void
-end_loan(struct lender *l, struct weir_event *events, int i, int n)
-{
-	struct weir_conn *c = events[i].conn;
-
-	take_back(l, c, events[i].user);
 	for (int k = i + 1; k < n; k++)
 		if (events[k].conn == c)
 			events[k].type = 0;
-}
-
-static void
-accept_all(struct lender *l)
-{
-	struct weir_conn *c;
-	struct loan *loan;
-
-	while (!weir_accept(l->listener, 0, &c)) {
-		loan = calloc(1, sizeof(*loan));
-		if (loan)
-			weir_conn_set_user(c, loan);
-		else
-			weir_close(c);
-	}
 }
 
 /* Until a signal, 0, or the session ends, 1. */
@@ -160,6 +140,8 @@ static int
 run(struct lender *l)
 {
 	struct weir_event events[EVENTS];
+	struct weir_conn *c;
+	struct loan *loan;
 
 	while (!stopped) {
 		int n = weir_wait(l->w, events, EVENTS, -1);
@@ -169,10 +151,15 @@ run(struct lender *l)
 		for (int i = 0; i < n; i++) {
 			struct weir_event *e = &events[i];
 
-			if (e->type == WEIR_EVENT_ACCEPT)
-				accept_all(l);
-			else if (e->type == WEIR_EVENT_CLOSED ||
-				 (e->type == WEIR_EVENT_READABLE && !serve(l, e->conn, e->user)))
+			while (e->type == WEIR_EVENT_ACCEPT && !weir_accept(l->listener, 0, &c)) {
+				loan = calloc(1, sizeof(*loan));
+				if (loan)
+					weir_conn_set_user(c, loan);
+				else
+					weir_close(c);
+			}
+			if (e->type == WEIR_EVENT_CLOSED ||
+			    (e->type == WEIR_EVENT_READABLE && !serve(l, e->conn, e->user)))
 				end_loan(l, events, i, n);
 		}
 	}

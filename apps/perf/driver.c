@@ -298,40 +298,6 @@ arrive(struct driver *d, enum team_phase phase)
 	return rc;
 }
 
-static int
-run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, const char **what)
-{
-	int rc;
-
-	*what = "asking the server";
-	rc = request_all(d, test, size, r);
-	if (!rc && d->team && !d->number)
-		memcpy(d->team->key, d->flows[0].key, sizeof(d->team->key));
-	if (!rc)
-		rc = arrive(d, TEAM_READY);
-	if (rc)
-		return rc;
-	*what = "the messages";
-	if (test == PERF_READ)
-		rc = driver_read(d, r);
-	else if (perf_is_remote(test))
-		rc = driver_remote(d, r);
-	else if (perf_is_message(test))
-		rc = driver_tx(d, r);
-	else if (test == PERF_LAT)
-		rc = driver_latency(d, r);
-	else
-		rc = d->flow_count > 1 ? driver_many(d, r) : driver_stream(d, r);
-	if (rc)
-		return rc;
-	*what = "the server's result";
-	/* the server reads its ports when the first connection ends, so that one is last */
-	rc = finish(d, 1, d->flow_count, r);
-	if (!rc)
-		rc = arrive(d, TEAM_DONE);
-	return rc ? rc : finish(d, 0, 1, r);
-}
-
 int
 driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, const char **what)
 {
@@ -348,7 +314,34 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	d->moved = UINT64_MAX;
 	d->moved_ns = d->looked_ns = now_ns();
 	r->ports_known = reads && perf_ports_read(d->options->instance, &before, &r->pid) == 0;
-	rc = run_test(d, test, size, r, what);
+	*what = "asking the server";
+	rc = request_all(d, test, size, r);
+	if (!rc && d->team && !d->number)
+		memcpy(d->team->key, d->flows[0].key, sizeof(d->team->key));
+	if (!rc)
+		rc = arrive(d, TEAM_READY);
+	if (!rc) {
+		*what = "the messages";
+		if (test == PERF_READ)
+			rc = driver_read(d, r);
+		else if (perf_is_remote(test))
+			rc = driver_remote(d, r);
+		else if (perf_is_message(test))
+			rc = driver_tx(d, r);
+		else if (test == PERF_LAT)
+			rc = driver_latency(d, r);
+		else
+			rc = d->flow_count > 1 ? driver_many(d, r) : driver_stream(d, r);
+	}
+	if (!rc) {
+		*what = "the server's result";
+		/* the server reads its ports when the first connection ends, so that one is last */
+		rc = finish(d, 1, d->flow_count, r);
+	}
+	if (!rc)
+		rc = arrive(d, TEAM_DONE);
+	if (!rc)
+		rc = finish(d, 0, 1, r);
 	if (d->progress)
 		fputs("\r\033[K", stderr);
 	if (!rc && r->ports_known) {

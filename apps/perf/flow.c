@@ -244,13 +244,26 @@ perf_flow_send(struct perf_flow *f)
 	return rc;
 }
 
-/* Up to `most` messages in one call. Their number, or -errno. */
-static int
-send_batch(struct perf_flow *f, int most)
+int
+perf_flow_send_burst(struct perf_flow *f, uint64_t until, int most)
 {
 	struct iovec v[PERF_BATCH_MAX];
-	int n = most < (int)f->batch ? most : (int)f->batch, rc;
+	int n, rc = 0;
 
+	if (f->batch <= 1) {
+		for (n = 0; n < most && f->sent < until; n++) {
+			rc = perf_flow_send(f);
+			if (rc)
+				break;
+		}
+		return rc && rc != -EAGAIN ? rc : n;
+	}
+	/* in one call */
+	if (f->sent >= until)
+		return 0;
+	n = most < (int)f->batch ? most : (int)f->batch;
+	if (until - f->sent < (unsigned)n)
+		n = (int)(until - f->sent);
 	for (int i = 0; i < n; i++) {
 		v[i].iov_base = f->buffers->out + (size_t)i * BATCH_STRIDE;
 		v[i].iov_len = f->out.size;
@@ -264,24 +277,6 @@ send_batch(struct perf_flow *f, int most)
 	if (rc > 0)
 		f->sent += (unsigned)rc;
 	return rc;
-}
-
-int
-perf_flow_send_burst(struct perf_flow *f, uint64_t until, int most)
-{
-	int n, rc = 0;
-
-	if (f->batch > 1)
-		return f->sent < until
-			   ? send_batch(f, until - f->sent < (unsigned)most ? (int)(until - f->sent)
-									    : most)
-			   : 0;
-	for (n = 0; n < most && f->sent < until; n++) {
-		rc = perf_flow_send(f);
-		if (rc)
-			break;
-	}
-	return rc && rc != -EAGAIN ? rc : n;
 }
 
 void
@@ -388,42 +383,26 @@ perf_flow_recv(struct perf_flow *f)
 	return rc;
 }
 
-/* Up to `most` messages from one call. As perf_flow_recv_burst(). */
-static int
-recv_batch(struct perf_flow *f, int most, uint64_t warmup, uint64_t *warm_ns, bool *control)
-{
-	struct iovec v[PERF_BATCH_MAX];
-	int n = most < (int)f->batch ? most : (int)f->batch, rc = 0, i;
-
-	for (i = 0; i < n; i++)
-		v[i] = (struct iovec){f->buffers->in + (size_t)i * BATCH_STRIDE, BATCH_STRIDE};
-	n = weir_recv_many(f->conn, v, (unsigned)n, 0);
-	for (i = 0; i < n; i++) {
-		rc = arrived(f, v[i].iov_base, v[i].iov_len, f->in.size);
-		if (rc)
-			break;
-		if (f->received == warmup)
-			*warm_ns = now_ns();
-	}
-	if (control)
-		*control = rc == FLOW_CONTROL;
-	else if (rc == FLOW_CONTROL)
-		return -EPROTO;
-	if (rc < 0)
-		return rc;
-	return n < 0 && n != -EAGAIN ? n : i;
-}
-
 int
 perf_flow_recv_burst(struct perf_flow *f, int most, uint64_t warmup, uint64_t *warm_ns,
 		     bool *control)
 {
-	int n, rc = 0;
+	struct iovec v[PERF_BATCH_MAX];
+	bool batch = f->batch > 1;
+	int n, got = most, rc = 0;
 
-	if (f->batch > 1)
-		return recv_batch(f, most, warmup, warm_ns, control);
-	for (n = 0; n < most; n++) {
-		rc = perf_flow_recv(f);
+	if (batch) { /* from one call */
+		got = most < (int)f->batch ? most : (int)f->batch;
+		for (n = 0; n < got; n++)
+			v[n] =
+			    (struct iovec){f->buffers->in + (size_t)n * BATCH_STRIDE, BATCH_STRIDE};
+		got = weir_recv_many(f->conn, v, (unsigned)got, 0);
+		if (got < 0)
+			rc = got;
+	}
+	for (n = 0; n < got; n++) {
+		rc =
+		    batch ? arrived(f, v[n].iov_base, v[n].iov_len, f->in.size) : perf_flow_recv(f);
 		if (rc)
 			break;
 		if (f->received == warmup)

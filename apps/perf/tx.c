@@ -117,39 +117,6 @@ send_all(void *arg)
 	return NULL;
 }
 
-/* Serves own_server, progress and time-outs until the threads have finished. */
-static int
-look_after(struct driver *d, struct tx_run *run, struct tx_thread *t)
-{
-	uint64_t sent, received, now = now_ns();
-	int rc = 0;
-
-	do {
-		usleep(LOOK_US);
-		rc = d->own_server ? server_step(d->own_server) : 0;
-		sent = received = 0;
-		for (uint32_t i = 0; i < run->threads; i++) {
-			sent += atomic_load_explicit(&t[i].sent, memory_order_relaxed);
-			received += atomic_load_explicit(&t[i].received, memory_order_relaxed);
-			if (t[i].rc)
-				rc = t[i].rc;
-		}
-		d->sent = sent;
-		d->received = received;
-		if (sent != d->moved)
-			d->moved_ns = now;
-		d->moved = sent;
-		now = now_ns();
-		driver_progress(d, now);
-		if (now - d->moved_ns > (uint64_t)d->options->patience_s * NS_PER_S)
-			rc = -ETIMEDOUT;
-		if (atomic_load(&perf_stop))
-			rc = -EINTR;
-	} while (rc >= 0 && !driver_stopped(d) &&
-		 (run->count ? sent < run->count : now < run->end_ns));
-	return rc < 0 ? rc : 0;
-}
-
 static void
 free_threads(const struct tx_run *run, struct tx_thread *t)
 {
@@ -191,18 +158,43 @@ make_threads(struct tx_run *run)
 static int
 run_threads(struct driver *d, struct tx_run *run, struct tx_thread *t, struct perf_result *r)
 {
+	uint64_t sent, received, now = now_ns();
 	uint32_t started = 0;
 	int rc = 0, code;
 
-	run->start_ns = now_ns();
+	run->start_ns = now;
 	run->end_ns = run->start_ns + (uint64_t)(d->options->duration_s * 1e9);
 	d->moved_ns = run->start_ns;
 	while (started < run->threads && !rc) {
 		rc = -pthread_create(&t[started].thread, NULL, send_all, &t[started]);
 		started += !rc;
 	}
-	if (!rc)
-		rc = look_after(d, run, t);
+	/* serves own_server, progress and time-outs until the threads have finished */
+	while (rc >= 0 && started == run->threads) {
+		usleep(LOOK_US);
+		rc = d->own_server ? server_step(d->own_server) : 0;
+		sent = received = 0;
+		for (uint32_t i = 0; i < run->threads; i++) {
+			sent += atomic_load_explicit(&t[i].sent, memory_order_relaxed);
+			received += atomic_load_explicit(&t[i].received, memory_order_relaxed);
+			if (t[i].rc)
+				rc = t[i].rc;
+		}
+		d->sent = sent;
+		d->received = received;
+		if (sent != d->moved)
+			d->moved_ns = now;
+		d->moved = sent;
+		now = now_ns();
+		driver_progress(d, now);
+		if (now - d->moved_ns > (uint64_t)d->options->patience_s * NS_PER_S)
+			rc = -ETIMEDOUT;
+		if (atomic_load(&perf_stop))
+			rc = -EINTR;
+		if (driver_stopped(d) || (run->count ? sent >= run->count : now >= run->end_ns))
+			break;
+	}
+	rc = rc < 0 ? rc : 0;
 	atomic_store(&run->stop, rc || !run->count || driver_stopped(d));
 	for (uint32_t i = 0; i < started; i++) {
 		code = -pthread_join(t[i].thread, NULL);

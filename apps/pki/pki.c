@@ -89,16 +89,22 @@ begin(const struct job *j, const char *name, X509 *issuer)
 	return NULL;
 }
 
-// "URI:weir://c/node/1,IP:10.0.0.1,DNS:host"
 static int
-alternative_names(const struct job *j, char *text, size_t size)
+make_node_certificate(struct job *j)
 {
 	const struct pki_order *o = j->order;
-	int n = o->node == PKI_ANY_NODE
-		    ? snprintf(text, size, "URI:weir://%s", j->cluster)
-		    : snprintf(text, size, "URI:weir://%s/node/%u", j->cluster, o->node);
 	const char *at = o->addresses;
+	char name[96], names[2048]; // "URI:weir://c/node/1,IP:10.0.0.1,DNS:host"
+	X509 *x;
+	int n;
 
+	if (o->node == PKI_ANY_NODE) {
+		snprintf(name, sizeof(name), "node of %s", j->cluster);
+		n = snprintf(names, sizeof(names), "URI:weir://%s", j->cluster);
+	} else {
+		snprintf(name, sizeof(name), "node %u of %s", o->node, j->cluster);
+		n = snprintf(names, sizeof(names), "URI:weir://%s/node/%u", j->cluster, o->node);
+	}
 	while (at && *at) {
 		char address[128];
 		size_t length = strcspn(at, ",");
@@ -109,7 +115,7 @@ alternative_names(const struct job *j, char *text, size_t size)
 		is_ip =
 		    inet_pton(AF_INET, address, ip) == 1 || inet_pton(AF_INET6, address, ip) == 1;
 		// Text that is not an address must be a name, or it could smuggle in more names.
-		if (!length || length >= sizeof(address) || n + length + 8 > size ||
+		if (!length || length >= sizeof(address) || n + length + 8 > sizeof(names) ||
 		    (!is_ip &&
 		     strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				     "0123456789-._") != length))
@@ -117,25 +123,10 @@ alternative_names(const struct job *j, char *text, size_t size)
 				    "invalid address '%s' (expected IP addresses or host names, "
 				    "separated by commas)",
 				    address);
-		n += snprintf(text + n, size - (size_t)n, ",%s:%s", is_ip ? "IP" : "DNS", address);
+		n += snprintf(names + n, sizeof(names) - (size_t)n, ",%s:%s", is_ip ? "IP" : "DNS",
+			      address);
 		at += length + (at[length] == ',');
 	}
-	return 0;
-}
-
-static int
-make_node_certificate(struct job *j)
-{
-	char name[96], names[2048];
-	X509 *x;
-	int status = alternative_names(j, names, sizeof(names));
-
-	if (status)
-		return status;
-	if (j->order->node == PKI_ANY_NODE)
-		snprintf(name, sizeof(name), "node of %s", j->cluster);
-	else
-		snprintf(name, sizeof(name), "node %u of %s", j->order->node, j->cluster);
 	j->key = EVP_EC_gen("P-256");
 	j->certificate = x = j->key ? begin(j, name, j->ca) : NULL;
 	if (x && add_extension(x, j->ca, NID_basic_constraints, "critical,CA:FALSE") &&

@@ -111,20 +111,6 @@ help(const struct weirctl_options *o, int argc, char **argv)
 	return WEIRCTL_OK;
 }
 
-// "nodes, engines ... or users"
-static void
-kinds(char *text, size_t size)
-{
-	size_t n = 0;
-
-	for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST && n < size; i++)
-		n += snprintf(text + n, size - n, "%s%s",
-			      i == WEIR_ROWS_NODES  ? ""
-			      : i == WEIR_ROWS_LAST ? " or "
-						    : ", ",
-			      weir_kind(i)->name);
-}
-
 // The rows of one port: its name, or its place in the order of --nic; "all". A new array.
 static json_t *
 of_port(const json_t *array, const char *port)
@@ -156,6 +142,7 @@ show(const struct weirctl_options *o, int argc, char **argv)
 	struct rows rows;
 	char known[256];
 	json_t *array, *some;
+	size_t n = 0;
 	int status;
 
 	// testpmd's words: show port stats|info|summary|xstats PORT|all
@@ -168,7 +155,13 @@ show(const struct weirctl_options *o, int argc, char **argv)
 	else if (argc > 1)
 		return weirctl_fail(WEIRCTL_USAGE, "give 'show KIND'; see help show");
 	if (!kind) {
-		kinds(known, sizeof(known));
+		// "nodes, engines ... or users"
+		for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST && n < sizeof(known); i++)
+			n += snprintf(known + n, sizeof(known) - n, "%s%s",
+				      i == WEIR_ROWS_NODES  ? ""
+				      : i == WEIR_ROWS_LAST ? " or "
+							    : ", ",
+				      weir_kind(i)->name);
 		return weirctl_fail(WEIRCTL_USAGE, "cannot show '%s'; give %s", argv[0], known);
 	}
 	status = query_once(&q, o->instance, WEIRCTL_ANSWER_SECONDS, kind, &rows);

@@ -261,34 +261,27 @@ begin(struct lane *l)
 	return rc;
 }
 
-/* The answer to the last operation. */
-static int
-take_answer(struct lane *l)
+/* An operation, until it is complete or the target has answered it. */
+static inline int
+complete_one(struct lane *l)
 {
 	const struct remote_run *run = l->run;
 	struct weir_notice n;
 	uint64_t seen;
-	int rc;
+	int rc = begin(l);
 
+	if (rc || perf_is_lock(run->request.test))
+		return rc;
+	if (!perf_is_answered(run->request.test))
+		return flush(l);
 	if (run->request.test == PERF_SIGNAL) {
 		rc = weir_signal_wait(run->x, 0, WEIR_GE, l->begun, run->patience_ms, &seen);
 		l->errors += !rc && seen != l->begun;
-		return rc == -EAGAIN ? -ETIMEDOUT : rc;
+	} else {
+		rc = weir_notice_next(run->driver->weir, &n, run->patience_ms);
+		l->errors += !rc && n.tag != ((uint32_t)(l->begun - 1) & INT32_MAX);
 	}
-	rc = weir_notice_next(run->driver->weir, &n, run->patience_ms);
-	if (!rc)
-		l->errors += n.tag != ((uint32_t)(l->begun - 1) & INT32_MAX);
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
-}
-
-static inline int
-complete_one(struct lane *l)
-{
-	int rc = begin(l);
-
-	if (rc || perf_is_lock(l->run->request.test))
-		return rc;
-	return perf_is_answered(l->run->request.test) ? take_answer(l) : flush(l);
 }
 
 /* Whether the run goes on, with what others see of it. */
@@ -414,22 +407,6 @@ run_lane(void *arg)
 	return NULL;
 }
 
-static void
-add_lane(const struct lane *l, struct perf_result *r)
-{
-	double rate = l->rate_ns ? (double)l->rated * 1e9 / (double)l->rate_ns : 0;
-	double duration = (double)l->rate_ns / 1e9;
-
-	l->flow->sent += l->begun;
-	r->errors += l->errors;
-	r->msgs_per_s += rate;
-	if (duration > r->duration_s)
-		r->duration_s = duration;
-	histogram_add(&r->latency, &l->latency);
-	if (l->run->lanes > 1)
-		perf_shares_add(&r->shares, rate);
-}
-
 /* The lanes run to their ends. 0 or -errno. */
 static int
 run_lanes(struct remote_run *run, struct lane *lanes)
@@ -462,22 +439,13 @@ run_lanes(struct remote_run *run, struct lane *lanes)
 	return rc;
 }
 
-static void
-fill(struct lane *l, size_t size)
-{
-	uint32_t type = l->run->request.type;
-	size_t element = perf_element_size(type);
-
-	memset(l->buffer, 0x5a, size);
-	for (size_t at = 0; perf_is_update(l->run->request.test) && at < size; at += element)
-		perf_element_store(type, 1, l->buffer + at);
-}
-
 static struct lane *
 make_lanes(struct remote_run *run)
 {
 	size_t size = run->request.size ? run->request.size : 1;
+	size_t element = perf_element_size(run->request.type);
 	struct lane *lanes = calloc(run->lanes, sizeof(*lanes));
+	bool updates = perf_is_update(run->request.test);
 	struct perf_message request;
 	uint32_t of;
 
@@ -491,20 +459,15 @@ make_lanes(struct remote_run *run)
 		lanes[i].schedule = remote_schedule(&request, lanes[i].number);
 		lanes[i].buffer = malloc(size);
 		histogram_clear(&lanes[i].latency);
-		if (!lanes[i].buffer)
+		if (!lanes[i].buffer) {
 			run->lanes = i; /* frees those before it */
-		else
-			fill(&lanes[i], size);
+			break;
+		}
+		memset(lanes[i].buffer, 0x5a, size);
+		for (size_t at = 0; updates && at < size; at += element)
+			perf_element_store(run->request.type, 1, lanes[i].buffer + at);
 	}
 	return lanes;
-}
-
-static void
-free_lanes(const struct remote_run *run, struct lane *lanes)
-{
-	for (uint32_t i = 0; lanes && i < run->lanes; i++)
-		free(lanes[i].buffer);
-	free(lanes);
 }
 
 /* Exports memory for answers, and has the target open it. */
@@ -550,16 +513,6 @@ open_memory(struct remote_run *run)
 	return weir_remote_open(d->weir, &key, WEIR_MAY_LOCK, flags, OPEN_MS, &run->lock);
 }
 
-static void
-close_memory(const struct remote_run *run)
-{
-	if (run->remotes && run->lock != run->remotes[0])
-		weir_remote_close(run->lock);
-	for (uint32_t i = 0; run->remotes && i < run->driver->flow_count; i++)
-		weir_remote_close(run->remotes[i]);
-	free(run->remotes);
-}
-
 int
 driver_remote(struct driver *d, struct perf_result *r)
 {
@@ -574,6 +527,7 @@ driver_remote(struct driver *d, struct perf_result *r)
 	struct weir_region *region = NULL;
 	uint64_t bare = 0, bare_ns = 0;
 	struct lane *lanes = NULL;
+	double rate, duration;
 	int rc;
 
 	run.layout = remote_layout(remote_extent(&run.request), run.threads);
@@ -592,14 +546,31 @@ driver_remote(struct driver *d, struct perf_result *r)
 	if (!rc)
 		rc = run_lanes(&run, lanes);
 	for (uint32_t i = 0; i < run.lanes && !rc; i++) {
-		add_lane(&lanes[i], r);
-		bare += lanes[i].bare;
-		bare_ns += lanes[i].bare_ns;
+		const struct lane *l = &lanes[i];
+
+		duration = (double)l->rate_ns / 1e9;
+		rate = l->rate_ns ? (double)l->rated * 1e9 / (double)l->rate_ns : 0;
+		l->flow->sent += l->begun;
+		r->errors += l->errors;
+		r->msgs_per_s += rate;
+		if (duration > r->duration_s)
+			r->duration_s = duration;
+		histogram_add(&r->latency, &l->latency);
+		if (run.lanes > 1)
+			perf_shares_add(&r->shares, rate);
+		bare += l->bare;
+		bare_ns += l->bare_ns;
 	}
 	r->bytes_per_s = r->msgs_per_s * r->size;
 	r->mean_us = (bare ? (double)bare_ns / (double)bare : histogram_mean(&r->latency)) / 1e3;
-	free_lanes(&run, lanes);
-	close_memory(&run);
+	for (uint32_t i = 0; lanes && i < run.lanes; i++)
+		free(lanes[i].buffer);
+	free(lanes);
+	if (run.remotes && run.lock != run.remotes[0])
+		weir_remote_close(run.lock);
+	for (uint32_t i = 0; run.remotes && i < d->flow_count; i++)
+		weir_remote_close(run.remotes[i]);
+	free(run.remotes);
 	if (run.x)
 		weir_revoke(run.x);
 	if (region)

@@ -50,26 +50,14 @@ export_memory(struct weir *w, const struct perf_message *request, uint8_t **base
 			   x, key);
 }
 
-/* Answers the signals that come. */
-static int
-answer_signal(struct weir_export *x, uint64_t at, struct weir_remote *r, uint64_t *next)
-{
-	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET};
-	int rc = weir_signal_wait(x, at, WEIR_GE, *next, ANSWER_MS, &t.operand);
-
-	if (!rc)
-		rc = weir_remote_put_with(r, &t);
-	*next = rc ? *next : t.operand + 1;
-	return rc;
-}
-
 /* Answers until the server asks for the counts, or no answer can be sent. */
 static void
 answer_all(struct weir *w, int fd, const struct perf_message *request, const uint8_t *base,
 	   struct weir_export *x)
 {
 	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
-	uint64_t next = 1;
+	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET};
+	uint64_t next = 1; /* signal */
 	struct pollfd asked = {.fd = fd, .events = POLLIN};
 	struct weir_remote *r = NULL;
 	struct weir_notice n;
@@ -77,10 +65,16 @@ answer_all(struct weir *w, int fd, const struct perf_message *request, const uin
 	int rc;
 
 	do {
-		if (request->test == PERF_SIGNAL && r)
-			rc = answer_signal(x, remote_signal_at(&l), r, &next);
-		else
+		if (request->test == PERF_SIGNAL && r) {
+			rc = weir_signal_wait(x, remote_signal_at(&l), WEIR_GE, next, ANSWER_MS,
+					      &t.operand);
+			if (!rc)
+				rc = weir_remote_put_with(r, &t);
+			if (!rc)
+				next = t.operand + 1;
+		} else {
 			rc = weir_notice_next(w, &n, ANSWER_MS);
+		}
 		if (rc == -EAGAIN || rc == -EINTR) { /* the driver has ended, or has not begun */
 			rc = poll(&asked, 1, 0) > 0 ? rc : 0;
 		} else if (!rc && !r && n.tag == REMOTE_HELLO) {
