@@ -104,44 +104,6 @@ tell_fact(struct dp *dp, const struct weir_row_fact *fact)
 }
 
 static void
-take_hello(struct dp *dp, const struct weir_ctl_msg *m)
-{
-	if (m->hello.role != WEIR_ROLE_DATAPLANE || !m->hello.incarnation) {
-		log_once(&dp->trouble,
-			 "the process that listens on %s is not a data plane; "
-			 "start weir-dataplane for this instance",
-			 dp->path);
-		leave(dp);
-		return;
-	}
-	if (m->hello.node != UINT32_MAX && dp->hello.hello.node != UINT32_MAX &&
-	    m->hello.node != dp->hello.hello.node) {
-		log_once(&dp->trouble,
-			 "data plane runs as node %u, not %u; restart it, or use --node %u",
-			 m->hello.node, dp->hello.hello.node, m->hello.node);
-		leave(dp);
-		return;
-	}
-	log_forget(&dp->trouble);
-	dp->quick = 0;
-	// The same one again, or another: both are news to the peers if it was not up.
-	dp->node = m->hello.node;
-	dp->view.incarnation = m->hello.incarnation;
-	dp->view.engines = m->hello.engines;
-	dp->view.address_count = m->hello.address_count;
-	dp->view.services = m->hello.services; // they follow
-	memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
-	log_event(LOG_LEVEL_INFO, DP_FIELDS(m->hello.incarnation),
-		  "data plane is up: pid %u, %u engine%s, incarnation %llu", m->hello.pid,
-		  m->hello.engines, m->hello.engines == 1 ? "" : "s",
-		  (unsigned long long)m->hello.incarnation);
-	dp->view.state = DP_UP;
-	for (int i = 0; i < FACTS; i++)
-		tell_fact(dp, &dp->fact[i]);
-	dp->handler->changed(dp->user, &dp->view);
-}
-
-static void
 take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 {
 	enum log_level level, before;
@@ -165,7 +127,39 @@ take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 	}
 	switch (m->type) {
 	case WEIR_CTL_HELLO:
-		take_hello(dp, m);
+		if (m->hello.role != WEIR_ROLE_DATAPLANE || !m->hello.incarnation) {
+			log_once(&dp->trouble,
+				 "the process that listens on %s is not a data plane; "
+				 "start weir-dataplane for this instance",
+				 dp->path);
+			leave(dp);
+			break;
+		}
+		if (m->hello.node != UINT32_MAX && dp->hello.hello.node != UINT32_MAX &&
+		    m->hello.node != dp->hello.hello.node) {
+			log_once(&dp->trouble,
+				 "data plane runs as node %u, not %u; restart it, or use --node %u",
+				 m->hello.node, dp->hello.hello.node, m->hello.node);
+			leave(dp);
+			break;
+		}
+		log_forget(&dp->trouble);
+		dp->quick = 0;
+		// The same one again, or another: both are news to the peers if it was not up.
+		dp->node = m->hello.node;
+		dp->view.incarnation = m->hello.incarnation;
+		dp->view.engines = m->hello.engines;
+		dp->view.address_count = m->hello.address_count;
+		dp->view.services = m->hello.services; // they follow
+		memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
+		log_event(LOG_LEVEL_INFO, DP_FIELDS(m->hello.incarnation),
+			  "data plane is up: pid %u, %u engine%s, incarnation %llu", m->hello.pid,
+			  m->hello.engines, m->hello.engines == 1 ? "" : "s",
+			  (unsigned long long)m->hello.incarnation);
+		dp->view.state = DP_UP;
+		for (int i = 0; i < FACTS; i++)
+			tell_fact(dp, &dp->fact[i]);
+		dp->handler->changed(dp->user, &dp->view);
 		break;
 	case WEIR_CTL_ERROR:
 		log_once_about(&dp->trouble, (struct log_field[]){{"reason", 0, m->error.reason}},

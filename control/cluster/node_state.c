@@ -65,30 +65,6 @@ judge(struct node_state *p, uint64_t now)
 	return actions;
 }
 
-// Its control lives and says this of its data plane.
-static unsigned
-take_view(struct node_state *p, const struct dp_view *view)
-{
-	bool renewed = p->dp.incarnation != view->incarnation, again = p->dp.state != DP_UP;
-
-	if (view->state == DP_UNKNOWN) {
-		p->dp.state = DP_UNKNOWN;
-		return 0;
-	}
-	if (view->state == DP_DOWN) {
-		p->dp.state = DP_DOWN;
-		return enter(p, WEIR_NODE_DOWN);
-	}
-	// The first that we hear of it says nothing against links from before our own start.
-	if (renewed && p->dp.incarnation)
-		p->linked = false;
-	p->dp = *view;
-	if (p->state != WEIR_NODE_UP)
-		return enter(p, WEIR_NODE_UP) | NODE_DO_OFFERS;
-	// Whatever was offered before it came (again) may not have reached it.
-	return (renewed || again ? NODE_DO_OFFERS : 0) | (renewed ? NODE_DO_REPORT : 0);
-}
-
 static unsigned
 take_record(struct node_state *p, uint64_t now, enum swim_status status, const struct dp_view *view,
 	    bool hearsay)
@@ -99,6 +75,7 @@ take_record(struct node_state *p, uint64_t now, enum swim_status status, const s
 		     (view->state == DP_DOWN ||
 		      (p->dp.incarnation && view->incarnation != p->dp.incarnation)));
 	bool answers = p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
+	bool renewed, again;
 	unsigned doubt = 0;
 
 	p->status = status;
@@ -115,9 +92,27 @@ take_record(struct node_state *p, uint64_t now, enum swim_status status, const s
 	switch (status) {
 	case SWIM_UNKNOWN:
 		return 0;
-	case SWIM_ALIVE:
+	case SWIM_ALIVE: // its control says this of its data plane
 		p->silent_at = 0;
-		return take_view(p, view);
+		if (view->state == DP_UNKNOWN) {
+			p->dp.state = DP_UNKNOWN;
+			return 0;
+		}
+		if (view->state == DP_DOWN) {
+			p->dp.state = DP_DOWN;
+			return enter(p, WEIR_NODE_DOWN);
+		}
+		renewed = p->dp.incarnation != view->incarnation;
+		again = p->dp.state != DP_UP;
+		// The first that we hear of it says nothing against links from before our own
+		// start.
+		if (renewed && p->dp.incarnation)
+			p->linked = false;
+		p->dp = *view;
+		if (p->state != WEIR_NODE_UP)
+			return enter(p, WEIR_NODE_UP) | NODE_DO_OFFERS;
+		// Whatever was offered before it came (again) may not have reached it.
+		return (renewed || again ? NODE_DO_OFFERS : 0) | (renewed ? NODE_DO_REPORT : 0);
 	case SWIM_SUSPECT: // to be refuted, or else dead
 		return 0;
 	case SWIM_DEAD:

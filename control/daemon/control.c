@@ -181,29 +181,6 @@ make_events(struct control *c)
 	return -1;
 }
 
-// Returns -1 or an exit code.
-static int
-open_transport(struct control *c)
-{
-	const struct control_options *o = c->options;
-	char text[LOG_LINE_MAX];
-	int status;
-
-	c->transport = &control_tcp;
-	if (!o->tls)
-		return -1;
-	status = stream_tls_open(o->tls, o->cluster, o->has_node ? o->node : TLS_NODE_UNKNOWN,
-				 &c->tls, text, sizeof(text));
-	if (status) {
-		log_error("--tls: %s", text);
-		return status == -EACCES || status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
-	}
-	c->transport = stream_tls_transport(c->tls);
-	stream_tls_describe(c->tls, text, sizeof(text));
-	log_info("TLS: %s", text);
-	return -1;
-}
-
 static bool
 listens_at(const struct control *c, char text[WEIR_CTL_PEER_TEXT])
 {
@@ -305,7 +282,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	const struct peer_entry *own = peers ? peers_find(peers, o->node) : NULL;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
 	struct sockaddr_storage address;
-	char text[WEIR_CTL_PEER_TEXT + 32];
+	char text[LOG_LINE_MAX];
 	socklen_t length;
 	int status, error;
 
@@ -322,9 +299,20 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 		log_error("node %u is not in %s; add its line or check --node", o->node, o->peers);
 		return EXIT_USAGE;
 	}
-	status = open_transport(c);
-	if (status < 0)
-		status = address_resolve(c, "--listen", o->listen, true, &address, &length);
+	c->transport = &control_tcp;
+	if (o->tls) {
+		status =
+		    stream_tls_open(o->tls, o->cluster, o->has_node ? o->node : TLS_NODE_UNKNOWN,
+				    &c->tls, text, sizeof(text));
+		if (status) {
+			log_error("--tls: %s", text);
+			return status == -EACCES || status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
+		}
+		c->transport = stream_tls_transport(c->tls);
+		stream_tls_describe(c->tls, text, sizeof(text));
+		log_info("TLS: %s", text);
+	}
+	status = address_resolve(c, "--listen", o->listen, true, &address, &length);
 	hello.hello.versions = WEIR_CTL_VERSIONS;
 	hello.hello.role = WEIR_ROLE_CONTROL;
 	hello.hello.node = peers ? o->node : UINT32_MAX;

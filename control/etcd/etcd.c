@@ -104,18 +104,6 @@ drop_all(struct etcd *e)
 	e->step = e->watch = e->beat = NULL;
 }
 
-static const char *
-remedy(const char *error)
-{
-	if (strstr(error, "space exceeded"))
-		return "compact it, raise its quota and disarm its alarm";
-	if (strstr(error, "user") || strstr(error, "permission"))
-		return "check --etcd-user and --etcd-password; trying again";
-	if (strstr(error, "certificate"))
-		return "check --etcd-tls; trying again";
-	return "trying again; the nodes known stay";
-}
-
 /*
  * Another lease, and with it everything anew: whoever has forgotten the lease may have forgotten
  * all (its revisions begin anew then, and a watch from ours on would show nothing for long).
@@ -134,9 +122,16 @@ static void
 fail(struct etcd *e, const char *error)
 {
 	struct log_field about[] = {{"etcd", 0, e->url[e->url_now]}, {"reason", 0, error}};
+	const char *remedy = "trying again; the nodes known stay";
 
+	if (strstr(error, "space exceeded"))
+		remedy = "compact it, raise its quota and disarm its alarm";
+	else if (strstr(error, "user") || strstr(error, "permission"))
+		remedy = "check --etcd-user and --etcd-password; trying again";
+	else if (strstr(error, "certificate"))
+		remedy = "check --etcd-tls; trying again";
 	log_once_about(&e->trouble[e->url_now], about, 2, "etcd at %s: %s; %s", e->url[e->url_now],
-		       error, remedy(error));
+		       error, remedy);
 	if (strstr(error, "auth"))
 		e->token[0] = 0;
 	if (strstr(error, "lease not found"))

@@ -180,46 +180,41 @@ etcd_drop(struct etcd_request *r)
 }
 
 static void
-request_over(struct etcd_request *r, CURLcode code)
-{
-	struct etcd_reply reply = r->reply;
-	char error[ETCD_ERROR_MAX];
-	long status = 0;
-
-	curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (code == CURLE_OK && r->length && !r->error[0])
-		take_answer(r, r->got, r->length); /* the last one has no end of line */
-	/* what libcurl has to say of these says after how many ms, each time others */
-	if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT)
-		r->curl_error[0] = 0;
-	if (code != CURLE_OK && !r->error[0])
-		set_error(r, r->curl_error[0] ? r->curl_error : curl_easy_strerror(code));
-	if (status >= 300 && !r->error[0]) {
-		char text[40];
-
-		snprintf(text, sizeof(text), "HTTP status %ld", status);
-		set_error(r, text);
-	}
-	memcpy(error, r->error, sizeof(error));
-	if (r->dropped)
-		reply.over = NULL;
-	request_free(r);
-	if (reply.over)
-		reply.over(reply.user, error[0] ? error : NULL);
-}
-
-static void
 finish_some(struct etcd_http *h)
 {
 	struct etcd_request *r, *following;
+	char error[ETCD_ERROR_MAX], text[40];
+	struct etcd_reply reply;
 	const CURLMsg *m;
+	CURLcode code;
+	long status;
 	int left;
 
 	while ((m = curl_multi_info_read(h->multi, &left))) {
 		if (m->msg != CURLMSG_DONE)
 			continue;
+		code = m->data.result;
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&r);
-		request_over(r, m->data.result);
+		reply = r->reply;
+		status = 0;
+		curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
+		if (code == CURLE_OK && r->length && !r->error[0])
+			take_answer(r, r->got, r->length); /* the last one has no end of line */
+		/* what libcurl has to say of these says after how many ms, each time others */
+		if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT)
+			r->curl_error[0] = 0;
+		if (code != CURLE_OK && !r->error[0])
+			set_error(r, r->curl_error[0] ? r->curl_error : curl_easy_strerror(code));
+		if (status >= 300 && !r->error[0]) {
+			snprintf(text, sizeof(text), "HTTP status %ld", status);
+			set_error(r, text);
+		}
+		memcpy(error, r->error, sizeof(error));
+		if (r->dropped)
+			reply.over = NULL;
+		request_free(r);
+		if (reply.over)
+			reply.over(reply.user, error[0] ? error : NULL);
 	}
 	for (r = LIST_FIRST(&h->requests); r; r = following) {
 		following = LIST_NEXT(r, of_http);

@@ -82,54 +82,6 @@ skip_blank(const char *at)
 	return at + strspn(at, " \t\r");
 }
 
-static int
-parse_id(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
-{
-	const struct peer_entry *other;
-	unsigned long id = 0;
-
-	for (size_t i = 0; i < length; i++) {
-		if (at[i] < '0' || at[i] > '9')
-			return fail(p, at + i, "node id is not a number; write 0 to 65534");
-		id = id * 10 + (at[i] - '0');
-		if (id > 65534)
-			return fail(p, at, "node id is above 65534; write 0 to 65534");
-	}
-	other = peers_find(p->peers, id);
-	if (other)
-		return fail(p, at, "node %lu is on line %u already; give each node one line", id,
-			    other->line);
-	entry->id = id;
-	return 0;
-}
-
-static int
-parse_control(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
-{
-	char host[WEIR_CTL_PEER_TEXT];
-	uint16_t port;
-
-	if (length == 0)
-		return fail(p, at,
-			    "HOST:PORT of the control is missing; write ID HOST:PORT NIC-ADDR");
-	if (length >= sizeof(entry->control))
-		return fail(p, at, "HOST:PORT is longer than %zu characters; use an IP address",
-			    sizeof(entry->control) - 1);
-	memcpy(entry->control, at, length);
-	if (host_port_split(entry->control, false, host, sizeof(host), &port))
-		return fail(p, at,
-			    "'%s' is not HOST:PORT; write 10.0.0.1:7471, [fe80::1]:7471 or "
-			    "name:7471",
-			    entry->control);
-	for (uint32_t i = 0; i < p->peers->count; i++)
-		if (!strcmp(p->peers->list[i].control, entry->control))
-			return fail(p, at,
-				    "'%s' is on line %u already; each node has a control of "
-				    "its own",
-				    entry->control, p->peers->list[i].line);
-	return 0;
-}
-
 static bool
 address_taken(const struct peer_entry *entry, const uint8_t ip[16])
 {
@@ -149,30 +101,11 @@ lid_taken(const struct peer_entry *entry, uint16_t lid)
 }
 
 static int
-parse_lid(struct parser *p, const char *at, const char *text, struct peer_entry *entry)
-{
-	uint32_t lid = 0;
-
-	for (; *text >= '0' && *text <= '9' && lid <= LID_MAX; text++)
-		lid = lid * 10 + (uint32_t)(*text - '0');
-	if (*text || lid == 0 || lid > LID_MAX)
-		return fail(p, at, "not a unicast LID; write lid:1 to lid:%u", LID_MAX);
-	if (lid_taken(entry, (uint16_t)lid))
-		return fail(p, at, "lid:%u is on this line already; give it once", lid);
-	for (uint32_t i = 0; i < p->peers->count; i++)
-		if (lid_taken(&p->peers->list[i], (uint16_t)lid))
-			return fail(p, at,
-				    "lid:%u is on line %u already; each port belongs to one node",
-				    lid, p->peers->list[i].line);
-	entry->lid[entry->lid_count++] = (uint16_t)lid;
-	return 0;
-}
-
-static int
 parse_address(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
 {
 	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-	char text[INET6_ADDRSTRLEN];
+	char text[INET6_ADDRSTRLEN], *digit = text + 4;
+	uint32_t lid = 0;
 	uint8_t ip[16];
 
 	if (entry->address_count + entry->lid_count == WEIR_CTL_ADDRESSES)
@@ -182,8 +115,22 @@ parse_address(struct parser *p, const char *at, size_t length, struct peer_entry
 		return fail(p, at, "a NIC address is missing or too long; write IPv4 or IPv6");
 	memcpy(text, at, length);
 	text[length] = 0;
-	if (!strncmp(text, "lid:", 4))
-		return parse_lid(p, at, text + 4, entry);
+	if (!strncmp(text, "lid:", 4)) {
+		for (; *digit >= '0' && *digit <= '9' && lid <= LID_MAX; digit++)
+			lid = lid * 10 + (uint32_t)(*digit - '0');
+		if (*digit || lid == 0 || lid > LID_MAX)
+			return fail(p, at, "not a unicast LID; write lid:1 to lid:%u", LID_MAX);
+		if (lid_taken(entry, (uint16_t)lid))
+			return fail(p, at, "lid:%u is on this line already; give it once", lid);
+		for (uint32_t i = 0; i < p->peers->count; i++)
+			if (lid_taken(&p->peers->list[i], (uint16_t)lid))
+				return fail(
+				    p, at,
+				    "lid:%u is on line %u already; each port belongs to one node",
+				    lid, p->peers->list[i].line);
+		entry->lid[entry->lid_count++] = (uint16_t)lid;
+		return 0;
+	}
 	memcpy(ip, mapped, sizeof(mapped));
 	if (inet_pton(AF_INET, text, ip + 12) != 1 && inet_pton(AF_INET6, text, ip) != 1)
 		return fail(p, at, "'%s' is not an IPv4 or IPv6 address; write 10.0.0.1", text);
@@ -205,19 +152,47 @@ parse_line(struct parser *p)
 	const char *at = skip_blank(p->line_start);
 	struct peer_entry entry = {.line = p->line};
 	size_t length = token_length(at);
+	const struct peer_entry *other;
+	char host[WEIR_CTL_PEER_TEXT];
+	unsigned long id = 0;
 	const char *end;
+	uint16_t port;
 	int status;
 
 	if (*at == 0 || *at == '\n' || *at == '#')
 		return 0;
-	status = parse_id(p, at, length, &entry);
-	if (status)
-		return status;
+	for (size_t i = 0; i < length; i++) {
+		if (at[i] < '0' || at[i] > '9')
+			return fail(p, at + i, "node id is not a number; write 0 to 65534");
+		id = id * 10 + (at[i] - '0');
+		if (id > 65534)
+			return fail(p, at, "node id is above 65534; write 0 to 65534");
+	}
+	other = peers_find(p->peers, id);
+	if (other)
+		return fail(p, at, "node %lu is on line %u already; give each node one line", id,
+			    other->line);
+	entry.id = id;
 	at = skip_blank(at + length);
 	length = token_length(at);
-	status = parse_control(p, at, length, &entry);
-	if (status)
-		return status;
+	if (length == 0)
+		return fail(p, at,
+			    "HOST:PORT of the control is missing; write ID HOST:PORT NIC-ADDR");
+	if (length >= sizeof(entry.control))
+		return fail(p, at, "HOST:PORT is longer than %zu characters; use an IP address",
+			    sizeof(entry.control) - 1);
+	memcpy(entry.control, at, length);
+	if (host_port_split(entry.control, false, host, sizeof(host), &port))
+		return fail(p, at,
+			    "'%s' is not HOST:PORT; write 10.0.0.1:7471, [fe80::1]:7471 or "
+			    "name:7471",
+			    entry.control);
+	for (uint32_t i = 0; i < p->peers->count; i++)
+		if (!strcmp(p->peers->list[i].control, entry.control))
+			return fail(p, at,
+				    "'%s' is on line %u already; each node has a control of "
+				    "its own",
+				    entry.control, p->peers->list[i].line);
 	at = skip_blank(at + length);
 	length = token_length(at);
 	if (length == 0)

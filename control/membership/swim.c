@@ -171,25 +171,6 @@ swim_set_info(struct swim *s, const void *info)
 
 // ---- what others say ----
 
-// Makes the node that `from` tells, if there is room for one more of its.
-static struct swim_node *
-introduce(struct swim *s, uint16_t from, const struct swim_record *r)
-{
-	struct swim_node *introducer = swim_find(s, from), *n;
-	bool own = from == r->id || introducer == s->self;
-
-	weir_assert(own || introducer);
-	if (!own && (introducer->brought >= SWIM_BROUGHT || s->unproven >= SWIM_UNPROVEN)) {
-		s->crowded_at = s->clock;
-		s->config.ops->refused(s->config.user, from, r, crowd);
-		return NULL;
-	}
-	n = swim_insert(s, r->id);
-	if (n && !own)
-		swim_set_unproven(s, n, introducer);
-	return n;
-}
-
 static void
 take_record(struct swim *s, uint16_t from, const struct swim_record *r, bool news)
 {
@@ -217,11 +198,23 @@ take_record(struct swim *s, uint16_t from, const struct swim_record *r, bool new
 	}
 	if (!n && (s->config.closed || (r->status >= SWIM_DEAD && r != &past)))
 		return;
-	if (!n)
-		n = introduce(s, from, r);
-	// No room, or out of memory: it will be told again.
-	if (!n)
-		return;
+	if (!n) {
+		struct swim_node *introducer = swim_find(s, from);
+		bool own = from == r->id || introducer == s->self;
+
+		weir_assert(own || introducer);
+		// No room for one more of its, or out of memory: it will be told again.
+		if (!own && (introducer->brought >= SWIM_BROUGHT || s->unproven >= SWIM_UNPROVEN)) {
+			s->crowded_at = s->clock;
+			s->config.ops->refused(s->config.user, from, r, crowd);
+			return;
+		}
+		n = swim_insert(s, r->id);
+		if (!n)
+			return;
+		if (!own)
+			swim_set_unproven(s, n, introducer);
+	}
 	if (n->is.status == SWIM_UNKNOWN || newer(r, &n->is)) {
 		swim_put(s, n, r, from, news);
 	} else if (from == r->id && n->by != from && !newer(&n->is, r)) {

@@ -93,30 +93,13 @@ on_opened(void *user)
 	c->handler->opened(c);
 }
 
-// The first message: Hello of our version, or the reason why there will be none.
-static const char *
-first_message(struct conn *c, const struct control_msg *m)
-{
-	static char why[WEIR_VERSION_WHY];
-	const struct control_transport *transport = c->stream->transport;
-	const char *doubt = NULL;
-
-	if (m->type != CONTROL_HELLO)
-		return "the first message is not hello";
-	if (!weir_version_choose(CONTROL_VERSIONS, m->hello.versions, "the control protocol",
-				 "this weir-control", "the other", why))
-		return why;
-	if (transport->vouch)
-		doubt = transport->vouch(c->stream, m->hello.cluster, m->hello.record.id);
-	return doubt ? doubt : c->handler->hello(c, m);
-}
-
 static bool
 conn_message(struct conn *c, const uint8_t *data, size_t length)
 {
+	const struct control_transport *transport = c->stream->transport;
+	char reason[CONTROL_REASON_MAX + 16], choice[WEIR_VERSION_WHY];
+	const char *why = NULL;
 	struct control_msg m;
-	const char *why;
-	char reason[CONTROL_REASON_MAX + 16];
 
 	if (control_msg_decode(data, length, &m))
 		return conn_refuse(c, "malformed message");
@@ -130,11 +113,20 @@ conn_message(struct conn *c, const uint8_t *data, size_t length)
 	}
 	if (c->joined) {
 		why = m.type == CONTROL_HELLO ? "a second hello" : c->handler->message(c, &m);
-	} else {
-		event_del(c->timer);
-		why = first_message(c, &m);
-		c->joined = !why;
+		return why ? conn_refuse(c, why) : true;
 	}
+	// The first message: Hello of our version.
+	event_del(c->timer);
+	if (m.type != CONTROL_HELLO)
+		return conn_refuse(c, "the first message is not hello");
+	if (!weir_version_choose(CONTROL_VERSIONS, m.hello.versions, "the control protocol",
+				 "this weir-control", "the other", choice))
+		return conn_refuse(c, choice);
+	if (transport->vouch)
+		why = transport->vouch(c->stream, m.hello.cluster, m.hello.record.id);
+	if (!why)
+		why = c->handler->hello(c, &m);
+	c->joined = !why;
 	return why ? conn_refuse(c, why) : true;
 }
 

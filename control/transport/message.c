@@ -97,25 +97,6 @@ link_ids_ok(uint32_t node, uint32_t peer_node, uint32_t engine, uint32_t peer_en
 	       engine < ENGINES_MAX && peer_engine < ENGINES_MAX;
 }
 
-static bool
-decode_link(const Weir__Control__LinkOffer *pb, struct weir_link_offer *o)
-{
-	if (!link_ids_ok(pb->node, pb->peer_node, pb->engine, pb->peer_engine) ||
-	    pb->layout > UINT16_MAX || pb->gid.len != sizeof(o->gid) || pb->lid > UINT16_MAX ||
-	    pb->mtu < 256 || pb->mtu > 4096 || pb->n_qpn != 2 || pb->n_psn != 2 ||
-	    pb->attempt == 0 || pb->incarnation == 0 || pb->ring_lines == 0)
-		return false;
-	COPY_LINK(o, pb);
-	memcpy(o->gid, pb->gid.data, sizeof(o->gid));
-	for (int i = 0; i < 2; i++) {
-		if (pb->qpn[i] > 0xffffff || pb->psn[i] > 0xffffff)
-			return false;
-		o->qpn[i] = pb->qpn[i];
-		o->psn[i] = pb->psn[i];
-	}
-	return true;
-}
-
 // Fills *m, which is zeroed, from the envelope. False: a field is out of bounds.
 static bool
 decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
@@ -135,9 +116,27 @@ decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 		return decode_record(hello->record, &m->hello.record, &m->hello.info) &&
 		       m->hello.record.status == SWIM_ALIVE;
 	}
-	case WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER:
+	case WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER: {
+		const Weir__Control__LinkOffer *offer = pb->link_offer;
+
 		m->type = CONTROL_LINK_OFFER;
-		return decode_link(pb->link_offer, &m->link);
+		if (!link_ids_ok(offer->node, offer->peer_node, offer->engine,
+				 offer->peer_engine) ||
+		    offer->layout > UINT16_MAX || offer->gid.len != sizeof(m->link.gid) ||
+		    offer->lid > UINT16_MAX || offer->mtu < 256 || offer->mtu > 4096 ||
+		    offer->n_qpn != 2 || offer->n_psn != 2 || offer->attempt == 0 ||
+		    offer->incarnation == 0 || offer->ring_lines == 0)
+			return false;
+		COPY_LINK(&m->link, offer);
+		memcpy(m->link.gid, offer->gid.data, sizeof(m->link.gid));
+		for (int i = 0; i < 2; i++) {
+			if (offer->qpn[i] > 0xffffff || offer->psn[i] > 0xffffff)
+				return false;
+			m->link.qpn[i] = offer->qpn[i];
+			m->link.psn[i] = offer->psn[i];
+		}
+		return true;
+	}
 	case WEIR__CONTROL__ENVELOPE__BODY_RESYNC: {
 		const Weir__Control__Resync *resync = pb->resync;
 
@@ -285,22 +284,6 @@ encode_record(struct parts *p, uint32_t at, const struct swim_record *r,
 	return pb;
 }
 
-static void
-encode_link(struct parts *p, const struct weir_link_offer *o)
-{
-	Weir__Control__LinkOffer *pb = &p->link;
-
-	weir__control__link_offer__init(pb);
-	COPY_LINK(pb, o);
-	pb->gid.len = sizeof(o->gid);
-	pb->gid.data = (uint8_t *)o->gid;
-	memcpy(p->qpn, o->qpn, sizeof(p->qpn));
-	memcpy(p->psn, o->psn, sizeof(p->psn));
-	pb->n_qpn = pb->n_psn = 2;
-	pb->qpn = p->qpn;
-	pb->psn = p->psn;
-}
-
 size_t
 control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
 {
@@ -320,7 +303,15 @@ control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
 		p.envelope.hello = &p.hello;
 		break;
 	case CONTROL_LINK_OFFER:
-		encode_link(&p, &m->link);
+		weir__control__link_offer__init(&p.link);
+		COPY_LINK(&p.link, &m->link);
+		p.link.gid.len = sizeof(m->link.gid);
+		p.link.gid.data = (uint8_t *)m->link.gid;
+		memcpy(p.qpn, m->link.qpn, sizeof(p.qpn));
+		memcpy(p.psn, m->link.psn, sizeof(p.psn));
+		p.link.n_qpn = p.link.n_psn = 2;
+		p.link.qpn = p.qpn;
+		p.link.psn = p.psn;
 		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
 		p.envelope.link_offer = &p.link;
 		break;
