@@ -196,32 +196,6 @@ command_submit(struct broker *b, struct broker_command *c)
 		m->opening++;
 }
 
-/* Returns true if an engine took anything. */
-static bool
-flush_engine(struct broker *b, uint32_t engine)
-{
-	struct broker_mailbox *m = &b->mailbox[engine];
-	bool any = false;
-
-	while (m->first) {
-		struct broker_command *c = m->first;
-
-		/* out of the list first: the answer may come from within */
-		m->first = c->next;
-		if (b->config.command(b->config.user, engine, &c->cmd)) {
-			c->next = m->first;
-			if (!m->first)
-				m->last = &c->next;
-			m->first = c;
-			break;
-		}
-		any = true;
-	}
-	if (any && b->config.wake)
-		b->config.wake(b->config.user, engine);
-	return any;
-}
-
 void
 broker_flush(struct broker *b)
 {
@@ -234,8 +208,28 @@ broker_flush(struct broker *b)
 	while (any) {
 		any = false;
 		broker_conns_settle(b);
-		for (uint32_t i = 0; i < b->config.engines; i++)
-			any |= flush_engine(b, i);
+		for (uint32_t i = 0; i < b->config.engines; i++) {
+			struct broker_mailbox *m = &b->mailbox[i];
+			bool taken = false;
+
+			while (m->first) {
+				struct broker_command *c = m->first;
+
+				/* out of the list first: the answer may come from within */
+				m->first = c->next;
+				if (b->config.command(b->config.user, i, &c->cmd)) {
+					c->next = m->first;
+					if (!m->first)
+						m->last = &c->next;
+					m->first = c;
+					break;
+				}
+				taken = true;
+			}
+			if (taken && b->config.wake)
+				b->config.wake(b->config.user, i);
+			any |= taken;
+		}
 	}
 	b->flushing = false;
 }

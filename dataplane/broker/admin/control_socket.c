@@ -325,24 +325,6 @@ told_of_capture(void *user, const struct weir_ctl_msg *m)
 	send_or_keep(c, m);
 }
 
-/* fd: the descriptor that came with the message, or -1; *fd is -1 if the capture owns it now. */
-static void
-capture_request(struct client *c, const struct weir_ctl_msg *m, int *fd)
-{
-	char reason[160];
-	int rc;
-
-	if (c->capture) {
-		refuse(c, EBUSY, "a capture is under way here; open another connection");
-		return;
-	}
-	rc = capture_open(c->b, m, *fd, told_of_capture, c, &c->capture, reason, sizeof(reason));
-	if (rc)
-		refuse(c, -rc, "%s", reason);
-	else
-		*fd = -1;
-}
-
 static void
 change(struct client *c, const struct weir_ctl_msg *m)
 {
@@ -364,9 +346,13 @@ change(struct client *c, const struct weir_ctl_msg *m)
 	send_or_keep(c, &done);
 }
 
+/* fd: the descriptor that came with the message, or -1; *fd is -1 if a capture owns it now. */
 static void
 request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 {
+	char reason[160];
+	int rc;
+
 	if (c->role == WEIR_ROLE_CONTROL) {
 		switch (m->type) {
 		case WEIR_CTL_NODE:
@@ -407,7 +393,17 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 				change(c, m);
 				return;
 			}
-			capture_request(c, m, fd);
+			if (c->capture) {
+				refuse(c, EBUSY,
+				       "a capture is under way here; open another connection");
+				return;
+			}
+			rc = capture_open(c->b, m, *fd, told_of_capture, c, &c->capture, reason,
+					  sizeof(reason));
+			if (rc)
+				refuse(c, -rc, "%s", reason);
+			else
+				*fd = -1;
 			return;
 		case WEIR_CTL_CAPTURE_STOP:
 			if (c->capture) /* else its end is on the way */

@@ -114,22 +114,6 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 	return false;
 }
 
-static const char *
-qp_state(const struct broker_link *l, uint32_t k)
-{
-	if (l->open && k == 0) /* goes on while the other one is repaired */
-		return "RTS";
-	switch (l->state) {
-	case LINK_OFFERED:
-		return "INIT";
-	case LINK_ADDING:
-	case LINK_UP:
-		return "RTS";
-	default:
-		return "ERR";
-	}
-}
-
 /* Two queue pairs per link: ring and bulk. */
 static bool
 qp_row(const struct rows_query *q, uint32_t index, void *record)
@@ -138,6 +122,7 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	struct weir_row_qp *r = record;
 	const struct broker_link *l = q->b->links;
 	uint32_t k = index % 2, skip = index / 2;
+	const char *state = "ERR";
 
 	while (l && (!l->qp[0] || !l->qp[1] || skip-- != 0))
 		l = l->next;
@@ -149,7 +134,13 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	r->engine = l->engine;
 	r->peer_engine = WEIR_END_ENGINE(l->peer_engine);
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
-	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
+	if (l->open && k == 0) /* goes on while the other one is repaired */
+		state = "RTS";
+	else if (l->state == LINK_OFFERED)
+		state = "INIT";
+	else if (l->state == LINK_ADDING || l->state == LINK_UP)
+		state = "RTS";
+	snprintf(r->state, sizeof(r->state), "%s", state);
 	of_engine = q->links + l->engine * q->b->config.links;
 	for (uint32_t i = 0; i < q->link_count[l->engine] && k == 0; i++) {
 		const struct engine_link_record *e = &of_engine[i];
@@ -206,21 +197,14 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-static const char *
-link_state_name(enum link_state state)
-{
-	static const char *const name[] = {
-	    [LINK_DOWN] = "down",	[LINK_OFFERED] = "offered", [LINK_ADDING] = "adding",
-	    [LINK_UP] = "up",		[LINK_PAUSING] = "pausing", [LINK_PAUSED] = "paused",
-	    [LINK_FAILING] = "failing", [LINK_QUIET] = "quiet"};
-
-	return state < sizeof(name) / sizeof(name[0]) ? name[state] : "unknown";
-}
-
 /* Links that have memory; loop: both ends. */
 static bool
 link_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	static const char *const state[] = {
+	    [LINK_DOWN] = "down",	[LINK_OFFERED] = "offered", [LINK_ADDING] = "adding",
+	    [LINK_UP] = "up",		[LINK_PAUSING] = "pausing", [LINK_PAUSED] = "paused",
+	    [LINK_FAILING] = "failing", [LINK_QUIET] = "quiet"};
 	const struct broker_link *l = q->b->links;
 	struct weir_row_link *r = record;
 
@@ -232,7 +216,8 @@ link_row(const struct rows_query *q, uint32_t index, void *record)
 	r->engine = l->engine;
 	r->peer_engine = WEIR_END_ENGINE(l->peer_engine);
 	r->open = l->open;
-	snprintf(r->state, sizeof(r->state), "%s", link_state_name(l->state));
+	weir_assert(l->state < sizeof(state) / sizeof(state[0]));
+	snprintf(r->state, sizeof(r->state), "%s", state[l->state]);
 	node_gid_text(q->b->attr[l->engine].gid.raw, r->address);
 	if (l->peer_attempt)
 		node_gid_text(l->peer.gid, r->peer_address);

@@ -41,21 +41,6 @@ line(struct status *s, const char *name, const char *format, ...)
 }
 
 static void
-times(struct status *s)
-{
-	uint64_t up = (broker_now(s->b) - s->b->started) / BROKER_SECOND_NS;
-	time_t then = time(NULL) - (time_t)up;
-	char text[32] = "";
-	struct tm tm;
-
-	if (gmtime_r(&then, &tm))
-		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	line(s, "started", "%s", text);
-	line(s, "uptime", "%" PRIu64 " d %02u:%02u:%02u", up / 86400, (unsigned)(up / 3600 % 24),
-	     (unsigned)(up / 60 % 60), (unsigned)(up % 60));
-}
-
-static void
 ports(struct status *s)
 {
 	const struct broker *b = s->b;
@@ -114,17 +99,11 @@ links(struct status *s)
 	line(s, "links", "%u of %u are up", open, count);
 }
 
-static bool
-is_version(const struct weir_row_fact *f)
-{
-	return !strcmp(f->name, "weir-control");
-}
-
 bool
 fact_row(const struct broker *b, uint32_t index, bool version, struct weir_row_fact *r)
 {
 	for (uint32_t i = 0; i < b->fact_count; i++) {
-		if (is_version(&b->fact[i]) != version || index-- != 0)
+		if ((strcmp(b->fact[i].name, "weir-control") == 0) != version || index-- != 0)
 			continue;
 		*r = b->fact[i];
 		return true;
@@ -136,14 +115,22 @@ bool
 status_row(const struct broker *b, uint32_t index, struct weir_row_fact *r)
 {
 	struct status s = {.b = b, .r = r, .wanted = index};
+	uint64_t up = (broker_now(b) - b->started) / BROKER_SECOND_NS;
+	time_t started = time(NULL) - (time_t)up;
+	char text[32] = "";
+	struct tm tm;
 
+	if (gmtime_r(&started, &tm))
+		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	line(&s, "state", "%s",
 	     b->stopping   ? "stopping"
 	     : b->draining ? "draining: neither programs nor connections are taken"
 			   : "serving");
 	line(&s, "instance", "%s", b->config.instance ? b->config.instance : "");
 	line(&s, "pid", "%d", (int)getpid());
-	times(&s);
+	line(&s, "started", "%s", text);
+	line(&s, "uptime", "%" PRIu64 " d %02u:%02u:%02u", up / 86400, (unsigned)(up / 3600 % 24),
+	     (unsigned)(up / 60 % 60), (unsigned)(up % 60));
 	if (b->node == BROKER_NODE_UNKNOWN)
 		line(&s, "node", "not known: weir-control gives it");
 	else

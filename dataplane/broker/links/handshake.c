@@ -175,25 +175,6 @@ offer_fault(const struct broker *b, const struct broker_node *n, const struct we
 	return NULL;
 }
 
-/* Notes the incarnation of the node. False: the offer is from a former one, or for one of ours. */
-static bool
-incarnation_fits(struct broker *b, struct broker_node *n, const struct weir_link_offer *o)
-{
-	if (o->peer_incarnation && o->peer_incarnation != b->config.incarnation)
-		return false;
-	if (o->incarnation < n->is.incarnation)
-		return false;
-	if (o->incarnation > n->is.incarnation) {
-		if (n->is.incarnation)
-			node_lost(b, n);
-		n->is.incarnation = o->incarnation;
-		if (n->is.state >= WEIR_NODE_DOWN || n->is.state == WEIR_NODE_JOINING)
-			n->is.state = WEIR_NODE_UP;
-		node_news(b, n);
-	}
-	return n->is.state < WEIR_NODE_DOWN;
-}
-
 /* The peer's QPs can still be connected to ours. */
 static bool
 fresh(const struct broker_link *l, const struct weir_link_offer *o)
@@ -374,7 +355,21 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 				  "offer of node %u refused: %s", o->node, wrong);
 		return;
 	}
-	if (b->stopping || !incarnation_fits(b, n, o)) {
+	/* of a former life of the node, or for one of ours */
+	if (b->stopping || o->incarnation < n->is.incarnation ||
+	    (o->peer_incarnation && o->peer_incarnation != b->config.incarnation)) {
+		b->counters.offers_stale++;
+		return;
+	}
+	if (o->incarnation > n->is.incarnation) {
+		if (n->is.incarnation)
+			node_lost(b, n);
+		n->is.incarnation = o->incarnation;
+		if (n->is.state >= WEIR_NODE_DOWN || n->is.state == WEIR_NODE_JOINING)
+			n->is.state = WEIR_NODE_UP;
+		node_news(b, n);
+	}
+	if (n->is.state >= WEIR_NODE_DOWN) {
 		b->counters.offers_stale++;
 		return;
 	}

@@ -174,33 +174,6 @@ memfd_open(const char *name, size_t bytes, enum memfd_pages pages, const struct 
 	return pages ? memfd_open(name, bytes, MEMFD_ORDINARY, parts, part_count, m) : rc;
 }
 
-/*
- * Takes a write lease, which only the last opener of a file gets; mappings count, since they hold
- * the description they were made from. Until the lease is broken, fs.lease-break-time after another
- * process wants to open the file, its open() waits. So no program can hold the inode's lock, which
- * punching holes takes. 1, 0: closed, or -EBUSY.
- */
-static int
-lease(struct memfd *m)
-{
-	int fd = m->apart ? m->fd : open_again(m->fd, O_RDWR);
-
-	if (fd < 0)
-		return -EBUSY; /* out of descriptors: try again later */
-	if (!m->apart)
-		close(m->fd);
-	m->fd = fd;
-	m->apart = true;
-	if (!fcntl(fd, F_SETLEASE, F_WRLCK)) {
-		m->leased = monotonic_ns();
-		return 1;
-	}
-	if (errno == EAGAIN || errno == ENOMEM)
-		return -EBUSY;
-	memfd_close(m); /* such files have no leases: the last program that has it frees it */
-	return 0;
-}
-
 /* Cuts the last `most` bytes, rounded up to pages, off *bytes. Returns where they begin. */
 static size_t
 last(const struct memfd *m, size_t *bytes, size_t most, size_t *length)
@@ -215,6 +188,7 @@ int
 memfd_release(struct memfd *m, size_t most)
 {
 	size_t length, at;
+	int fd;
 
 	weir_assert(m->present <= m->bytes && m->mapped <= m->bytes);
 	if (m->base != MAP_FAILED) {
@@ -224,8 +198,30 @@ memfd_release(struct memfd *m, size_t most)
 			m->base = MAP_FAILED;
 		return 1;
 	}
-	if (!m->leased)
-		return lease(m);
+	/*
+	 * A write lease, which only the last opener of a file gets; mappings count, since they hold
+	 * the description they were made from. Until the lease is broken, fs.lease-break-time after
+	 * another process wants to open the file, its open() waits. So no program can hold the
+	 * inode's lock, which punching holes takes.
+	 */
+	if (!m->leased) {
+		fd = m->apart ? m->fd : open_again(m->fd, O_RDWR);
+		if (fd < 0)
+			return -EBUSY; /* out of descriptors: try again later */
+		if (!m->apart)
+			close(m->fd);
+		m->fd = fd;
+		m->apart = true;
+		if (!fcntl(fd, F_SETLEASE, F_WRLCK)) {
+			m->leased = monotonic_ns();
+			return 1;
+		}
+		if (errno == EAGAIN || errno == ENOMEM)
+			return -EBUSY;
+		/* such files have no leases: the last program that has it frees it */
+		memfd_close(m);
+		return 0;
+	}
 	if (m->present && monotonic_ns() - m->leased < LEASE_NS) {
 		at = last(m, &m->present, most, &length);
 		/* can only fail for lack of memory: then close() frees it */

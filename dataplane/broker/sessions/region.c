@@ -230,7 +230,7 @@ make_piece(struct broker_build *e)
 	return rc;
 }
 
-/* The program pays when it leaves soon, or gives the memory back soon: see charge_leaving(). */
+/* The program pays when it leaves soon, or gives the memory back soon: see disown_request(). */
 static void
 charge(struct broker_build *e, uint64_t ns)
 {
@@ -317,16 +317,6 @@ numa_node(const struct broker_session *s)
 				       : broker_engine(s->b, near)->numa_socket;
 }
 
-static enum memfd_pages
-largest_pages(const struct broker_session *s)
-{
-	if (s->adopt.flags & WEIR_ADOPT_GIGANTIC && s->adopt.bytes % MEMFD_GIGANTIC_PAGE == 0)
-		return MEMFD_GIGANTIC;
-	if (s->adopt.flags & WEIR_ADOPT_HUGE && s->adopt.bytes % MEMFD_HUGE_PAGE == 0)
-		return MEMFD_HUGE;
-	return MEMFD_ORDINARY;
-}
-
 void
 adopt_stop_waiting(struct broker_session *s)
 {
@@ -387,6 +377,7 @@ adopt(struct broker_session *s)
 {
 	bool adopted = !(s->adopt.flags & WEIR_ADOPT_NEW);
 	uint64_t bytes = s->adopt.bytes;
+	enum memfd_pages pages = MEMFD_ORDINARY;
 	enum user_limit which = USER_REGIONS;
 	struct broker *b = s->b;
 	struct broker_release *release;
@@ -442,7 +433,11 @@ adopt(struct broker_session *s)
 				    .release = release};
 	s->region_bytes += r->bytes;
 	s->adopted_bytes += adopted ? r->bytes : 0;
-	rc = begin_memory(r, largest_pages(s));
+	if (s->adopt.flags & WEIR_ADOPT_GIGANTIC && bytes % MEMFD_GIGANTIC_PAGE == 0)
+		pages = MEMFD_GIGANTIC;
+	else if (s->adopt.flags & WEIR_ADOPT_HUGE && bytes % MEMFD_HUGE_PAGE == 0)
+		pages = MEMFD_HUGE;
+	rc = begin_memory(r, pages);
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);
@@ -489,33 +484,27 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	adopt(s);
 }
 
-/*
- * A program that gives memory back soon pays for making and releasing it, as one that leaves soon
- * pays for attaching; else only for its release.
- */
-static void
-charge_leaving(struct broker_session *s, const struct broker_region *r)
-{
-	bool soon = broker_now(s->b) - r->since < SHORT_NS;
-
-	s->request_ns += r->cost_ns / 3 + (soon ? r->cost_ns : 0);
-	s->cost_ns -= r->cost_ns;
-}
-
 void
 disown_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct weir_session_msg ok = session_msg(WEIR_MSG_OK);
 	uint32_t i = m->region.region - 1;
+	struct broker_region *r;
 
 	if (i >= s->b->config.regions || s->region[i].state != REGION_OPEN) {
 		session_refuse(s, ENOENT, "no region %u; adopt it first, disown it once",
 			       m->region.region);
 		return;
 	}
-	charge_leaving(s, &s->region[i]);
+	r = &s->region[i];
+	/* a program that gives memory back soon pays for making and releasing it, as one that
+	 * leaves soon pays for attaching; else only for its release */
+	s->request_ns += r->cost_ns / 3;
+	if (broker_now(s->b) - r->since < SHORT_NS)
+		s->request_ns += r->cost_ns;
+	s->cost_ns -= r->cost_ns;
 	exports_leave(s, i + 1);
 	/* messages under way go on, in memory that is no longer the program's */
-	leave(s, &s->region[i]);
+	leave(s, r);
 	session_reply(s, &ok, NULL, 0);
 }

@@ -69,18 +69,6 @@ release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 		finish(&b->releases);
 }
 
-/* Releases a piece; as memfd_release(). An engine's copy that is under way must not fault. */
-static int
-go_on(struct broker *b, struct broker_release *r)
-{
-	if (!r->quiet && !b->config.quiet_passed(b->config.user, r->moment))
-		return -EBUSY;
-	r->quiet = true;
-	sigbus_guard_remove(r->guard);
-	r->guard = -1;
-	return memfd_release(&r->memory, MEMFD_PIECE);
-}
-
 /* Releases a piece of the first memory that is due and that no program has. */
 uint64_t
 release_timers(struct broker *b, uint64_t now)
@@ -94,7 +82,14 @@ release_timers(struct broker *b, uint64_t now)
 	while ((r = *at) && rc < 0) {
 		if (r->due <= now) {
 			begin = pace_clock();
-			rc = go_on(b, r);
+			/* an engine's copy that is under way must not fault */
+			if (!r->quiet)
+				r->quiet = b->config.quiet_passed(b->config.user, r->moment);
+			if (r->quiet) {
+				sigbus_guard_remove(r->guard);
+				r->guard = -1;
+				rc = memfd_release(&r->memory, MEMFD_PIECE);
+			}
 			user_charge(r->owner, pace_clock() - begin, false);
 		}
 		if (!rc) {
