@@ -8,8 +8,8 @@
 
 static const struct plane *plane; /* main writes before the engines start and after they end */
 
-static void
-say_engine(const struct plane_engine *e, unsigned id)
+void
+plane_crash_state(void)
 {
 	static const char *const name[] = {
 #define X(type) [ENGINE_##type] = #type,
@@ -21,33 +21,6 @@ say_engine(const struct plane_engine *e, unsigned id)
 				X(QUIET)
 #undef X
 	};
-	const struct loop *l = e->loop;
-	uint32_t last = atomic_load_explicit(&l->stats.last_command, memory_order_relaxed);
-	struct crash_line line = {.length = 0};
-
-	crash_add(&line, "engine ");
-	crash_add_number(&line, id);
-	crash_add(&line, ": lcore ");
-	crash_add_number(&line, e->lcore);
-	if (rte_lcore_id() == e->lcore)
-		crash_add(&line, " (this thread)");
-	crash_add(&line, ", turn ");
-	crash_add_number(&line, atomic_load_explicit(&l->stats.turns, memory_order_relaxed));
-	crash_add(&line, ", sleeps ");
-	crash_add_number(&line, atomic_load_explicit(&l->stats.sleeps, memory_order_relaxed));
-	crash_add(&line, atomic_load_explicit(&l->sleeping, memory_order_relaxed) ? ", dozing"
-										  : ", awake");
-	crash_add(&line, ", commands ");
-	crash_add_number(&line, atomic_load_explicit(&l->stats.commands, memory_order_relaxed));
-	crash_add(&line, ", the last ");
-	crash_add(&line,
-		  last < sizeof(name) / sizeof(name[0]) && name[last] ? name[last] : "unknown");
-	crash_write(&line);
-}
-
-void
-plane_crash_state(void)
-{
 	struct crash_line line = {.length = 0};
 
 	if (!plane) {
@@ -60,9 +33,38 @@ plane_crash_state(void)
 	crash_add(&line, "instance ");
 	crash_add(&line, plane->options->instance);
 	crash_write(&line);
-	for (unsigned i = 0; i < plane->engines; i++)
-		if (plane->engine[i].loop)
-			say_engine(&plane->engine[i], i);
+	for (unsigned i = 0; i < plane->engines; i++) {
+		const struct plane_engine *e = &plane->engine[i];
+		const struct loop *l = e->loop;
+		uint32_t last;
+
+		if (!l)
+			continue;
+		line.length = 0;
+		crash_add(&line, "engine ");
+		crash_add_number(&line, i);
+		crash_add(&line, ": lcore ");
+		crash_add_number(&line, e->lcore);
+		if (rte_lcore_id() == e->lcore)
+			crash_add(&line, " (this thread)");
+		crash_add(&line, ", turn ");
+		crash_add_number(&line,
+				 atomic_load_explicit(&l->stats.turns, memory_order_relaxed));
+		crash_add(&line, ", sleeps ");
+		crash_add_number(&line,
+				 atomic_load_explicit(&l->stats.sleeps, memory_order_relaxed));
+		crash_add(&line, atomic_load_explicit(&l->sleeping, memory_order_relaxed)
+				     ? ", dozing"
+				     : ", awake");
+		crash_add(&line, ", commands ");
+		crash_add_number(&line,
+				 atomic_load_explicit(&l->stats.commands, memory_order_relaxed));
+		crash_add(&line, ", the last ");
+		last = atomic_load_explicit(&l->stats.last_command, memory_order_relaxed);
+		crash_add(&line, last < sizeof(name) / sizeof(name[0]) && name[last] ? name[last]
+										     : "unknown");
+		crash_write(&line);
+	}
 }
 
 void

@@ -151,27 +151,6 @@ parse_route(struct nic_spec *spec, const char *value, bool everywhere)
 	return 0;
 }
 
-/* Routes are of the port's kind, and their gateways in its network. */
-static int
-check_routes(const struct nic_spec *spec, char *error, size_t size)
-{
-	bool four = nic_gid_same(spec->gid.raw, nic_gid_ipv4(0).raw, 96);
-	char text[INET6_ADDRSTRLEN] = "";
-
-	for (unsigned i = 0; i < spec->route_count; i++) {
-		const uint8_t *gateway = spec->routes[i].gateway.raw;
-		bool is = nic_gid_same(gateway, nic_gid_ipv4(0).raw, 96);
-
-		if (nic_gid_same(gateway, spec->gid.raw, spec->prefix + (four ? 96 : 0)))
-			continue;
-		inet_ntop(is ? AF_INET : AF_INET6, gateway + (is ? 12 : 0), text, sizeof(text));
-		return fail(error, size, -EINVAL,
-			    "--nic: gateway %s is not in the network of ip=; give one that is",
-			    text);
-	}
-	return 0;
-}
-
 static int
 parse_key(struct nic_spec *spec, const char *name, const char *value, char *error, size_t size)
 {
@@ -249,7 +228,8 @@ options_impairment(const struct nic_spec *spec, unsigned index, const char **key
 int
 options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size)
 {
-	char copy[512], *rest = copy, *word;
+	char copy[512], address[INET6_ADDRSTRLEN] = "", *rest = copy, *word;
+	bool four, is_ip4;
 
 	memset(spec, 0, sizeof(*spec));
 	spec->impair.seed = 1;
@@ -298,8 +278,20 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 	for (unsigned i = 0; i < WEIR_CLASSES; i++)
 		if (spec->level[i] == LEVEL_UNSET)
 			spec->level[i] = spec->level[WEIR_CLASS_NORMAL];
-	if (check_routes(spec, error, size))
-		return -EINVAL;
+	/* gateways are of the port's kind, and in its network */
+	four = nic_gid_same(spec->gid.raw, nic_gid_ipv4(0).raw, 96);
+	for (unsigned i = 0; i < spec->route_count; i++) {
+		const uint8_t *gateway = spec->routes[i].gateway.raw;
+
+		if (nic_gid_same(gateway, spec->gid.raw, spec->prefix + (four ? 96 : 0)))
+			continue;
+		is_ip4 = nic_gid_same(gateway, nic_gid_ipv4(0).raw, 96);
+		inet_ntop(is_ip4 ? AF_INET : AF_INET6, gateway + (is_ip4 ? 12 : 0), address,
+			  sizeof(address));
+		return fail(error, size, -EINVAL,
+			    "--nic: gateway %s is not in the network of ip=; give one that is",
+			    address);
+	}
 	if (spec->pcp && !spec->vlan)
 		return fail(error, size, -EINVAL,
 			    "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID", spec->pcp);

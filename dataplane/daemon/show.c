@@ -61,27 +61,22 @@ xstat_row(const struct plane *p, uint32_t index, struct weir_row_xstat *r)
 	return false;
 }
 
-static bool
-version_row(uint32_t index, struct weir_row_fact *r)
-{
-	if (index > 1)
-		return false;
-	snprintf(r->name, sizeof(r->name), "%s", index ? "dpdk" : "weir-dataplane");
-	snprintf(r->value, sizeof(r->value), "%s", index ? rte_version() : WEIR_VERSION);
-	snprintf(r->from, sizeof(r->from), "weir-dataplane");
-	return true;
-}
-
 bool
 plane_row(void *user, uint32_t rows, uint32_t index, void *record)
 {
 	const struct plane *p = user;
+	struct weir_row_fact *r = record;
 
 	switch (rows) {
 	case WEIR_ROWS_XSTATS:
 		return xstat_row(p, index, record);
 	case WEIR_ROWS_VERSION:
-		return version_row(index, record);
+		if (index > 1)
+			return false;
+		snprintf(r->name, sizeof(r->name), "%s", index ? "dpdk" : "weir-dataplane");
+		snprintf(r->value, sizeof(r->value), "%s", index ? rte_version() : WEIR_VERSION);
+		snprintf(r->from, sizeof(r->from), "weir-dataplane");
+		return true;
 	case WEIR_ROWS_CONFIG:
 		return options_row(p->options, index, record);
 	case WEIR_ROWS_MEMORY:

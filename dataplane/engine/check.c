@@ -41,7 +41,7 @@ check_conn(const struct conn *c, struct sums *sums)
 		return "messages are awaited from a peer that sends no more";
 	if (list_linked(&c->active) && !c->pend_first)
 		return "takes part in the round with nothing to send";
-	if (c->kind != CONN_MEMORY) /* notices: to the exporting session, see check_exports() */
+	if (c->kind != CONN_MEMORY) /* notices: to the exporting session, see check_session() */
 		sums->promised += c->rx_granted - c->rx_delivered;
 	for (uint32_t i = 0; i < c->rts_count; i++)
 		if (bulk_has_place(&c->cold->rts[i])) {
@@ -109,26 +109,6 @@ check_blocks(const struct session *s, uint64_t placed)
 	return NULL;
 }
 
-/* Notices of connections from anywhere go to the exporting session. */
-static void
-check_exports(const struct engine *e, const struct session *s, struct sums *sums)
-{
-	for (uint32_t i = 0; i < s->export_count; i++) {
-		const struct export *x = &s->exports[i];
-		const struct list_node *node;
-
-		if (!x->generation)
-			continue;
-		sums->in_regions++;
-		for (node = x->conns.next; node != &x->conns; node = node->next) {
-			const struct conn *c = conn_of_cold(
-			    e, LIST_OWNER(node, const struct conn_cold, memory.of_export));
-
-			sums->promised += c->rx_granted - c->rx_delivered;
-		}
-	}
-}
-
 static const char *
 check_session(const struct engine *e, const struct session *s)
 {
@@ -143,7 +123,20 @@ check_session(const struct engine *e, const struct session *s)
 		if (wrong)
 			return wrong;
 	}
-	check_exports(e, s, &sums);
+	/* notices of connections from anywhere go to the exporting session */
+	for (uint32_t i = 0; i < s->export_count; i++) {
+		const struct export *x = &s->exports[i];
+
+		if (!x->generation)
+			continue;
+		sums.in_regions++;
+		for (node = x->conns.next; node != &x->conns; node = node->next) {
+			const struct conn *c = conn_of_cold(
+			    e, LIST_OWNER(node, const struct conn_cold, memory.of_export));
+
+			sums.promised += c->rx_granted - c->rx_delivered;
+		}
+	}
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 		if (s->channels[i].session)
 			slack += spill_slack(&s->channels[i]);

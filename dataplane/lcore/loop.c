@@ -119,32 +119,11 @@ awake(struct loop *l)
 }
 
 static void
-wait_for_events(struct loop *l, uint64_t ns)
-{
-	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u),
-				   .tv_nsec = (long)(ns % 1000000000u)};
-	struct epoll_event events[EVENTS];
-	uint64_t count;
-	int n;
-
-	rte_rcu_qsbr_thread_offline(l->config.quiet, l->config.id);
-	n = epoll_pwait2(l->epoll_fd, events, EVENTS, &timeout, NULL);
-	if (n < 0 && errno == ENOSYS)
-		n = epoll_wait(l->epoll_fd, events, EVENTS, (int)(ns / 1000000u) + 1);
-	rte_rcu_qsbr_thread_online(l->config.quiet, l->config.id);
-	for (int i = 0; i < n; i++) {
-		if (!events[i].data.ptr)
-			while (read(l->wake_fd, &count, sizeof(count)) > 0)
-				;
-		else if (events[i].data.ptr != &l->nic_fd)
-			doorbell_rang(l, events[i].data.ptr, clock_now(l->config.clock));
-	}
-}
-
-static void
 sleep_until_event(struct loop *l, uint64_t now)
 {
-	uint64_t end;
+	struct epoll_event events[EVENTS];
+	uint64_t end, count;
+	int n;
 
 	idle_sleeps(&l->idle, l->engine);
 	if (!l->dozing && !doze(l, now)) {
@@ -172,7 +151,22 @@ sleep_until_event(struct loop *l, uint64_t now)
 		end = RTE_MIN(end, next);
 	}
 	if (end > now) {
-		wait_for_events(l, end - now);
+		struct timespec timeout = {.tv_sec = (time_t)((end - now) / 1000000000u),
+					   .tv_nsec = (long)((end - now) % 1000000000u)};
+
+		rte_rcu_qsbr_thread_offline(l->config.quiet, l->config.id);
+		n = epoll_pwait2(l->epoll_fd, events, EVENTS, &timeout, NULL);
+		if (n < 0 && errno == ENOSYS)
+			n = epoll_wait(l->epoll_fd, events, EVENTS,
+				       (int)((end - now) / 1000000u) + 1);
+		rte_rcu_qsbr_thread_online(l->config.quiet, l->config.id);
+		for (int i = 0; i < n; i++) {
+			if (!events[i].data.ptr)
+				while (read(l->wake_fd, &count, sizeof(count)) > 0)
+					;
+			else if (events[i].data.ptr != &l->nic_fd)
+				doorbell_rang(l, events[i].data.ptr, clock_now(l->config.clock));
+		}
 		add(&l->stats.sleeps, 1);
 	}
 	/* a wake or a timer: the flags are set anew before the next sleep */

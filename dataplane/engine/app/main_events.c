@@ -70,31 +70,12 @@ emit_closing(struct engine *e)
 	return true;
 }
 
-/* False: main's queue is full. */
 static bool
-emit_news(struct engine *e, struct peer_link *l, struct engine_event *event)
+emit_links(struct engine *e)
 {
 	static const enum engine_event_type types[] = {
 	    ENGINE_EVENT_LINK_IDLE, ENGINE_EVENT_LINK_CLOSED, ENGINE_EVENT_LINK_STAYS,
 	    ENGINE_EVENT_LINK_RINGS};
-
-	if (!list_empty(&l->conns)) /* used again meanwhile */
-		l->news &= (uint8_t)~LINK_NEWS_IDLE;
-	link_rings_fill(l, &event->rings);
-	for (unsigned i = 0; l->news; i++) {
-		if (!(l->news & 1u << i))
-			continue;
-		event->type = types[i];
-		if (!emit(e, event))
-			return false;
-		l->news &= (uint8_t) ~(1u << i);
-	}
-	return true;
-}
-
-static bool
-emit_links(struct engine *e)
-{
 	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->link_news) {
@@ -127,8 +108,17 @@ emit_links(struct engine *e)
 			l->silent = false;
 			event.conn.status = 0;
 		}
-		if (!emit_news(e, l, &event))
-			return false;
+		if (!list_empty(&l->conns)) /* used again meanwhile */
+			l->news &= (uint8_t)~LINK_NEWS_IDLE;
+		link_rings_fill(l, &event.rings);
+		for (unsigned i = 0; l->news; i++) {
+			if (!(l->news & 1u << i))
+				continue;
+			event.type = types[i];
+			if (!emit(e, &event))
+				return false;
+			l->news &= (uint8_t) ~(1u << i);
+		}
 		list_remove(node);
 	}
 	return true;

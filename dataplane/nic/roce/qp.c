@@ -138,42 +138,15 @@ roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct addres
 	return 0;
 }
 
-static int
-to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
-{
-	struct roce_device *dev = qp->ctx->dev;
-	uint8_t *t = qp->template + ROCE_TEMPLATE_AT;
-	struct address ip;
-	int error;
-
-	qp->mtu = attr->mtu ? attr->mtu : dev->config.mtu;
-	qp->qkey = attr->qkey;
-	if (qp->ud)
-		return 0;
-	error = roce_peer_find(dev, &attr->remote_gid, &ip, &qp->neighbour);
-	if (error)
-		return error;
-	qp->peer = ip;
-	qp->peer_qpn = attr->remote_qpn;
-	qp->rs.expected = attr->remote_psn;
-	qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : dev->config.rd_atomic;
-	if (attr->access)
-		qp->access = attr->access;
-	/* Headers of all frames of the QP; lengths, checksum, opcode, PSN and the peer's MAC are
-	 * set per frame. Lengths of an earlier life would be part of the sum. */
-	memset(qp->template, 0, sizeof(qp->template));
-	qp->ip_sum = roce_template_make(dev, ip, attr->traffic_class, attr->priority, qp->template);
-	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
-	put32(t + BTH_AT + 4, qp->peer_qpn);
-	return 0;
-}
-
 int
 roce_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 {
 	struct roce_qp *qp = (struct roce_qp *)nqp;
 	struct requester *rq = &qp->rq;
-	const struct roce_config *config = &qp->ctx->dev->config;
+	struct roce_device *dev = qp->ctx->dev;
+	const struct roce_config *config = &dev->config;
+	uint8_t *t = qp->template + ROCE_TEMPLATE_AT;
+	struct address ip;
 	struct qp_limits limits = {.mtu = config->mtu, .rd_atomic = config->rd_atomic};
 	enum nic_qp_state state = qp_state(qp), to = attr->state;
 	uint8_t from = (uint8_t)state;
@@ -212,9 +185,27 @@ roce_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 		qp->access = NIC_REMOTE_WRITE;
 		atomic_store_explicit(&qp->drain, false, memory_order_relaxed);
 	} else if (to == NIC_QP_RTR) {
-		error = to_rtr(qp, attr);
-		if (error)
-			return error;
+		qp->mtu = attr->mtu ? attr->mtu : config->mtu;
+		qp->qkey = attr->qkey;
+		if (!qp->ud) {
+			error = roce_peer_find(dev, &attr->remote_gid, &ip, &qp->neighbour);
+			if (error)
+				return error;
+			qp->peer = ip;
+			qp->peer_qpn = attr->remote_qpn;
+			qp->rs.expected = attr->remote_psn;
+			qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : config->rd_atomic;
+			if (attr->access)
+				qp->access = attr->access;
+			/* Headers of all frames of the QP; lengths, checksum, opcode, PSN and the
+			 * peer's MAC are set per frame. Lengths of an earlier life would be part of
+			 * the sum. */
+			memset(qp->template, 0, sizeof(qp->template));
+			qp->ip_sum = roce_template_make(dev, ip, attr->traffic_class,
+							attr->priority, qp->template);
+			put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
+			put32(t + BTH_AT + 4, qp->peer_qpn);
+		}
 	} else {
 		rq->una = rq->send = rq->next = attr->psn;
 		rq->timeout_ns = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;

@@ -8,13 +8,14 @@
 /* The last byte of the QPN, from the end of the UDP header on. */
 #define QPN_END 7
 
-static struct rte_flow *
-steer(uint16_t port, const struct ethdev_flow_config *config, uint16_t queue)
+bool
+ethdev_flow_create(uint16_t port, const struct ethdev_flow_config *config,
+		   struct rte_flow *rules[ETHDEV_CONTEXTS_MAX])
 {
 	const struct rte_flow_attr attr = {.ingress = 1};
 	const struct rte_flow_item_udp udp = {.hdr.dst_port = RTE_BE16(4791)};
 	const struct rte_flow_item_udp udp_mask = {.hdr.dst_port = RTE_BE16(0xffff)};
-	uint8_t engine = (uint8_t)queue, bits = 0;
+	uint8_t engine, bits = 0;
 	struct rte_flow_item_raw qpn = {
 	    .relative = 1, .offset = QPN_END, .length = 1, .pattern = &engine};
 	const struct rte_flow_item_raw qpn_mask = {.relative = 1,
@@ -23,7 +24,7 @@ steer(uint16_t port, const struct ethdev_flow_config *config, uint16_t queue)
 						   .limit = 0xffff,
 						   .length = 1,
 						   .pattern = &bits};
-	const struct rte_flow_action_queue to = {.index = queue};
+	struct rte_flow_action_queue to;
 	const struct rte_flow_action actions[] = {
 	    {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
 	    {.type = RTE_FLOW_ACTION_TYPE_END},
@@ -32,6 +33,8 @@ steer(uint16_t port, const struct ethdev_flow_config *config, uint16_t queue)
 	struct rte_flow_error error = {0};
 	unsigned n = 1;
 
+	if (config->queues < 2)
+		return false;
 	while (bits + 1u < config->engines)
 		bits = (uint8_t)(bits * 2 + 1);
 	if (config->vlan)
@@ -40,21 +43,12 @@ steer(uint16_t port, const struct ethdev_flow_config *config, uint16_t queue)
 	items[n++] = (struct rte_flow_item){RTE_FLOW_ITEM_TYPE_UDP, &udp, NULL, &udp_mask};
 	items[n++] = (struct rte_flow_item){RTE_FLOW_ITEM_TYPE_RAW, &qpn, NULL, &qpn_mask};
 	items[n] = (struct rte_flow_item){.type = RTE_FLOW_ITEM_TYPE_END};
-	if (rte_flow_validate(port, &attr, items, actions, &error))
-		return NULL;
-	return rte_flow_create(port, &attr, items, actions, &error);
-}
-
-bool
-ethdev_flow_create(uint16_t port, const struct ethdev_flow_config *config,
-		   struct rte_flow *rules[ETHDEV_CONTEXTS_MAX])
-{
-	struct rte_flow_error error;
-
-	if (config->queues < 2)
-		return false;
 	for (uint16_t q = 0; q < config->queues; q++) {
-		rules[q] = steer(port, config, q);
+		engine = (uint8_t)q;
+		to.index = q;
+		rules[q] = rte_flow_validate(port, &attr, items, actions, &error)
+			       ? NULL
+			       : rte_flow_create(port, &attr, items, actions, &error);
 		if (rules[q])
 			continue;
 		while (q-- > 0) {

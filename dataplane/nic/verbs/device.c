@@ -143,25 +143,6 @@ find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size
 			: "connect it, or start opensm");
 }
 
-static int
-check_abilities(const struct vnic_device *dev, char *error, size_t size)
-{
-	const struct ibv_device_attr *a = &dev->attr;
-
-	if (a->max_srq <= 0 || a->max_srq_wr <= 0)
-		return fail(error, size, -ENODEV,
-			    "verbs:%s has no shared receive queues, which links need; use its "
-			    "Ethernet port with --nic roce:PORT",
-			    dev->name);
-	if (dev->config.recv_depth > (uint32_t)a->max_srq_wr ||
-	    dev->config.recv_depth > (uint32_t)a->max_cqe)
-		return fail(error, size, -ENOSPC,
-			    "verbs:%s queues %d receives and %d completions, not %u; lower "
-			    "--links or --recv-wrs",
-			    dev->name, a->max_srq_wr, a->max_cqe, dev->config.recv_depth);
-	return 0;
-}
-
 static void
 explain_memlock(char *text, size_t size)
 {
@@ -239,8 +220,18 @@ vnic_open(const struct vnic_config *config, struct vnic_device **out, char *erro
 			  dev->name, strerror(errno));
 		goto err_close;
 	}
-	rc = check_abilities(dev, error, size);
-	if (!rc)
+	if (dev->attr.max_srq <= 0 || dev->attr.max_srq_wr <= 0)
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s has no shared receive queues, which links need; use its "
+			  "Ethernet port with --nic roce:PORT",
+			  dev->name);
+	else if (config->recv_depth > (uint32_t)dev->attr.max_srq_wr ||
+		 config->recv_depth > (uint32_t)dev->attr.max_cqe)
+		rc = fail(error, size, -ENOSPC,
+			  "verbs:%s queues %d receives and %d completions, not %u; lower "
+			  "--links or --recv-wrs",
+			  dev->name, dev->attr.max_srq_wr, dev->attr.max_cqe, config->recv_depth);
+	else
 		rc = find_port(dev, &attr, error, size);
 	if (rc)
 		goto err_close;

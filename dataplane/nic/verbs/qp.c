@@ -254,33 +254,6 @@ rd_atomic(const struct vnic_device *dev, const struct nic_qp_attr *attr, int mos
 	return most < (int)n ? (unsigned)(most > 0 ? most : 0) : n;
 }
 
-static int
-to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
-{
-	const struct vnic_device *dev = qp->ctx->dev;
-	unsigned mtu = attr->mtu ? attr->mtu : dev->mtu;
-	int rc;
-
-	if (qp->type == NIC_UD) {
-		to->qkey = attr->qkey;
-		return IBV_QP_STATE | IBV_QP_QKEY;
-	}
-	rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class, attr->priority,
-		    &to->ah_attr);
-	if (rc)
-		return rc;
-	to->path_mtu = IBV_MTU_256;
-	while (to->path_mtu < IBV_MTU_4096 && vnic_mtu_bytes(to->path_mtu) < mtu)
-		to->path_mtu++;
-	to->dest_qp_num = attr->remote_qpn;
-	to->rq_psn = attr->remote_psn;
-	to->max_dest_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_rd_atom);
-	to->min_rnr_timer = RNR_TIMER;
-	to->qp_access_flags = access_flags(attr->access ? attr->access : NIC_REMOTE_WRITE);
-	return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
-}
-
 /* Fills *to and returns the mask of ibv_modify_qp() for a legal change; or -errno. */
 static int
 fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ibv_qp_attr *to)
@@ -288,6 +261,8 @@ fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ib
 	const struct vnic_device *dev = qp->ctx->dev;
 	const struct vnic_config *config = &dev->config;
 	uint64_t timeout = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
+	unsigned mtu = attr->mtu ? attr->mtu : dev->mtu;
+	int rc;
 
 	switch (attr->state) {
 	case NIC_QP_INIT:
@@ -296,7 +271,25 @@ fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ib
 		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		       (qp->type == NIC_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	case NIC_QP_RTR:
-		return to_rtr(qp, attr, to);
+		if (qp->type == NIC_UD) {
+			to->qkey = attr->qkey;
+			return IBV_QP_STATE | IBV_QP_QKEY;
+		}
+		rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class,
+			    attr->priority, &to->ah_attr);
+		if (rc)
+			return rc;
+		to->path_mtu = IBV_MTU_256;
+		while (to->path_mtu < IBV_MTU_4096 && vnic_mtu_bytes(to->path_mtu) < mtu)
+			to->path_mtu++;
+		to->dest_qp_num = attr->remote_qpn;
+		to->rq_psn = attr->remote_psn;
+		to->max_dest_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_rd_atom);
+		to->min_rnr_timer = RNR_TIMER;
+		to->qp_access_flags = access_flags(attr->access ? attr->access : NIC_REMOTE_WRITE);
+		return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+		       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
+		       IBV_QP_ACCESS_FLAGS;
 	case NIC_QP_RTS:
 		if (from == NIC_QP_SQD)
 			return IBV_QP_STATE;
