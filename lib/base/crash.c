@@ -105,40 +105,33 @@ say_where(void *const *frame, int count)
 }
 
 static void
-say_what(int number, const siginfo_t *info)
-{
-	struct crash_line l = {.length = 0};
-
-	crash_add(&l, number == SIGSEGV	  ? "SIGSEGV"
-		      : number == SIGBUS  ? "SIGBUS"
-		      : number == SIGILL  ? "SIGILL"
-		      : number == SIGFPE  ? "SIGFPE"
-		      : number == SIGABRT ? "SIGABRT"
-					  : "signal");
-	if (info->si_code > 0) {
-		crash_add(&l, " at address ");
-		crash_add_hex(&l, (uintptr_t)info->si_addr);
-	} else {
-		crash_add(&l, " sent by process ");
-		crash_add_number(&l, (uint64_t)info->si_pid);
-	}
-	crash_add(&l, ", thread ");
-	crash_add_number(&l, (uint64_t)syscall(SYS_gettid));
-	crash_add(&l, "; report this with the lines below and the core");
-	crash_write(&l);
-}
-
-static void
 handle(int number, siginfo_t *info, void *context)
 {
 	void *frame[FRAMES];
+	struct crash_line l = {.length = 0};
 	pid_t thread = (pid_t)syscall(SYS_gettid), first = 0;
 
 	if (!atomic_compare_exchange_strong(&crashed, &first, thread)) {
 		while (first != thread)
 			pause(); /* another thread is about to end us */
 	} else {
-		say_what(number, info);
+		crash_add(&l, number == SIGSEGV	  ? "SIGSEGV"
+			      : number == SIGBUS  ? "SIGBUS"
+			      : number == SIGILL  ? "SIGILL"
+			      : number == SIGFPE  ? "SIGFPE"
+			      : number == SIGABRT ? "SIGABRT"
+						  : "signal");
+		if (info->si_code > 0) {
+			crash_add(&l, " at address ");
+			crash_add_hex(&l, (uintptr_t)info->si_addr);
+		} else {
+			crash_add(&l, " sent by process ");
+			crash_add_number(&l, (uint64_t)info->si_pid);
+		}
+		crash_add(&l, ", thread ");
+		crash_add_number(&l, (uint64_t)thread);
+		crash_add(&l, "; report this with the lines below and the core");
+		crash_write(&l);
 		say_where(frame, backtrace(frame, FRAMES));
 		if (say_state)
 			say_state(); /* last: it may be what is broken */

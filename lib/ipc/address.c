@@ -93,30 +93,12 @@ host_length(const char *text)
 	return letters && n < WEIR_HOST_MAX && text[0] != '-' ? n : 0;
 }
 
-/* Why the text is not an IPv4 address. */
-static const char *
-not_ipv4(const char *text)
-{
-	const char *colon = strchr(text, ':');
-	size_t n = host_length(text);
-
-	if (!*text)
-		return "it is empty; give node:ID:SERVICE, ADDRESS:SERVICE or service:SERVICE";
-	if (!colon)
-		return "the service is missing; give ADDRESS:SERVICE, as in node:2:echo";
-	if (strchr(colon + 1, ':'))
-		return "it begins with no known word, and an IPv6 address needs brackets; give "
-		       "node:ID:SERVICE, lid:LID:SERVICE, gid:[GID]:SERVICE or [IPV6]:SERVICE";
-	if (n && text + n == colon)
-		return "it has the name of a host; give an address, or call weir_connect_to()";
-	return "an IPv4 address has four numbers from 0 to 255; give it as in 10.0.0.2:SERVICE";
-}
-
 /* Reads the part before ":SERVICE"; *text is then at that colon. NULL, or the mistake. */
 static const char *
 parse_peer(const char **text, struct weir_address *a)
 {
-	const char *whole = *text;
+	const char *whole = *text, *colon;
+	size_t n;
 
 	if (starts(text, "node:")) {
 		a->kind = WEIR_ADDRESS_NODE;
@@ -148,10 +130,22 @@ parse_peer(const char **text, struct weir_address *a)
 			   : "the brackets hold no IPv6 address; give it as in [fd00::2]:SERVICE";
 	}
 	a->kind = WEIR_ADDRESS_IPV4;
-	if (!parse_ip(text, AF_INET, ':', a->ip))
-		return not_ipv4(whole);
-	(*text)--;
-	return NULL;
+	if (parse_ip(text, AF_INET, ':', a->ip)) {
+		(*text)--;
+		return NULL;
+	}
+	colon = strchr(whole, ':');
+	n = host_length(whole);
+	if (!*whole)
+		return "it is empty; give node:ID:SERVICE, ADDRESS:SERVICE or service:SERVICE";
+	if (!colon)
+		return "the service is missing; give ADDRESS:SERVICE, as in node:2:echo";
+	if (strchr(colon + 1, ':'))
+		return "it begins with no known word, and an IPv6 address needs brackets; give "
+		       "node:ID:SERVICE, lid:LID:SERVICE, gid:[GID]:SERVICE or [IPV6]:SERVICE";
+	if (n && whole + n == colon)
+		return "it has the name of a host; give an address, or call weir_connect_to()";
+	return "an IPv4 address has four numbers from 0 to 255; give it as in 10.0.0.2:SERVICE";
 }
 
 int

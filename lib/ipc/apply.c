@@ -389,29 +389,26 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 			memcpy(result, &expected, sizeof(expected));                               \
 	} while (0)
 
-/* Of any byte that is not 0 the value is true. */
-static void
-compare_swap_bool(bits8 *at, const uint8_t *compare, const uint8_t *operand, uint8_t *result)
-{
-	bits8 old = __atomic_load_n(at, __ATOMIC_RELAXED);
-
-	while (!old == !*compare &&
-	       !__atomic_compare_exchange_n(at, &old, !!*operand, true, __ATOMIC_RELAXED,
-					    __ATOMIC_RELAXED))
-		;
-	if (result)
-		*result = !!old;
-}
-
 int
 weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const void *operand,
 			void *result)
 {
 	if (!weir_type_swaps(t) || (uintptr_t)at % types[t].align)
 		return -EINVAL;
-	if (t == WEIR_T_BOOL)
-		compare_swap_bool(at, compare, operand, result);
-	else if (types[t].size == 1)
+	if (t == WEIR_T_BOOL) {
+		bits8 *byte = at, old = __atomic_load_n(byte, __ATOMIC_RELAXED);
+		bool is = *(const uint8_t *)compare, then = *(const uint8_t *)operand;
+
+		/* of any byte that is not 0 the value is true */
+		while (!old == !is &&
+		       !__atomic_compare_exchange_n(byte, &old, then, true, __ATOMIC_RELAXED,
+						    __ATOMIC_RELAXED))
+			;
+		if (result)
+			*(uint8_t *)result = !!old;
+		return 0;
+	}
+	if (types[t].size == 1)
 		COMPARE_SWAP(bits8);
 	else if (types[t].size == 2)
 		COMPARE_SWAP(bits16);

@@ -86,31 +86,10 @@ node_ok(const struct weir_ctl_node *n)
 }
 
 static bool
-record_ok(uint32_t rows, const void *record)
-{
-	const struct weir_kind *k = weir_kind(rows);
-	const struct weir_row_port *p = record;
-
-	for (uint32_t i = 0; i < k->count; i++)
-		if (k->fields[i].text &&
-		    !memchr((const char *)record + k->fields[i].offset, 0, k->fields[i].size))
-			return false;
-	if (rows == WEIR_ROWS_NODES)
-		return node_ok(record);
-	if (rows != WEIR_ROWS_PORTS)
-		return true;
-	if (p->drop_count > WEIR_ROW_DROPS)
-		return false;
-	for (uint32_t i = 0; i < p->drop_count; i++)
-		if (!ENDED(p->drops[i].name))
-			return false;
-	return true;
-}
-
-static bool
 rows_ok(const struct weir_ctl_msg *m, size_t length)
 {
 	size_t head = weir_ctl_length(WEIR_CTL_ROWS), bytes;
+	const struct weir_kind *k;
 
 	if (length < head)
 		return false;
@@ -118,9 +97,25 @@ rows_ok(const struct weir_ctl_msg *m, size_t length)
 	if (!bytes || m->rows.record_bytes != bytes || m->rows.more > 1 ||
 	    m->rows.count != (length - head) / bytes || (length - head) % bytes)
 		return false;
-	for (uint32_t i = 0; i < m->rows.count; i++)
-		if (!record_ok(m->rows.rows, (const uint8_t *)m->rows.records + i * bytes))
+	k = weir_kind(m->rows.rows);
+	for (uint32_t i = 0; i < m->rows.count; i++) {
+		const char *record = (const char *)m->rows.records + i * bytes;
+		const struct weir_row_port *p = (const void *)record;
+
+		for (uint32_t at = 0; at < k->count; at++)
+			if (k->fields[at].text &&
+			    !memchr(record + k->fields[at].offset, 0, k->fields[at].size))
+				return false;
+		if (m->rows.rows == WEIR_ROWS_NODES && !node_ok((const void *)record))
 			return false;
+		if (m->rows.rows != WEIR_ROWS_PORTS)
+			continue;
+		if (p->drop_count > WEIR_ROW_DROPS)
+			return false;
+		for (uint32_t at = 0; at < p->drop_count; at++)
+			if (!ENDED(p->drops[at].name))
+				return false;
+	}
 	return true;
 }
 

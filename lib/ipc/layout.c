@@ -21,56 +21,42 @@ is_in_range(const struct extent *x)
 	return x->bytes <= (wide)BYTES_MAX && x->first >= INT64_MIN && x->end <= INT64_MAX;
 }
 
-static bool
-list_extent(const struct weir_layout *l, struct extent *x)
-{
-	if (!l->list || !l->count)
-		return false;
-	for (size_t i = 0; i < l->count; i++) {
-		struct weir_piece p = l->list[i];
-
-		if (!p.length)
-			continue;
-		if (!x->bytes || p.offset < x->first)
-			x->first = p.offset;
-		if (!x->bytes || (wide)p.offset + p.length > x->end)
-			x->end = (wide)p.offset + p.length;
-		x->bytes += p.length;
-		if (!is_in_range(x))
-			return false;
-	}
-	return true;
-}
-
-static bool
-strided_extent(const struct weir_layout *l, struct extent *x)
-{
-	x->bytes = x->end = l->block;
-	if (l->dims > WEIR_LAYOUT_DIMS || !is_in_range(x))
-		return false;
-	for (uint32_t i = 0; i < l->dims; i++) {
-		wide span = (wide)(l->dim[i].count - 1) * l->dim[i].stride;
-
-		if (!l->dim[i].count)
-			return false;
-		x->bytes *= l->dim[i].count;
-		if (span < 0)
-			x->first += span;
-		else
-			x->end += span;
-		if (!is_in_range(x))
-			return false;
-	}
-	return true;
-}
-
 uint64_t
 weir_layout_bounds(const struct weir_layout *l, int64_t *first, int64_t *end)
 {
 	struct extent x = {0};
 
-	if (l->reserved || !(l->block ? strided_extent(l, &x) : list_extent(l, &x)))
+	if (l->reserved || (l->block ? l->dims > WEIR_LAYOUT_DIMS : !l->list || !l->count))
 		return INVALID;
+	x.bytes = x.end = l->block;
+	if (!is_in_range(&x))
+		return INVALID;
+	for (uint32_t i = 0; l->block && i < l->dims; i++) {
+		wide span = (wide)(l->dim[i].count - 1) * l->dim[i].stride;
+
+		if (!l->dim[i].count)
+			return INVALID;
+		x.bytes *= l->dim[i].count;
+		if (span < 0)
+			x.first += span;
+		else
+			x.end += span;
+		if (!is_in_range(&x))
+			return INVALID;
+	}
+	for (size_t i = 0; !l->block && i < l->count; i++) {
+		struct weir_piece p = l->list[i];
+
+		if (!p.length)
+			continue;
+		if (!x.bytes || p.offset < x.first)
+			x.first = p.offset;
+		if (!x.bytes || (wide)p.offset + p.length > x.end)
+			x.end = (wide)p.offset + p.length;
+		x.bytes += p.length;
+		if (!is_in_range(&x))
+			return INVALID;
+	}
 	*first = (int64_t)x.first;
 	*end = (int64_t)x.end;
 	return (uint64_t)x.bytes;

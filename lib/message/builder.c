@@ -171,51 +171,44 @@ commit(struct weir_draft *draft, size_t length, uint64_t id, int timeout_ms)
 	return 0;
 }
 
-/* A response doesn't wait: without room, or behind others that wait, it is copied. */
-static int
-commit_response(struct weir_draft *draft, size_t length)
-{
-	struct inside *in = inside(draft);
-	struct lane *lane = in->lane;
-	struct iovec part = {in->memory, HEADER_LONG + length};
-	struct message_header h = {.kind = KIND_RESPONSE, .id = in->id};
-	bool first;
-	int rc;
-
-	weir_lock(lane->worker);
-	first = !lane->first;
-	weir_unlock(lane->worker);
-	rc = first ? commit(draft, length, in->id, 0) : -EAGAIN;
-	if (rc != -EAGAIN)
-		return rc;
-	memcpy(in->memory, &h, HEADER_LONG);
-	weir_lock(lane->worker);
-	rc = lane_say(lane, &part, 1, HEADER_LONG + length);
-	weir_unlock(lane->worker);
-	if (!rc) {
-		weir_send_abandon(lane->conn, in->memory);
-		lane_unpin(lane);
-		*draft = (struct weir_draft){0};
-	}
-	return rc;
-}
-
 int
 weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
 		    int timeout_ms)
 {
 	struct inside *in = inside(draft);
+	struct lane *lane = in->lane;
+	struct message_header h = {.kind = KIND_RESPONSE, .id = in->id};
+	struct iovec part = {in->memory, HEADER_LONG + length};
+	bool first;
 	int rc;
 
 	if (!in->memory || in->kind == KIND_REQUEST || length > in->room)
 		return not_a_draft();
-	if (!in->lane) {
+	if (!lane) {
 		draft->length = length;
 		in->committed = 1;
 		return weir_message_resend(m, draft, in->node, timeout_ms);
 	}
-	rc = in->kind == KIND_RESPONSE ? commit_response(draft, length)
-				       : commit(draft, length, 0, timeout_ms);
+	if (in->kind == KIND_RESPONSE) {
+		/* it doesn't wait: without room, or behind others that wait, it is copied */
+		weir_lock(lane->worker);
+		first = !lane->first;
+		weir_unlock(lane->worker);
+		rc = first ? commit(draft, length, in->id, 0) : -EAGAIN;
+		if (rc == -EAGAIN) {
+			memcpy(in->memory, &h, HEADER_LONG);
+			weir_lock(lane->worker);
+			rc = lane_say(lane, &part, 1, HEADER_LONG + length);
+			weir_unlock(lane->worker);
+			if (!rc) {
+				weir_send_abandon(lane->conn, in->memory);
+				lane_unpin(lane);
+				*draft = (struct weir_draft){0};
+			}
+		}
+	} else {
+		rc = commit(draft, length, 0, timeout_ms);
+	}
 	return rc && rc != -EAGAIN ? message_error(m, rc) : rc;
 }
 

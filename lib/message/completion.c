@@ -280,27 +280,6 @@ weir_message_send_notify(struct weir_messenger *m, uint16_t node, uint16_t type,
 
 /* ---- flush ---- */
 
-/* Pins the lane of ours to p that was made next after *made. NULL: there is none. */
-static struct lane *
-pin_next(struct weir_messenger *m, const struct peer *p, uint64_t *made)
-{
-	struct lane *lane, *best = NULL;
-
-	pthread_mutex_lock(&m->lock);
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender && lane->conn && !lane_is_former(lane) && lane != p->probe &&
-	    lane->made > *made && (!best || lane->made < best->made))
-		best = lane;
-	if (best) {
-		*made = best->made;
-		weir_lock(best->worker);
-		best->pins++;
-		weir_unlock(best->worker);
-	}
-	pthread_mutex_unlock(&m->lock);
-	return best;
-}
-
 /* A wait has ended before what it was for. */
 static bool
 in_vain(int rc)
@@ -311,19 +290,33 @@ in_vain(int rc)
 static int
 flush_peer(struct weir_messenger *m, struct peer *p, uint64_t end)
 {
-	uint64_t made = 0;
-	struct lane *lane;
-	int rc = 0;
+	uint64_t made = 0, clock, left;
+	struct lane *lane, *next;
+	int rc = 0, now;
 
-	while (!in_vain(rc) && (lane = pin_next(m, p, &made))) {
-		uint64_t clock = weir_clock(), left = end > clock ? end - clock : 0;
-		int now = weir_flush(lane->conn,
-				     end == UINT64_MAX ? -1 : (int)((left + 999999) / 1000000u));
-
-		lane_unpin(lane);
-		rc = in_vain(now) || !rc ? now : rc;
-	}
 	pthread_mutex_lock(&m->lock);
+	while (!in_vain(rc)) {
+		/* the lane of ours that was made next */
+		next = NULL;
+		TAILQ_FOREACH(lane, &p->lanes, in_peer)
+		if (lane->sender && lane->conn && !lane_is_former(lane) && lane != p->probe &&
+		    lane->made > made && (!next || lane->made < next->made))
+			next = lane;
+		if (!next)
+			break;
+		made = next->made;
+		weir_lock(next->worker);
+		next->pins++;
+		weir_unlock(next->worker);
+		pthread_mutex_unlock(&m->lock);
+		clock = weir_clock();
+		left = end > clock ? end - clock : 0;
+		now = weir_flush(next->conn,
+				 end == UINT64_MAX ? -1 : (int)((left + 999999) / 1000000u));
+		lane_unpin(next);
+		rc = in_vain(now) || !rc ? now : rc;
+		pthread_mutex_lock(&m->lock);
+	}
 	if (p->unflushed && !in_vain(rc))
 		rc = -ECONNRESET;
 	if (!in_vain(rc))

@@ -142,42 +142,17 @@ lend(struct weir_request *r, struct weir_rx_message *p, const uint8_t *data)
 	r->data = data;
 }
 
-/* A response that is whole: what was taken is kept, or copied if it lies in the sender's buffer. 0
- * or -ENOMEM. */
-static int
-keep_whole(struct lane *lane, struct weir_request *r, const uint8_t *data, uint32_t length,
-	   struct weir_taken *taken)
-{
-	struct weir_rx_message *p = taken->loan;
-
-	if (p) {
-		/* a receive block is consumed when it is released */
-		if (p->kind != RX_PLACE) {
-			weir_conn_consumed(lane->conn, p->cost);
-			p->cost = 0;
-		}
-		taken->loan = NULL;
-		lend(r, p, data);
-		return 0;
-	}
-	p = weir_rx_message_new(lane->worker, length);
-	if (!p)
-		return -ENOMEM;
-	if (length)
-		memcpy(p->bytes, data, length);
-	p->vqpn = lane->conn->vqpn;
-	LIST_INSERT_HEAD(&lane->worker->loans, p, in_loans);
-	lend(r, p, p->bytes);
-	return 0;
-}
-
-/* A fragment of a response: the memory grows with arriving bytes. 0, -EMSGSIZE, -ENOMEM. */
+/*
+ * A fragment of a response: the memory grows with arriving bytes, and is lent with the last ones.
+ * 0, -EMSGSIZE, -ENOMEM.
+ */
 static int
 keep_fragment(struct lane *lane, struct weir_request *r, const struct message_fragment *fragment,
 	      const uint8_t *data, uint32_t length)
 {
 	uint64_t got = fragment->offset + length, bytes = fragments_memory(got, fragment->total);
 	struct weir *w = lane->worker->w;
+	struct weir_rx_message *p;
 	uint8_t *grown;
 
 	if (fragment->total > lane->m->o.message_max)
@@ -187,19 +162,13 @@ keep_fragment(struct lane *lane, struct weir_request *r, const struct message_fr
 		return -ENOMEM;
 	inside(r)->memory = grown;
 	memcpy(grown + fragment->offset, data, length);
-	return 0;
-}
-
-/* All fragments are there. 0 or -ENOMEM. */
-static int
-keep_assembled(struct lane *lane, struct weir_request *r)
-{
-	struct weir_rx_message *p = weir_rx_message_new(lane->worker, 0);
-
+	if (got < fragment->total)
+		return 0;
+	p = weir_rx_message_new(lane->worker, 0);
 	if (!p)
 		return -ENOMEM;
 	p->kind = RX_BUFFER;
-	p->data = inside(r)->memory;
+	p->data = grown;
 	p->vqpn = lane->conn->vqpn;
 	inside(r)->memory = NULL;
 	LIST_INSERT_HEAD(&lane->worker->loans, p, in_loans);
@@ -255,6 +224,7 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 {
 	struct sender *s = lane->sender;
 	struct weir_request *r = find(s, lane, h->id);
+	struct weir_rx_message *p = taken->loan;
 	struct inside *in;
 	int rc;
 
@@ -267,8 +237,25 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 		request_end(s, r, h->status <= ERRNO_MAX ? -(int)h->status : -EPROTO, 0);
 		return;
 	}
+	/* what was taken is kept, or copied if it lies in the sender's buffer */
 	if (weir_unlikely(in->flags & WEIR_REQUEST_LOAN)) {
-		request_end(s, r, keep_whole(lane, r, data, length, taken), length);
+		if (p) {
+			/* a receive block is consumed when it is released */
+			if (p->kind != RX_PLACE) {
+				weir_conn_consumed(lane->conn, p->cost);
+				p->cost = 0;
+			}
+			taken->loan = NULL;
+		} else if ((p = weir_rx_message_new(lane->worker, length))) {
+			if (length)
+				memcpy(p->bytes, data, length);
+			p->vqpn = lane->conn->vqpn;
+			LIST_INSERT_HEAD(&lane->worker->loans, p, in_loans);
+			data = p->bytes;
+		}
+		if (p)
+			lend(r, p, data);
+		request_end(s, r, p ? 0 : -ENOMEM, length);
 		return;
 	}
 	rc = grow(lane->m, r, length, length);
@@ -301,8 +288,6 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 	a->got += length;
 	if (r && inside(r)->flags & WEIR_REQUEST_LOAN) {
 		rc = keep_fragment(lane, r, &fragment, data + sizeof(fragment), length);
-		if (!rc && a->got == a->total)
-			rc = keep_assembled(lane, r);
 		if (rc) { /* the rest is late */
 			request_end(s, r, rc, a->total);
 			r = NULL;

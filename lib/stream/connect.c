@@ -190,36 +190,6 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 	return 0;
 }
 
-/* Tries the nodes that offer the service one after the other, until one accepts. */
-static int
-connect_service(struct weir_thread *t, const struct weir_address *named,
-		const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
-{
-	const char *service = named->service;
-	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-	struct weir_address a = {.kind = WEIR_ADDRESS_NODE};
-	struct weir_found found[WEIR_FOUND_MAX];
-	int count = weir_service_best(t->w, service, found), left = timeout_ms, rc;
-
-	if (count < 0)
-		return count;
-	rc = weir_fail(-ECONNREFUSED,
-		       "no node that is up offers the service %s; see weirctl show services",
-		       service);
-	memcpy(a.service, service, strlen(service));
-	for (int i = 0; i < count; i++) {
-		a.id = found[i].node;
-		rc = connect_to(t, &a, named, o, left, conn);
-		if (rc != -ECONNREFUSED && rc != -EHOSTDOWN && rc != -EHOSTUNREACH)
-			break;
-		if (timeout_ms > 0)
-			left = (int)((int64_t)(end - weir_clock()) / 1000000);
-		if (timeout_ms > 0 && left <= 0)
-			break;
-	}
-	return rc;
-}
-
 int
 weir_connect_with(struct weir *w, const struct weir_address *address,
 		  const struct weir_connect_options *options, int timeout_ms,
@@ -227,8 +197,11 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 {
 	static const uint32_t none[4];
 	struct weir_connect_options o = WEIR_CONNECT_OPTIONS_INIT;
+	struct weir_address one = {.kind = WEIR_ADDRESS_NODE};
+	struct weir_found found[WEIR_FOUND_MAX];
 	struct weir_thread *t;
-	int rc;
+	int count, left = timeout_ms, rc;
+	uint64_t end;
 
 	if (!address || !conn)
 		return weir_fail(-EINVAL,
@@ -256,9 +229,28 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 	t = weir_thread_own(w, &rc);
 	if (!t)
 		return rc;
-	if (address->kind == WEIR_ADDRESS_SERVICE)
-		return connect_service(t, address, &o, timeout_ms, conn);
-	return connect_to(t, address, address, &o, timeout_ms, conn);
+	if (address->kind != WEIR_ADDRESS_SERVICE)
+		return connect_to(t, address, address, &o, timeout_ms, conn);
+	/* the nodes that offer the service, one after the other, until one accepts */
+	end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	count = weir_service_best(t->w, address->service, found);
+	if (count < 0)
+		return count;
+	rc = weir_fail(-ECONNREFUSED,
+		       "no node that is up offers the service %s; see weirctl show services",
+		       address->service);
+	memcpy(one.service, address->service, strlen(address->service));
+	for (int i = 0; i < count; i++) {
+		one.id = found[i].node;
+		rc = connect_to(t, &one, address, &o, left, conn);
+		if (rc != -ECONNREFUSED && rc != -EHOSTDOWN && rc != -EHOSTUNREACH)
+			break;
+		if (timeout_ms > 0)
+			left = (int)((int64_t)(end - weir_clock()) / 1000000);
+		if (timeout_ms > 0 && left <= 0)
+			break;
+	}
+	return rc;
 }
 
 int

@@ -343,37 +343,29 @@ weir_refuse(struct weir_conn *c, const char *reason)
 
 /* ---- accepting ---- */
 
-/* Decides about a connection that was taken from the queue. False: it has ended. */
-static bool
-open_accepted(struct weir_conn *c, const struct weir_accept_options *o)
-{
-	bool held = c->undecided;
-	int rc;
-
-	if (held && c->state == CONN_ENDED) {
-		weir_close(c); /* the connecting program has not waited */
-		return false;
-	}
-	if (held && o->flags & WEIR_ACCEPT_HOLD)
-		return true;
-	rc = admit(c, o->window);
-	if (!rc || !held) /* how an open one has ended, the next call on it says */
-		return true;
-	weir_close(c);
-	return false;
-}
-
 static int
 try_accept(struct weir_listener *l, const struct weir_accept_options *o, struct weir_conn **conn)
 {
 	struct weir_conn *c = NULL;
+	bool held;
 	int rc;
 
-	do {
+	for (;;) {
 		rc = take_accepted(l, &c);
 		if (rc)
 			return rc;
-	} while (!open_accepted(c, o));
+		held = c->undecided;
+		if (held && c->state == CONN_ENDED) {
+			weir_close(c); /* the connecting program has not waited */
+			continue;
+		}
+		if (held && o->flags & WEIR_ACCEPT_HOLD)
+			break;
+		rc = admit(c, o->window);
+		if (!rc || !held) /* how an open one has ended, the next call on it says */
+			break;
+		weir_close(c);
+	}
 	*conn = c;
 	return 0;
 }
