@@ -609,26 +609,39 @@ set_nics()
 value_of()
 {
 	WEIR_BUILD=$1 WEIR_NO_DEPS=1 scripts/bench.sh "$set_name" --only "$2" --runs 1 --json "$weir_tmp/one.json" >"$weir_tmp/perf.log" 2>&1
-	jq -ce --arg name "$2" '.[] | select(.name == $name and .value > 0)' "$weir_tmp/one.json" && return
+	jq -ce --arg name "$2" '.[] | select(.name == $name and .value != null)' "$weir_tmp/one.json" && return
 	echo "$2 of $1: $(tail -n 1 "$weir_tmp/perf.log")" >&2
 	return 1
 }
 
-# compare NAME: the value of this build divided by that of --against, in turn.
+# better OP UNIT: '<=' or '>=', also of a figure without a target: rates and times say it. Else '-'.
+better()
+{
+	case "$1 $2" in
+	"- GB/s"* | "- M/s"*) echo '>=' ;;
+	"- us"* | "- ms"* | "- s "* | "- instructions"*) echo '<=' ;;
+	*) echo "$1" ;;
+	esac
+}
+
+# compare NAME: the value of this build divided by that of --against, in turn. Counts of faults may be 0, and
+# differences less: equal, unless one of both is more.
 compare()
 {
-	local n new="" old op target
+	local n new="" old op unit target
 	local -a ratios=()
 
 	for ((n = 0; n < runs; n++)); do
 		new=$(value_of "$WEIR_BUILD" "$1") || break
 		old=$(value_of "$against" "$1") || break
-		ratios+=("$(jq -n --argjson new "$new" --argjson old "$old" '$new.value / $old.value')")
+		ratios+=("$(jq -n --argjson new "$new" --argjson old "$old" '[$new.value, 0] as $n | [$old.value, 0] |
+			if max > 0 then ($n | max) / max elif ($n | max) > 0 then infinite else 1 end')")
 	done
 	[ "${#ratios[@]}" = "$runs" ] || ratios=()
-	op=$(jq -r .op <<<"${new:-"{}"}") target=0.97
+	unit=$(jq -r .unit <<<"${new:-"{}"}")
+	op=$(better "$(jq -r .op <<<"${new:-"{}"}")" "$unit") target=0.97
 	[ "$op" != '<=' ] || target=1.03
-	printf '%s\n' "${ratios[@]}" | record "$1" "x that of $against: $(jq -r .unit <<<"${new:-"{}"}")" "$op" "$target" paired \
+	printf '%s\n' "${ratios[@]}" | record "$1" "x that of $against: $unit" "$op" "$target" paired \
 		"scripts/bench.sh $set_name --only $1, in turn with WEIR_BUILD=$against"
 }
 

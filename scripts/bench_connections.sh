@@ -90,6 +90,7 @@ read_figures()
 {
 	local n rate='.results[0].bytes_per_s / 1e9'
 
+	[[ $list = 1 || $only != *,conn_read,* ]] || only+=$(printf 'conn_read_%s,' 1 10 100 400 1000 10000)
 	if any_wanted conn_read_1 conn_read_10 conn_read_100 conn_read_400 conn_read_1000 conn_read_10000 conn_read; then
 		perf_nodes
 		for n in 1 10 100 400 1000 10000; do

@@ -244,7 +244,8 @@ set_hostile()
 {
 	local attack name worst=$weir_tmp/worst target=90
 
-	[ "$list" = 0 ] || { hostile_names; return; }
+	# shellcheck disable=SC2046
+	[ "$list" = 0 ] || { any_wanted $(hostile_names); return; }
 	[ "$(id -u)" = 0 ] || { echo "bench.sh: other users are needed: run as root" >&2; return; }
 	[ "$(nproc)" -ge 3 ] || target=80
 	only=${only/,hostile_attach_p99,/,hostile_attach,hostile_attach_p99,}
