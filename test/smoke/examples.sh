@@ -110,6 +110,22 @@ for i in 1 2 3 4 5 6 7 8; do
 	says "hash-$i" '^rank [0-4] of [35]: (15000|9000) inserts of all'
 done
 
+# a member dies amid its inserts: the others put their numbers elsewhere, on two nodes, and on one, who map it
+for i in 1 2 3 4; do
+	node=A
+	[ $((i % 2)) = 0 ] || node=B
+	on $node "loss-$i" example-remote_hash loss 5 3000
+done
+on B loss-dies example-remote_hash loss 5 3000 1000
+for i in 6 7; do
+	on A "loss-$i" example-remote_hash here 3 3000
+done
+on A here-dies example-remote_hash here 3 3000 1000
+for i in 1 2 3 4 6 7; do
+	gone "${weir_pid[loss-$i]}" || fail "loss-$i does not end: $(last_line "loss-$i")"
+	says "loss-$i" '^rank [0-3] of [24]: 1 lost, [1-9][0-9]* inserts of all'
+done
+
 on A nodes example-nodes
 says nodes '^this is node 1$'
 says nodes '^node 2: added.* up.*; now up$'
