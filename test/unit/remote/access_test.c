@@ -527,6 +527,12 @@ draw_tickets(void *arg)
 			j->rc = weir_remote_flush(j->r, PATIENT);
 		if (!j->rc)
 			__atomic_fetch_add(&j->drawn[was], 1, __ATOMIC_RELAXED);
+		if (!j->rc)
+			j->rc = weir_remote_get(j->r, 0, &seen, sizeof(seen), 0);
+		if (!j->rc)
+			j->rc = weir_remote_flush(j->r, PATIENT);
+		if (!j->rc && seen <= was)
+			j->rc = -EBADMSG;
 		/* a counter by compare and swap */
 		for (seen = 0, next = 1, was = 0; !j->rc; was = seen, next = seen + 1) {
 			j->rc = weir_remote_compare_swap(j->r, 64, &was, &next, &seen,

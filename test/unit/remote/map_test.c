@@ -260,6 +260,68 @@ test_threads(void **state)
 	memory_close(&m);
 }
 
+#define DRAWERS 4u
+#define TICKETS 1000u
+#define WIDE 16u /* tickets per update of a long double */
+
+/* Draws tickets, counted in j->words; at times the data plane adds to a word beside them. */
+static void *
+draw_tickets(void *arg)
+{
+	struct job *j = arg;
+	long double wide = 1, before;
+	uint64_t one = 1, was, is;
+
+	for (unsigned n = 0; n < TICKETS && !j->rc; n++) {
+		j->rc = weir_remote_fetch_op(j->r, 0, &one, &was, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
+		if (!j->rc)
+			j->rc = weir_remote_get(j->r, 0, &is, sizeof(is), 0);
+		if (!j->rc && n % WIDE == 0)
+			j->rc = weir_remote_fetch_op(j->r, 16, &wide, &before, WEIR_T_LONG_DOUBLE,
+						     WEIR_ACC_SUM, 0);
+		if (!j->rc)
+			j->rc = weir_remote_flush(j->r, PATIENT);
+		if (!j->rc && (is <= was || was >= DRAWERS * TICKETS))
+			j->rc = -EBADMSG;
+		if (!j->rc)
+			__atomic_fetch_add(&j->words[was], 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Threads that mapped the memory, and one for which the data plane works: each ticket once. */
+static void
+test_tickets(void **state)
+{
+	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	unsigned rights = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE;
+	uint64_t drawn[DRAWERS * TICKETS] = {0};
+	struct weir_remote *r, *apart;
+	struct job j[DRAWERS];
+	pthread_t t[DRAWERS];
+	uint8_t *mapped;
+
+	apart = open_with(&m, rights, WEIR_OPEN_APART, &mapped);
+	assert_null(mapped);
+	r = open_with(&m, rights, 0, &mapped);
+	assert_non_null(mapped);
+	for (unsigned i = 0; i < DRAWERS; i++) {
+		j[i] = (struct job){.r = i ? r : apart, .words = drawn};
+		assert_int_equal(pthread_create(&t[i], NULL, draw_tickets, &j[i]), 0);
+	}
+	for (unsigned i = 0; i < DRAWERS; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(j[i].rc, 0);
+	}
+	for (unsigned i = 0; i < DRAWERS * TICKETS; i++)
+		assert_int_equal(drawn[i], 1);
+	assert_true(*(long double *)(void *)(m.base + 16) ==
+		    DRAWERS * ((TICKETS + WIDE - 1) / WIDE));
+	weir_remote_close(r);
+	weir_remote_close(apart);
+	memory_close(&m);
+}
+
 /* The data plane does what no CPU does by one instruction; it is done on return, like the rest. */
 static void
 test_wide(void **state)
@@ -350,6 +412,7 @@ main(void)
 	    cmocka_unit_test(test_refused), cmocka_unit_test(test_read_only),
 	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_threads),
 	    cmocka_unit_test(test_wide),    cmocka_unit_test(test_hole),
+	    cmocka_unit_test(test_tickets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
