@@ -164,7 +164,7 @@ mapped_onesided()
 	local -a size layers=()
 
 	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m \
-		os_model_host_{put,get,acc}_{a,b} || return 0
+		os_model_host_{put,get,acc,flush,lock}_{a,b} || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -179,9 +179,7 @@ mapped_onesided()
 		--instance A node:1 -t put -s 8 -D 0.5 --cpu 0
 	beside_copy os_put_64k 65536 0.95
 	beside_copy os_put_1m 1048576 0.9
-	for kind in put get acc; do
-		model host "$kind" --instance A node:1 --cpu 0
-	done
+	models host --instance A node:1 --cpu 0
 	stop_all
 }
 
@@ -291,27 +289,64 @@ notified_64k()
 		"weir-perf -t notify -s 64k, less half of -s 8, in turn with -t lat -s 64k"
 }
 
-# model WHERE TEST ARGUMENT...: time of an operation and its flush over the size, told per size, and a line through it
-# by least squares of relative errors: a in µs, b in ns per KiB.
-model()
+# point X JQ ARGUMENT...: adds a line "X MICROSECONDS" to $weir_tmp/points, if a run has that value.
+point()
 {
-	local name=os_model_$1_$2 size
-	shift 1
+	local x=$1 expression=$2
+	shift 2
 
-	any_wanted "${name}_a" "${name}_b" || return 0
-	for size in 8 64 512 4096 32768 262144 1048576; do
-		weir-perf "${@:2}" -t "$1" -s "$size" -D 0.4 --json 2>"$weir_tmp/perf.log" |
-			jq -c --argjson size "$size" '{size: $size, us: .results[0].lat_us.mean}'
-	done | jq -cs . >"$weir_tmp/model.json"
-	jq -r '.[] | "\(.size) \(.us)"' "$weir_tmp/model.json" | while read -r size us; do
-		echo "$us" | record "${name}_$size" "us: $1 of $size B and flush" - 0 any "weir-perf ${*:2} -t $1 -s $size"
+	weir-perf "$@" --json 2>"$weir_tmp/perf.log" |
+		jq -r --argjson n "$x" ".results[0] | $expression | select(. > 0) | \"\\(\$n) \\(.)\"" >>"$weir_tmp/points"
+}
+
+# fit NAME WHAT PER SCALE COMMAND: tells the points, and a line a + b n through them by least squares of relative errors:
+# a in µs, b in ns per SCALE of n, which PER names. '%' in WHAT and COMMAND is n.
+fit()
+{
+	local name=$1 what=$2 per=$3 n us
+
+	while read -r n us; do
+		echo "$us" | record "${name}_$n" "us: ${what/\%/$n}" - 0 any "${5/\%/$n}"
+	done <"$weir_tmp/points"
+	awk -v scale="$4" '{ x = 1 / $2; y = $1 / scale / $2; xx += x * x; yy += y * y; xy += x * y; sx += x; sy += y }
+		END { d = xx * yy - xy * xy; if (d > 0) print (sx * yy - sy * xy) / d, 1000 * (sy * xx - sx * xy) / d }' \
+		"$weir_tmp/points" >"$weir_tmp/line"
+	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
+	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per $per: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
+}
+
+# models WHERE ARGUMENT...: what operations cost: each with its flush by its size, puts by their number before one flush,
+# a lock and its release by the number of programs that ask for it.
+models()
+{
+	local where=$1 name test n
+	shift
+
+	for test in put get acc flush lock; do
+		name=os_model_${where}_$test
+		any_wanted "${name}_a" "${name}_b" || continue
+		: >"$weir_tmp/points"
+		case "$test" in
+		flush)
+			for n in 1 2 4 8 16 32 64 128; do
+				point "$n" "1e6 * $n / .msgs_per_s" "$@" -t put -s 8 --window "$n" -D 0.4
+			done
+			fit "$name" "% puts of 8 B and a flush" put 1 "weir-perf $* -t put -s 8 --window %"
+			;;
+		lock)
+			for n in 1 2 4 8 16 32; do
+				point "$n" .lat_us.mean "$@" -t lock --programs "$n" -D 1
+			done
+			fit "$name" "lock and unlock, % programs" program 1 "weir-perf $* -t lock --programs %"
+			;;
+		*)
+			for n in 8 64 512 4096 32768 262144 1048576; do
+				point "$n" .lat_us.mean "$@" -t "$test" -s "$n" -D 0.4
+			done
+			fit "$name" "$test of % B and flush" KiB 1024 "weir-perf $* -t $test -s %"
+			;;
+		esac
 	done
-	jq -r '[.[] | {x: (1 / .us), y: (.size / 1024 / .us)}]
-		| (map(.x * .x) | add) as $xx | (map(.y * .y) | add) as $yy | (map(.x * .y) | add) as $xy
-		| (map(.x) | add) as $x | (map(.y) | add) as $y | ($xx * $yy - $xy * $xy) as $d
-		| "\(($x * $yy - $y * $xy) / $d) \(1000 * ($y * $xx - $x * $xy) / $d)"' "$weir_tmp/model.json" >"$weir_tmp/line"
-	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: $1 and flush is a + b s" - 0 any "a line through ${name}_SIZE"
-	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per KiB: $1 and flush is a + b s" - 0 any "a line through ${name}_SIZE"
 }
 
 # Computation between put and flush.
@@ -334,7 +369,6 @@ overlap_figures()
 
 set_onesided()
 {
-	local kind
 	local -a layers=()
 
 	PATH=$WEIR_BUILD/apps/examples:$WEIR_BUILD/test/bench:$PATH
@@ -374,7 +408,7 @@ set_onesided()
 	fi
 	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_rnotify_64k os_racc_rate_8 \
 		os_rput_rate_8 os_rput_rate_8_nic os_rfop_rate_8 os_rstride os_stopped os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside \
-		os_model_remote_{put,get,acc}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
+		os_model_remote_{put,get,acc,flush,lock}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
@@ -410,9 +444,7 @@ set_onesided()
 	beside_nic os_rget_1m "x WRITEs of 64 KiB of the NIC layer: gets of 1 MiB" 0.5 .bytes_per_s nic_bytes \
 		--instance A node:2 -t get -s 1m -D 1 --cpu 0
 	beside_load os_rsmall_beside "x the same beside messages: p99 of gets of 8 B beside puts of 16 MiB" '<=' 1.1
-	for kind in put get acc; do
-		model remote "$kind" --instance A node:2 --cpu 0
-	done
+	models remote --instance A node:2 --cpu 0
 	overlap_figures
 	stop_all
 }

@@ -38,4 +38,12 @@ refused "is no directory" "$tmp/good.json" "$tmp/none"
 [ ! -e "$tmp/none" ] || { echo "FAILED: a directory was made"; failed=1; }
 bash "$plot" "$tmp/good.json" "$tmp/out" >"$tmp/said" 2>&1 || { echo "FAILED: $(cat "$tmp/said")"; failed=1; }
 [ "$(ls "$tmp/out")" = alltoall.svg ] || { echo "FAILED: it wrote $(ls "$tmp/out")"; failed=1; }
+# models with points of one kind alone, and what is no point
+echo '[{"name": "os_model_remote_lock_1", "value": 5}, {"name": "os_model_remote_lock_32", "value": 90}, {"name": "os_model_remote_lock_a", "value": 2}]' >"$tmp/lock.json"
+rm "$tmp/out/alltoall.svg"
+bash "$plot" "$tmp/lock.json" "$tmp/out" >"$tmp/said" 2>&1 || { echo "FAILED: $(cat "$tmp/said")"; failed=1; }
+if [ "$(ls "$tmp/out")" != onesided.svg ] || ! grep -q 'lock, by programs' "$tmp/out/onesided.svg"; then
+	echo "FAILED: no lock in $(ls "$tmp/out")"
+	failed=1
+fi
 exit $failed
