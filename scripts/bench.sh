@@ -492,19 +492,27 @@ loss_figure()
 		record nic_loss_4k "% of the lossless rate" '>=' 30 any "weir-nicperf -t write -s 4096, loss=1 at both ends"
 }
 
+# in_machine KIND SECONDS: pairs of runs of test/rxe/bench.sh in $weir_tmp/verbs; SECONDS for all but these, and for each.
+in_machine()
+{
+	WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$(($2 * (2 + runs))) "$PWD/test/rxe/run.sh" "$PWD/test/rxe/bench.sh" "$1" "$runs" \
+		>"$weir_tmp/verbs" 2>"$weir_tmp/perf.log" || tail -n 1 "$weir_tmp/perf.log" >&2
+}
+
+# verbs NAME PAIR UNIT OP TARGET COMMAND: the ratios of these pairs.
+verbs()
+{
+	wanted "$1" && awk -v pair="$2" '$1 == pair { print $2 / $3 }' "$weir_tmp/verbs" | record "$1" "$3" "$4" "$5" paired "$6"
+}
+
 # The verbs driver beside perftest on the same Soft-RoCE device, in the virtual machine: runs in turn, and
 # the ratio of each pair.
 verbs_figures()
 {
-	local tree=$PWD
-
 	any_wanted nic_verbs_lat nic_verbs_bw || return 0
-	WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$((60 + 30 * runs)) "$tree/test/rxe/run.sh" "$tree/test/rxe/bench.sh" "$runs" \
-		>"$weir_tmp/verbs" 2>"$weir_tmp/perf.log" || tail -n 1 "$weir_tmp/perf.log" >&2
-	wanted nic_verbs_lat && awk '$1 == "lat" { print $2 / $3 }' "$weir_tmp/verbs" |
-		record nic_verbs_lat "x ib_write_lat, medians, 64 B on rxe" '<=' 1.15 any "weir-nicperf --nic verbs:rxe0 -t lat -s 64"
-	wanted nic_verbs_bw && awk '$1 == "bw" { print $2 / $3 }' "$weir_tmp/verbs" |
-		record nic_verbs_bw "x ib_write_bw, 64 KiB on rxe" '>=' 0.9 any "weir-nicperf --nic verbs:rxe0 -t write -s 65536 --list 1"
+	in_machine nic 30
+	verbs nic_verbs_lat lat "x ib_write_lat, medians, 64 B on rxe" '<=' 1.15 "weir-nicperf --nic verbs:rxe0 -t lat -s 64"
+	verbs nic_verbs_bw bw "x ib_write_bw, 64 KiB on rxe" '>=' 0.9 "weir-nicperf --nic verbs:rxe0 -t write -s 65536 --list 1"
 }
 
 # Instructions of a 64-byte WRITE at both ends, and the ICRC's share of them, which valgrind sees without AVX-512.

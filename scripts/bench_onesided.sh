@@ -349,6 +349,15 @@ models()
 	done
 }
 
+# Two data planes on Soft-RoCE beside perftest on the same devices, in the virtual machine.
+verbs_onesided()
+{
+	any_wanted os_verbs_put_64k os_verbs_get_64k || return 0
+	in_machine remote 60
+	verbs os_verbs_put_64k put "x ib_write_bw, puts of 64 KiB between two nodes on rxe" '>=' 0.9 "weir-perf node:2 -t put -s 64k -n 1200"
+	verbs os_verbs_get_64k get "x ib_read_bw, gets of 64 KiB between two nodes on rxe" '>=' 0.85 "weir-perf node:2 -t get -s 64k -n 1200"
+}
+
 # Computation between put and flush.
 overlap_figures()
 {
@@ -376,6 +385,7 @@ set_onesided()
 		record os_put_instr "instructions of both engines per put of 8 B, 32 per turn" '<=' 220 any \
 			"callgrind of engine_bench 8 32 0 1 20000 put"
 	mapped_onesided
+	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
 		one_node --idle adaptive
 		run server-A weir-perf --instance A --cpu 1
