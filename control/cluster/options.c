@@ -110,45 +110,46 @@ static const struct option_spec specs[] = {
     {"cluster", 0, OPTION_TEXT, AT(cluster), "NAME", "default",
      "nodes of another cluster are refused"},
     {"etcd", 0, OPTION_TEXT, AT(etcd), "URL[,URL...]", NULL,
-     "the list is kept in etcd, at http(s)://HOST:PORT; tried in turn"},
+     "keep the list of nodes in etcd at http(s)://HOST:PORT; URLs are tried in turn"},
     {"etcd-password", 0, OPTION_TEXT, AT(etcd_password), "FILE", NULL,
-     "file; its first line is that user's password"},
+     "file whose first line is the password of --etcd-user"},
     {"etcd-tls", 0, OPTION_TEXT, AT(etcd_tls), "DIR", NULL,
-     "ca.pem: the CA of etcd's certificate; node.pem and node.key: if etcd asks for a "
+     "ca.pem: the CA of etcd's certificate; node.pem and node.key: used if etcd requests a "
      "certificate"},
     {"etcd-user", 0, OPTION_TEXT, AT(etcd_user), "NAME", NULL, "user name for etcd"},
-    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "print this text"},
     {"insecure", 0, OPTION_FLAG, AT(insecure), NULL, NULL,
      "allow addresses other than loopback without TLS"},
     {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
      "name of the data plane, the same as its weir-dataplane's", .env = "WEIR_INSTANCE"},
     {"join", 0, OPTION_CALL, 0, 0, "HOST:PORT[,HOST:PORT...]", NULL,
-     "without a file: any members that may be up; a cluster begins at a node whose own address is "
-     "among them",
+     "controls of some members, instead of a peers file; a node whose own address is among them "
+     "starts the cluster",
      .take = take_join},
     {"listen", 0, OPTION_TEXT, AT(listen), "HOST:PORT", NULL,
-     "address at which the other nodes' weir-control reach this one"},
+     "address at which the controls of other nodes reach this one"},
     {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
-     "lines of the log: for people, or with time, level and fields for programs",
+     "format of log lines: for people, or for programs with time, level and fields",
      .env = "WEIR_LOG_FORMAT", .words = "text|logfmt|json"},
-    {"log-level", 0, OPTION_WORD, AT(log_level), NULL, "info", "what is logged",
+    {"log-level", 0, OPTION_WORD, AT(log_level), NULL, "info", "lowest severity to log",
      .env = "WEIR_LOG_LEVEL", .words = "error|warning|info|debug"},
     {"metrics", 0, OPTION_TEXT, AT(metrics), "HOST:PORT", NULL,
      "serve metrics of the data plane for Prometheus: GET /metrics; an address other than loopback "
      "needs --insecure"},
     {"node", 0, OPTION_CALL, 0, 0, "ID", NULL,
-     "id of this node, 0 to 65534; with --join and --etcd also: auto", .take = take_node,
+     "id of this node, 0 to 65534; with --join or --etcd also auto", .take = take_node,
      .expected = "a node id from 0 to 65534, or auto",
      .given = offsetof(struct control_options, node_given)},
     {"node-timeout", 0, OPTION_CALL, 0, 0, "TIME", "1s",
-     "silence after which a node is suspect, 1s, 500ms or 500", .take = take_timeout,
+     "silence after which a node is suspect, as 1s, 500ms or 500", .take = take_timeout,
      .expected = "a time from 100ms to 3600s"},
     {"peers", 0, OPTION_TEXT, AT(peers), "FILE", NULL,
-     "all nodes, this one included, a line each: ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment"},
+     "all nodes, including this one, one per line: ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # "
+     "comment"},
     {"tls", 0, OPTION_TEXT, AT(tls), "DIR", NULL,
-     "speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki makes them). SIGHUP reads "
-     "them again"},
-    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+     "speak TLS; DIR contains ca.pem, node.pem and node.key (see weirctl pki); SIGHUP reads them "
+     "again"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "print the version"},
 };
 
 const struct option_table control_option_table = {
