@@ -72,40 +72,40 @@ take_nic(void *options, const char *text, char *error, size_t size)
 
 static const struct option_spec specs[] = {
     {"beside", 0, OPTION_SIZE, AT(beside), "SIZE", NULL,
-     "lat: a second queue pair does WRITEs of SIZE all the time", .min = 1,
+     "lat: keep WRITEs of SIZE in flight on a second queue pair", .min = 1,
      .max = NICPERF_SIZE_MAX},
     {"connect", 0, OPTION_TEXT, AT(connect), "HOST", NULL,
-     "asks the process that listens there for the other end", .min = 1, .expected = "a host"},
-    {"depth", 0, OPTION_SIZE, AT(depth), "N", "128", "work requests of a queue pair under way",
+     "connect to the process that listens on this host", .min = 1, .expected = "a host"},
+    {"depth", 0, OPTION_SIZE, AT(depth), "N", "128", "work requests in flight per queue pair",
      .min = NICPERF_DEPTH_MIN, .max = NICPERF_DEPTH_MAX},
     {NULL, 'D', OPTION_REAL, AT(duration), "SECONDS", "1",
-     "duration of each run, may be a fraction", .least = DBL_TRUE_MIN, .most = 86400,
+     "duration of each run; fractions are allowed", .least = DBL_TRUE_MIN, .most = 86400,
      .expected = "seconds, more than 0 and at most 86400"},
-    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
     {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "JSON instead of a table"},
     {"list", 0, OPTION_SIZE, AT(list), "N", "32", "work requests posted at once", .min = 1,
      .max = 256},
-    {"listen", 0, OPTION_FLAG, AT(listen), NULL, NULL, "answers, until the asking process is done"},
-    {NULL, 'n', OPTION_SIZE, AT(count), "COUNT", NULL,
-     "operations of each queue pair, instead of -D", .min = 1, .max = 1ull << 40},
+    {"listen", 0, OPTION_FLAG, AT(listen), NULL, NULL,
+     "respond until the connecting process is done"},
+    {NULL, 'n', OPTION_SIZE, AT(count), "COUNT", NULL, "operations per queue pair, instead of -D",
+     .min = 1, .max = 1ull << 40},
     {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
-     "as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
+     "as for weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
-     "doesn't measure the bare machine around each run"},
+     "do not measure the bare machine before and after each run"},
     {"port", 0, OPTION_SIZE, AT(port), "N", "18515", "TCP port of --listen and --connect", .min = 1,
      .max = 65535},
     {NULL, 'q', OPTION_SIZE, AT(qps), "N", "1", "queue pairs; with --shared: threads", .min = 1,
      .max = NICPERF_QPS_MAX},
-    {NULL, 's', OPTION_CALL, 0, 0, "SIZE[,SIZE]", "64", "bytes of an operation, k and m may follow",
+    {NULL, 's', OPTION_CALL, 0, 0, "SIZE[,SIZE]", "64", "bytes per operation; k and m may follow",
      .take = take_sizes, .expected = "up to 32 sizes from 1 to 16m"},
     {"shared", 0, OPTION_FLAG, AT(shared), NULL, NULL,
      "-q threads share one queue pair under a lock"},
     {NULL, 't', OPTION_CALL, 0, 0, "TEST[,TEST]", "write",
      "write, read, send, fadd, cas: rate; lat: ping-pong of WRITEs; bare: ping-pong of frames of "
-     "the same length; verify: all operations and sizes around the MTU, -n times, every byte "
-     "looked at",
+     "the same length; verify: all operations, sizes around the MTU, -n rounds, every byte checked",
      .take = take_tests, .expected = "write, read, send, fadd, cas, lat, bare or verify"},
-    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "print the version"},
 };
 
 const struct option_table nicperf_option_table = {
@@ -114,8 +114,8 @@ const struct option_table nicperf_option_table = {
     .size = sizeof(struct nicperf_options),
     .head =
 	"Usage: weir-nicperf [EAL options] -- --nic SPEC [--listen | --connect HOST] [options]\n"
-	"Measures the NIC layer: no programs, no rings. With neither --listen nor --connect both\n"
-	"ends are in this process, on a port that brings back what it sends "
+	"Measures the NIC layer without programs and rings. With neither --listen nor --connect\n"
+	"both ends are in this process, on a port that loops back its frames "
 	"(--vdev=net_ring0).\n\n",
 };
 
