@@ -221,98 +221,98 @@ take_all(void *into, const char *text, char *error, size_t size)
 
 static const struct option_spec specs[] = {
     {"adopt", 0, OPTION_FLAG, AT(adopt), NULL, NULL,
-     "bw: send out of own buffers (4 MiB, 1 to 16), adopted; only numbers are written"},
+     "bw: send from adopted buffers of the program (4 MiB, 1 to 16); only numbers are written"},
     {"all", 0, OPTION_CALL, 0, 0, NULL, NULL, "sizes 8 B ... 16 MiB, doubling", .take = take_all},
     {"alltoall", 0, OPTION_FLAG, AT(alltoall), NULL, NULL,
-     "a program on each instance in $WEIR_CLUSTER, to each other"},
+     "run a program on each instance in $WEIR_CLUSTER, connected to all others"},
     {"apart", 0, OPTION_FLAG, AT(apart), NULL, NULL,
-     "put, get, ...: the data plane stores the bytes, also on one host, where memory is mapped "
-     "else"},
+     "put, get, ...: the data plane stores the bytes, also on one host, where memory is otherwise "
+     "mapped"},
     {"batch", 0, OPTION_UNSIGNED, AT(batch), "N", "1",
-     "rate: messages per call, of up to 948 bytes", NUMBER(1, PERF_BATCH_MAX)},
+     "rate: messages per call, each of up to 948 bytes", NUMBER(1, PERF_BATCH_MAX)},
     {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
      "both directions at once (bw, rate, mix)"},
     {"calibrate", 0, OPTION_FLAG, AT(calibrate), NULL, NULL,
      "measure the machine before and after each run (the default)"},
     {"connections", 0, OPTION_UNSIGNED, AT(connections), "N", "1",
-     "of each program, to each server", NUMBER(1, 1 << 20)},
+     "connections of each program to each server", NUMBER(1, 1 << 20)},
     {"copy", 0, OPTION_FLAG, AT(copy), NULL, NULL,
      "send from and receive into the program's own buffers"},
     {"count", 'n', OPTION_UNSIGNED, AT(count), "COUNT", NULL,
-     "messages of each run instead of -D, of all connections together (--alltoall: to each node)",
+     "messages of each run over all connections (--alltoall: to each node), instead of -D",
      NUMBER(1, UINT64_MAX >> 8)},
     {"cpu", 0, OPTION_UNSIGNED, AT(cpu), "N", NULL, "pin to CPU N", NUMBER(0, CPU_SETSIZE - 1)},
     {"csv", 0, OPTION_FLAG, AT(format), NULL, NULL, "CSV instead of a table", .set = FORMAT_CSV},
     {"duration", 'D', OPTION_REAL, AT(duration_s), "SECONDS", "1",
-     "of each run; -i: until it is stopped", .least = 0.001, .most = 86400,
+     "duration of each run; with -i until it is stopped", .least = 0.001, .most = 86400,
      .expected = "seconds from 0.001 to 86400",
      .given = offsetof(struct perf_options, duration_given)},
     {"flags", 0, OPTION_CALL, 0, 0, "LIST", NULL,
-     "how messages go: RC, and RING, SEND, READ or WRITE (Weir chooses); UD: as datagrams",
+     "transport of messages: RC, and RING, SEND, READ or WRITE (Weir chooses); UD: datagrams",
      .take = take_flags, .expected = "UD, or RC and at most one of RING, SEND, READ and WRITE"},
-    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
     {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
      "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
     {"interactive", 'i', OPTION_FLAG, AT(interactive), NULL, NULL,
-     "commands from standard input; see its help"},
+     "read commands from standard input; 'help' lists them"},
     {"json", 0, OPTION_FLAG, AT(format), NULL, NULL, "JSON instead of a table", .set = FORMAT_JSON},
     {"large", 0, OPTION_UNSIGNED, AT(large), "COUNT", NULL,
-     "mix: messages of 64 KiB ... 16 MiB among all (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
+     "mix: number of messages of 64 KiB ... 16 MiB (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
      .given = offsetof(struct perf_options, large_given)},
     {"layout", 0, OPTION_CALL, 0, 0, "BLOCK:STRIDE", NULL,
      "put, get, acc: pieces of BLOCK bytes in the memory, STRIDE apart", .take = take_layout,
      .expected = "bytes of a piece and from one to the next, as in 8:64"},
     {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
-     "through the node's own port, also to a program on this node"},
+     "use the node's own port, also towards a program on this node"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
      "do not measure the machine before and after each run"},
-    {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: how elements are updated, by ones (sum)",
-     .take = take_op,
+    {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL,
+     "acc, fop: operation on the elements, with operands of one (sum)", .take = take_op,
      .expected = "sum, prod, min, max, land, lor, lxor, band, bor, bxor, minloc, maxloc or "
 		 "replace"},
     {"patience", 0, OPTION_UNSIGNED, AT(patience_s), "SECONDS", "30",
-     "without progress until a run has failed", NUMBER(1, 86400)},
-    {"pause", 0, OPTION_UNSIGNED, AT(pause_ms), "MS", NULL, "lat: rest before each round trip",
+     "time without progress after which a run has failed", NUMBER(1, 86400)},
+    {"pause", 0, OPTION_UNSIGNED, AT(pause_ms), "MS", NULL, "lat: pause before each round trip",
      NUMBER(1, 60000)},
-    {"pick", 0, OPTION_WORD, AT(random), NULL, "turn", "which connection is next",
+    {"pick", 0, OPTION_WORD, AT(random), NULL, "turn", "choice of the next connection",
      .words = "turn|random"},
     {"programs", 0, OPTION_UNSIGNED, AT(programs), "N", "1", "processes that share the load",
      NUMBER(1, OPTIONS_NODES)},
     {"public", 0, OPTION_FLAG, AT(is_public), NULL, NULL,
-     "server: all nodes find it, as service:NAME"},
+     "server: publish the service to all nodes, as service:NAME"},
     {"rate", 0, OPTION_CALL, 0, 0, "N", NULL,
-     "bw, rate, mix: messages per second at most; k and m are understood", .take = take_rate,
+     "bw, rate, mix: maximum of messages per second; k and m may follow", .take = take_rate,
      .expected = "messages per second from 0 to 1000000m; 0: no limit"},
-    {"region", 0, OPTION_SIZE, AT(region), "SIZE", "1024m", "read: bytes of the server's memory",
-     NUMBER(4096, 1ull << 40)},
-    {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "of sizes, contents and --pick random",
+    {"region", 0, OPTION_SIZE, AT(region), "SIZE", "1024m",
+     "read: bytes of the server's memory to read from", NUMBER(4096, 1ull << 40)},
+    {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "seed of sizes, contents and --pick random",
      NUMBER(0, UINT64_MAX)},
     {"service", 0, OPTION_TEXT, AT(service), "NAME", NULL,
      "server: name to listen on (perf; TCP: 127.0.0.1:7471)"},
     {"size", 's', OPTION_CALL, 0, 0, "SIZE[,SIZE...]", NULL,
-     "bytes; k and m are understood (lat, rate: 64; bw, read: 64k)", .take = take_sizes,
+     "bytes; k and m may follow (lat, rate: 64; bw, read: 64k)", .take = take_sizes,
      .expected = "up to 64 sizes from 0 to 16m"},
     {"stats-period", 0, OPTION_REAL, AT(period_s), "SECONDS", NULL,
-     "time between two lines of rates on standard error", .most = 86400,
+     "interval between lines of rates on standard error", .most = 86400,
      .expected = "seconds from 0 to 86400"},
     {"target", 0, OPTION_WORD, AT(stop), NULL, "sleep",
-     "put, get, ...: the program whose memory it is sleeps or is stopped", .words = "sleep|stop"},
+     "put, get, ...: the program that owns the memory sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
      .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
 		 "cas, notify, signal or lock"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
-     "message, request, put, get, ...: of each program", NUMBER(1, OPTIONS_NODES)},
-    {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
+     "message, request, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
+    {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: use sockets instead of Weir",
      .words = "weir|tcp"},
-    {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: of the elements (int64)",
+    {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: type of the elements (int64)",
      .take = take_type,
      .expected = "a type of weir/type.h, such as int8, double, float_complex or int32_at"},
     {"verify", 0, OPTION_FLAG, AT(verify), NULL, NULL, "check every byte of every message"},
-    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "print the version"},
     {"wait", 0, OPTION_WORD, AT(sleep), NULL, "poll", "how both programs wait",
      .words = "poll|sleep"},
     {"window", 'w', OPTION_UNSIGNED, AT(window), "COUNT", NULL,
-     "messages under way at most (as many as flow control lets; read: 16)", NUMBER(1, UINT32_MAX)},
+     "maximum of messages in flight (limited by flow control; read: 16)", NUMBER(1, UINT32_MAX)},
 };
 
 const struct option_table perf_option_table = {
@@ -323,17 +323,16 @@ const struct option_table perf_option_table = {
     .head =
 	"weir-perf [--instance NAME] [--service NAME]           serves\n"
 	"weir-perf [--instance NAME] ADDRESS -t TEST[,TEST...]  measures against a server\n"
-	"weir-perf [--instance NAME] ADDRESS -i                 the same by a prompt\n"
+	"weir-perf [--instance NAME] ADDRESS -i                 the same from a prompt\n"
 	"weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
 	"alone\n"
 	"weir-perf --alltoall -t TEST                           between all nodes of a "
 	"cluster\n"
-	"weir-perf --calibrate                                  the machine without Weir\n"
+	"weir-perf --calibrate                                  measures the machine alone\n"
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
-	"  read (the server answers out of its memory); of the message model: message, "
-	"request;\n"
-	"  of remote memory: put, get, acc (updates elements), fop (fetches them, too), cas,\n"
-	"  notify and signal (puts that the other end answers), lock\n"
+	"  read (the server answers from its memory); message model: message, request;\n"
+	"  remote memory: put, get, acc (updates elements), fop (fetches and updates them),\n"
+	"  cas, notify and signal (puts that the other end answers), lock\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
