@@ -200,49 +200,50 @@ take_mtu(void *options, const char *text, char *error, size_t size)
 
 static const struct option_spec specs[] = {
     {"connect", 0, OPTION_TEXT, AT(connect), "HOST", NULL,
-     "asks their servers: run K (from 0) that at TCP port --port + K", .min = 1,
+     "connect to the original servers; run K (from 0) uses TCP port --port + K", .min = 1,
      .expected = "a host"},
-    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
     {"listen", 0, OPTION_FLAG, AT(listen), NULL, NULL,
-     "waits for their clients, one a run, all at one port"},
-    {NULL, 'm', OPTION_CALL, 0, 0, "BYTES", "1024", "path MTU of the pingpongs", .take = take_mtu,
+     "wait for the original clients, one per run, all at one port"},
+    {NULL, 'm', OPTION_CALL, 0, 0, "BYTES", "1024", "path MTU of the ping-pongs", .take = take_mtu,
      .expected = "256, 512, 1024, 2048 or 4096"},
     {NULL, 'n', OPTION_SIZE, AT(count), "COUNT", NULL,
-     "operations of each run, the same there [their default]", .min = 5, .max = 1u << 30},
+     "operations of each run, the same at the other end [its default]", .min = 5, .max = 1u << 30},
     {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
-     "as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
-    {"patience", 0, OPTION_SIZE, AT(patience), "SECONDS", "20", "how long nothing may happen",
+     "as for weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
+    {"patience", 0, OPTION_SIZE, AT(patience), "SECONDS", "20", "longest time without progress",
      .min = 1, .max = 86400},
     {"port", 0, OPTION_SIZE, AT(port), "N", "18515", "TCP port", .min = 1,
      .max = 65535 - PEER_RUNS_MAX},
-    {NULL, 'q', OPTION_SIZE, AT(qps), "N", "16", "queue pairs of srq_pingpong, the same there",
-     .min = 1, .max = PEER_QPS_MAX},
+    {NULL, 'q', OPTION_SIZE, AT(qps), "N", "16",
+     "queue pairs of srq_pingpong, the same at the other end", .min = 1, .max = PEER_QPS_MAX},
     {NULL, 't', OPTION_CALL, 0, 0, "RUN[,RUN]", NULL,
-     "what to do, in this order: TEST[:SIZE][+OPTION...], SIZE as there [their default]",
+     "tests in this order: TEST[:SIZE][+OPTION...], SIZE as at the other end [its default]",
      .take = take_runs},
-    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "print the version"},
 };
 
 const struct option_table peer_option_table = {
     .specs = specs,
     .count = sizeof(specs) / sizeof(specs[0]),
     .size = sizeof(struct peer_options),
-    .head = "Usage: weir-roce-peer [EAL options] -- --nic SPEC {--listen | --connect HOST} -t "
-	    "RUN[,RUN] [options]\n"
-	    "The other end of ibv_rc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong and of perftest's "
-	    "programs,\n"
-	    "on Weir's NIC layer.\n\n",
+    .head =
+	"Usage: weir-roce-peer [EAL options] -- --nic SPEC {--listen | --connect HOST} -t "
+	"RUN[,RUN] [options]\n"
+	"Replaces one end of ibv_rc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong and of perftest's "
+	"programs,\n"
+	"on Weir's NIC layer.\n\n",
     .tail = "\n"
 	    "Tests: rc_pingpong, ud_pingpong, srq_pingpong;\n"
-	    "       send, write, read, atomic, each with _bw or _lat behind it, for ib_send_bw "
+	    "       send, write, read, atomic, each with suffix _bw or _lat, for ib_send_bw "
 	    "...;\n"
-	    "       ud_send_bw, ud_send_lat: -c UD there; cas_bw, cas_lat: -A CMP_AND_SWAP there\n"
+	    "       ud_send_bw, ud_send_lat for -c UD; cas_bw, cas_lat for -A CMP_AND_SWAP\n"
 	    "Options of perftest that both ends need: a (all sizes), b (both directions), qN "
 	    "(queue\n"
 	    "       pairs), DSECONDS (duration), reversed; send_bw:1k+b+q4 for ib_send_bw -s 1k -b "
 	    "-q "
 	    "4\n"
-	    "       Not to be said here: -e, -F, -o, -Q, -x, --ipv6, --odp, --use-srq. Not "
+	    "       Without a counterpart here: -e, -F, -o, -Q, -x, --ipv6, --odp, --use-srq. Not "
 	    "offered:\n"
 	    "       -c UC, -c XRC, -R, -z\n",
 };
@@ -257,7 +258,7 @@ check(const struct peer_options *o, char *error, size_t size)
 	else if (o->listen == !!o->connect)
 		why = "it is one end of two; give --listen or --connect HOST";
 	else if (!o->runs)
-		why = "no -t; give what to do";
+		why = "no -t; give the tests to run";
 	if (why)
 		snprintf(error, size, "%s", why);
 	return why ? -EINVAL : 0;

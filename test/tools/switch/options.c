@@ -7,16 +7,17 @@
 
 static const struct option_spec specs[] = {
     {"age", 0, OPTION_SIZE, AT(age), "SECONDS", "300",
-     "an address not seen for so long is forgotten", .min = 1, .max = 1000000},
-    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+     "time of silence after which an address is forgotten", .min = 1, .max = 1000000},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
     {"idle", 0, OPTION_WORD, AT(poll), "poll|adaptive", "adaptive",
-     "without frames: poll on, or spin, yield and sleep", .words = "adaptive|poll"},
-    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "reports are JSON, one line each"},
+     "behaviour without frames: keep polling, or spin, yield and sleep", .words = "adaptive|poll"},
+    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "print reports as JSON, one object per line"},
     {"queue", 0, OPTION_SIZE, AT(queue), "FRAMES", "512",
-     "that may wait for a port, the next are dropped", .min = 1, .max = 65536},
+     "frames that may wait for a port; further ones are dropped", .min = 1, .max = 65536},
     {"stats-period", 0, OPTION_SIZE, AT(period), "SECONDS", NULL,
-     "a report so often; one at the end and on SIGUSR1 anyway", .min = 1, .max = 86400},
-    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+     "interval between reports; reports at the end and on SIGUSR1 are always printed", .min = 1,
+     .max = 86400},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "print the version"},
 };
 
 const struct option_table switch_option_table = {
@@ -25,7 +26,7 @@ const struct option_table switch_option_table = {
     .size = sizeof(struct switch_options),
     .head =
 	"Usage: weir-switch [EAL options] -- [options]\n"
-	"An Ethernet switch for nodes on one machine: all ports of EAL (--vdev) are its ports.\n\n",
+	"An Ethernet switch for nodes on one machine. All EAL ports (--vdev) are its ports.\n\n",
 };
 
 int
