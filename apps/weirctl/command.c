@@ -22,7 +22,7 @@ const struct weirctl_command weirctl_commands[] = {
      .least = 1, .most = 1, .word = {WORD_VICTIM}, .run = evict},
     {"help", "[COMMAND]", "prints this text, or the help of one command", .most = 1,
      .word = {WORD_COMMAND}, .run = help},
-    {"pki", "DIR ca|node ID", "certificates for weir-control --tls: pki --help",
+    {"pki", "DIR ca|node ID", "creates certificates for weir-control --tls; see pki --help",
      .word = {WORD_FILE}}, // in main() and command_line(): it has options of its own
     {"set", "KEY VALUE", "changes a setting while the data plane runs; show settings lists them",
      .least = 2, .most = 2, .word = {WORD_KEY, WORD_VALUE}, .run = set},
@@ -103,7 +103,7 @@ help(const struct weirctl_options *o, int argc, char **argv)
 		return WEIRCTL_OK;
 	}
 	puts("Usage: weirctl [OPTION]... [COMMAND [WORD]...]\n"
-	     "Asks the weir-dataplane of an instance.\n");
+	     "Queries and controls the weir-dataplane of an instance.\n");
 	for (c = weirctl_commands; c->name; c++)
 		print_command(c);
 	putchar('\n');

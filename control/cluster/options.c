@@ -108,7 +108,7 @@ take_timeout(void *into, const char *text, char *error, size_t size)
 
 static const struct option_spec specs[] = {
     {"cluster", 0, OPTION_TEXT, AT(cluster), "NAME", "default",
-     "nodes of another cluster are refused"},
+     "name of the cluster; nodes of another cluster are refused"},
     {"etcd", 0, OPTION_TEXT, AT(etcd), "URL[,URL...]", NULL,
      "keep the list of nodes in etcd at http(s)://HOST:PORT; URLs are tried in turn"},
     {"etcd-password", 0, OPTION_TEXT, AT(etcd_password), "FILE", NULL,
