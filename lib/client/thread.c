@@ -154,6 +154,7 @@ create(struct weir *w)
 	TAILQ_INIT(&t->accepts);
 	TAILQ_INIT(&t->lane_accepts);
 	LIST_INIT(&t->listening);
+	TAILQ_INIT(&t->remote_lanes);
 	LIST_INIT(&t->loans);
 	LIST_INIT(&t->waiters);
 	LIST_INIT(&t->foreign);

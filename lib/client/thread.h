@@ -28,6 +28,7 @@ struct weir_channel;
 struct weir_conn;
 struct weir_life;
 struct weir_listener;
+struct weir_remote_lane;
 struct weir_rx_message;
 struct weir_pipe;
 struct weir_segment;
@@ -90,6 +91,9 @@ struct weir_thread {
 	/* the message model has something new: WEIR_EVENT_MESSAGES is due. Any thread writes */
 	_Atomic bool lane_news;
 	LIST_HEAD(, weir_listener) listening;
+	/* to remote memory, with a connection, the one that was used last is the last */
+	TAILQ_HEAD(weir_remote_lanes, weir_remote_lane) remote_lanes;
+	uint32_t making_room;	      /* connections closed for others that have not ended */
 	struct weir_notices *notices; /* for its exports, not taken yet; NULL: none ever came */
 	bool notice_news;	      /* WEIR_EVENT_NOTICE is due */
 	struct weir_node_event *nodes;

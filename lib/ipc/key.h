@@ -12,6 +12,11 @@
 #define WEIR_KEY_VERSION 1u
 #define WEIR_KEY_SECRET 16u
 
+/* Of an export, in its data plane: its session, and which one of that it is, from 0 on. */
+#define WEIR_KEY_INDEX(session, export) ((session) << 16 | (export))
+#define WEIR_KEY_SESSION(index) ((index) >> 16)
+#define WEIR_KEY_EXPORT(index) ((index)&0xffffu)
+
 struct weir_key_fields {
 	uint32_t version;
 	uint32_t node;	      /* of the export; UINT32_MAX: the id was not known yet */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles of remote memory. Each thread that uses one has a connection of its own, whose lock only
- * it takes. Connections stay until the handle is closed, also those that have ended.
+ * Handles of remote memory. Each thread that uses one has a lane of its own, whose lock only it
+ * takes. The lane's connection stays until the handle is closed, also after its end, unless the
+ * thread closes it while it is idle, for another one (lane.c).
  */
 #ifndef WEIR_REMOTE_HANDLE_H
 #define WEIR_REMOTE_HANDLE_H
@@ -27,31 +28,82 @@ struct weir_remote {
 	struct weir *w;
 	struct weir_key key;
 	uint32_t rights; /* WEIR_MAY_* */
-	uint16_t node;
 	bool local;
-	/* the connection that was used last: a hint, written and read by all threads; its worker is
-	 * set before the release that publishes it */
-	_Atomic(struct weir_conn *) recent;
+	/* the lane that was used last: a hint, written and read by all threads; its worker is set
+	 * before the release that publishes it */
+	_Atomic(struct weir_remote_lane *) recent;
 	uint8_t *mapped; /* memory of this host that the key lets programs map; NULL: none */
 	uint64_t mapped_bytes, mapped_room; /* of the export; of the mapping */
 	/* mapped: a thread has begun what the data plane does, which a flush awaits. All threads */
 	_Atomic bool by_engine;
 	struct weir_conn *lender; /* stands for memory that is lent; NULL: it is not */
-	struct weir_conn *first;  /* the opening thread's: tells how the export ends */
-	pthread_mutex_t lock;	  /* of conns; nothing is locked inside it */
-	LIST_HEAD(, weir_conn) conns;
+	/* the opening thread's; mapped: stays, and tells how the export ends */
+	struct weir_conn *first;
+	/* of the next three, and of `conn` of lanes; nothing is locked inside it */
+	pthread_mutex_t lock;
+	uint64_t length; /* of the export; 0: connections know it, and its node */
+	uint16_t node;
+	LIST_HEAD(, weir_remote_lane) lanes;
 	LIST_ENTRY(weir_remote) in_session;
 };
 
 /*
- * The calling thread's connection, which may still be opening. `make`: makes one if the thread has
- * none. NULL: there is none; *rc is 0, or says with the reason why none can be made.
+ * The part of a handle that one thread uses: a connection, or none while it lacks. Handles of
+ * operations and marks refer to the lane, and count from its first connection on.
  */
-struct weir_conn *weir_remote_conn(struct weir_remote *r, bool make, int *rc);
-/* Waits until it is open. 0, -EAGAIN (not within the time), or how the attempt ended. */
-int weir_remote_await_open(struct weir_conn *c, int timeout_ms);
+struct weir_remote_lane {
+	struct weir_thread *worker;
+	/* NULL: none. Written with worker and remote locked; read so, or by the thread after
+	 * weir_lane_use() */
+	struct weir_conn *conn;
+	/* if it has one: in order of use. Worker locked */
+	TAILQ_ENTRY(weir_remote_lane) in_worker;
+	uint64_t before; /* operations of its former connections, all complete. As conn */
+	struct weir_remote *remote;
+	bool opened;  /* a former one was open */
+	uint8_t lack; /* enum lack: why the last attempt was refused. The thread's */
+	/* ns, if others were closed for it: when yet another one is; when a refusal counts again.
+	 * The thread's */
+	uint64_t next_at, refused_at;
+	LIST_ENTRY(weir_remote_lane) in_remote;
+};
+
+/* ---- lane.c ---- */
+
+/* The calling thread's connection, which may still be opening. NULL: there is none. The thread may
+ * use it until it asks for that of another handle. */
+struct weir_conn *weir_remote_conn(struct weir_remote *r);
+/*
+ * The same; makes one if there is none. NULL: *rc says with the reason why none can be made. It
+ * waits for connections that are closed for it, at most for the time; -EAGAIN, only with a time of
+ * 0: call again.
+ */
+struct weir_conn *weir_remote_make_conn(struct weir_remote *r, int timeout_ms, int *rc);
+/*
+ * Waits until it is open; *c is another one if the first found no room. 0, -EAGAIN (not within the
+ * time), or how the attempt ended.
+ */
+int weir_remote_await_open(struct weir_conn **c, int timeout_ms);
 /* How a connection ended, -errno, with the reason. */
 int weir_remote_ended(const struct weir_conn *c, int end);
+/* -ESTALE, with the reason, where the key of memory that was open is rejected; else rc. */
+int weir_lane_rejected(const struct weir_remote_lane *l, int rc);
+/* Closes all connections of a handle that nobody uses any more. */
+void weir_lanes_close(struct weir_remote *r);
+/* The same at detach, where the session frees the connections. */
+void weir_lanes_free(struct weir_remote *r);
+/* Moves the lane behind the others of its thread. Worker locked. */
+void weir_lane_used(struct weir_remote_lane *l);
+
+/* The thread uses the lane's connection: other threads do not close it before it uses another one.
+ * Worker locked. */
+static inline void
+weir_lane_use(struct weir_remote_lane *l)
+{
+	if (weir_unlikely(TAILQ_NEXT(l, in_worker)))
+		weir_lane_used(l);
+}
+
 /* -ERANGE, with the reason, where the bytes are not within `whole`. */
 static inline int
 weir_remote_range(uint64_t whole, uint64_t offset, uint64_t length)

@@ -109,16 +109,15 @@ int
 weir_lock_step(struct weir_remote *r, int kind, bool *asked)
 {
 	int rc;
+	struct weir_conn *c = weir_remote_make_conn(r, 0, &rc);
 
-	return step(weir_remote_conn(r, false, &rc), kind, asked);
+	return c ? step(c, kind, asked) : rc;
 }
 
 int
 weir_lock_give_up(struct weir_remote *r, int kind, int why)
 {
-	int rc;
-
-	return give_up(weir_remote_conn(r, false, &rc), kind, why);
+	return give_up(weir_remote_conn(r), kind, why);
 }
 
 static int
@@ -155,11 +154,11 @@ weir_remote_lock(struct weir_remote *r, int kind, int timeout_ms)
 		return weir_fail(-EACCES, "opened without WEIR_MAY_LOCK; open it with that");
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	c = weir_remote_conn(r, true, &rc);
+	c = weir_remote_make_conn(r, timeout_ms, &rc);
 	if (!c)
 		return rc;
 	if (c->state == CONN_OPENING) {
-		rc = weir_remote_await_open(c, timeout_ms);
+		rc = weir_remote_await_open(&c, timeout_ms);
 		if (rc)
 			return rc;
 	}
@@ -182,7 +181,7 @@ weir_remote_unlock(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	c = weir_remote_conn(r, false, &rc);
+	c = weir_remote_conn(r);
 	if (!c || !c->lock_held)
 		return weir_fail(-ENOLCK, "this thread does not hold the lock; lock it first");
 	weir_lock(c->worker);

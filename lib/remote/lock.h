@@ -8,9 +8,8 @@
 #include <stdbool.h>
 
 /*
- * The handle has a connection of the calling thread. *asked: false at first, then whether the
- * request has left. 0 or -EOWNERDEAD: granted; -EAGAIN: later; -ENOMEM, or how the connection
- * ended.
+ * *asked: false at first, then whether the request has left. 0 or -EOWNERDEAD: granted; -EAGAIN:
+ * later; an error of opening, -ENOMEM, or how the connection ended.
  */
 int weir_lock_step(struct weir_remote *r, int kind, bool *asked);
 /* Takes a request that has left back, and returns `why`; 0 or -EOWNERDEAD: it was granted. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Handles of operations, and marks. Operations of a thread and a handle complete in order, so
- * either is a number of its connection; the library keeps nothing of its own.
+ * either is a number of its lane; the library keeps nothing of its own.
  */
 #include "operation.h"
 
@@ -12,10 +12,10 @@
 
 enum { OP_NONE, OP_RUNS, OP_ENDED, OP_REPORTED };
 
-static struct weir_conn *
-conn_of(const struct weir_op *op)
+static struct weir_remote_lane *
+lane_of(const struct weir_op *op)
 {
-	return (struct weir_conn *)(uintptr_t)op->internal[0];
+	return (struct weir_remote_lane *)(uintptr_t)op->internal[0];
 }
 
 void
@@ -24,22 +24,24 @@ weir_op_begun(struct weir_op *op, struct weir_conn *c)
 	if (!op)
 		return;
 	*op = (struct weir_op){.state = c ? OP_RUNS : OP_ENDED};
-	op->internal[0] = (uintptr_t)c;
-	op->internal[1] = c ? c->sent : 0;
+	op->internal[0] = c ? (uintptr_t)c->remote : 0;
+	op->internal[1] = c ? c->remote->before + c->sent : 0;
 }
 
 /* Whether it has ended. `ask`: the engine says when it is complete. */
 static bool
 has_ended(struct weir_op *op, bool ask)
 {
-	int rc = 0;
+	struct weir_remote_lane *l;
+	int rc;
 
 	if (op->state != OP_RUNS)
 		return true;
-	if (weir_state(conn_of(op)->worker->w) == WEIR_FORKED)
-		rc = weir_gone(conn_of(op)->worker->w);
+	l = lane_of(op);
+	if (weir_state(l->worker->w) == WEIR_FORKED)
+		rc = weir_gone(l->worker->w);
 	else
-		rc = weir_operation_look(conn_of(op), op->internal[1], ask);
+		rc = weir_operation_look(l, op->internal[1], ask);
 	if (!rc)
 		return false;
 	op->status = rc < 0 ? rc : 0;
@@ -105,10 +107,10 @@ await(int (*look)(struct weir_op *const *ops, unsigned n, bool ask), struct weir
 		return rc;
 	for (unsigned i = 0; i < n && !worker; i++)
 		if (ops[i] && ops[i]->state == OP_RUNS)
-			worker = conn_of(ops[i])->worker;
+			worker = lane_of(ops[i])->worker;
 	weir_wait_init(&wait, worker, timeout_ms);
 	for (unsigned i = 0; i < n; i++) /* rings of another session wake nobody here */
-		if (ops[i] && ops[i]->state == OP_RUNS && conn_of(ops[i])->worker != worker)
+		if (ops[i] && ops[i]->state == OP_RUNS && lane_of(ops[i])->worker != worker)
 			wait.nap_always = true;
 	do {
 		end = weir_wait_next(&wait);
@@ -161,28 +163,33 @@ weir_op_wait_all(struct weir_op *const *ops, unsigned n, int timeout_ms)
 void
 weir_remote_mark(struct weir_remote *r, struct weir_mark *m)
 {
-	struct weir_conn *c = NULL;
-	int rc;
+	const struct weir_conn *c = NULL;
 
 	*m = (struct weir_mark){{0}};
 	if (weir_state(r->w) != WEIR_FORKED)
-		c = weir_remote_conn(r, false, &rc);
+		c = weir_remote_conn(r);
 	if (!c || !c->sent)
 		return;
-	m->internal[0] = (uintptr_t)c;
-	m->internal[1] = c->sent | (weir_results_last(c) ? MARK_RESULTS : 0);
+	m->internal[0] = (uintptr_t)c->remote;
+	m->internal[1] = (c->remote->before + c->sent) | (weir_results_last(c) ? MARK_RESULTS : 0);
 }
 
 int
 weir_mark_done(const struct weir_mark *m)
 {
-	struct weir_conn *c = (struct weir_conn *)(uintptr_t)m->internal[0];
+	struct weir_remote_lane *l = (struct weir_remote_lane *)(uintptr_t)m->internal[0];
 	uint64_t number = m->internal[1] & ~MARK_RESULTS;
+	bool done;
 
-	/* pairs with the release in conn_completed() in dataplane/engine */
-	if (c && atomic_load_explicit(&c->desc->completed, memory_order_acquire) < number)
-		return 0;
-	if (!c || !(m->internal[1] & MARK_RESULTS))
+	if (!l)
 		return 1;
-	return weir_operation_look(c, number, false) > 0;
+	weir_lock(l->worker);
+	/* pairs with the release in conn_completed() in dataplane/engine */
+	done = number <= l->before ||
+	       atomic_load_explicit(&l->conn->desc->completed, memory_order_acquire) >=
+		   number - l->before;
+	weir_unlock(l->worker);
+	if (!done || !(m->internal[1] & MARK_RESULTS))
+		return done;
+	return weir_operation_look(l, number, false) > 0;
 }

@@ -454,11 +454,11 @@ weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c,
 
 	if (r->mapped)
 		atomic_store_explicit(&r->by_engine, true, memory_order_relaxed);
-	*c = weir_remote_conn(r, true, &rc);
+	*c = weir_remote_make_conn(r, flags & WEIR_NOWAIT ? 0 : -1, &rc);
 	if (weir_unlikely(!*c))
 		return rc;
 	if (weir_unlikely((*c)->state == CONN_OPENING)) {
-		rc = weir_remote_await_open(*c, flags & WEIR_NOWAIT ? 0 : -1);
+		rc = weir_remote_await_open(c, flags & WEIR_NOWAIT ? 0 : -1);
 		if (rc)
 			return rc;
 	}
@@ -537,21 +537,28 @@ static inline __attribute__((always_inline)) bool
 cell_quickly(struct weir_remote *r, uint8_t op, void *fields, uint64_t offset, uint32_t bytes,
 	     const void *buf, uint32_t length, void *to)
 {
-	/* pairs with the release in conn_of() */
-	struct weir_conn *c = atomic_load_explicit(&r->recent, memory_order_acquire);
+	/* pairs with the release in lane_of() */
+	struct weir_remote_lane *l = atomic_load_explicit(&r->recent, memory_order_acquire);
 	struct weir_bias_seat *seat;
 	struct weir_cell_access *access = fields;
 	struct weir_slot *s;
+	struct weir_conn *c;
 	struct weir_ring *tx;
 	uint64_t whole;
 
-	if (!c || c->worker != weir_thread_get(r->w) || weir_conn_life(c) != WEIR_UP)
+	if (!l || l->worker != weir_thread_get(r->w) || weir_state(r->w) != WEIR_UP)
 		return false;
-	seat = weir_bias_enter(&c->worker->lock);
+	seat = weir_bias_enter(&l->worker->lock);
 	if (weir_unlikely(!seat))
 		return false;
+	c = l->conn;
+	if (weir_unlikely(!c)) {
+		weir_bias_leave(seat);
+		return false;
+	}
 	if (to)
 		c->worker->lock.held = seat;
+	weir_lane_use(l);
 	tx = &c->pipe->tx;
 	whole = atomic_load_explicit(&c->remote_bytes, memory_order_relaxed);
 	if (weir_unlikely(c->state != CONN_OPEN || c->send_error || c->control & CTRL_UNLOCK ||
@@ -800,12 +807,19 @@ weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *com
 /* ---- completion ---- */
 
 int
-weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
+weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask)
 {
-	struct weir_thread *t = c->worker;
+	struct weir_thread *t = l->worker;
+	struct weir_conn *c;
 	int rc;
 
 	weir_lock(t);
+	if (all <= l->before) {
+		weir_unlock(t);
+		return 1;
+	}
+	c = l->conn;
+	all -= l->before;
 	weir_progress(t, NULL);
 	weir_conn_update_completed(c);
 	weir_results_take(c);
@@ -825,15 +839,17 @@ weir_operation_look(struct weir_conn *c, uint64_t all, bool ask)
 int
 weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
 {
+	struct weir_remote_lane *l = c->remote;
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, c->worker, timeout_ms);
-	rc = weir_operation_look(c, all, true);
+	all += l->before;
+	weir_wait_init(&wait, l->worker, timeout_ms);
+	rc = weir_operation_look(l, all, true);
 	while (!rc) {
 		rc = weir_wait_next(&wait);
 		if (!rc)
-			rc = weir_operation_look(c, all, false);
+			rc = weir_operation_look(l, all, false);
 	}
 	weir_wait_end(&wait);
 	return rc > 0 ? 0 : rc;
@@ -850,7 +866,7 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	rc = r->mapped ? weir_mapped_flush(r) : 0;
 	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
-	c = weir_remote_conn(r, false, &rc);
+	c = weir_remote_conn(r);
 	if (!c || (c->completed == c->sent && !weir_results_last(c)))
 		return 0;
 	return weir_operation_await(c, c->sent, timeout_ms);
@@ -868,7 +884,7 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 	rc = r->mapped ? weir_mapped_flush(r) : 0;
 	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
-	c = weir_remote_conn(r, false, &rc);
+	c = weir_remote_conn(r);
 	last = c ? weir_results_last(c) : 0;
 	if (c && c->kept_upto > c->completed && c->kept_upto > last)
 		last = c->kept_upto;

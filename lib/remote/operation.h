@@ -56,9 +56,9 @@ weir_todo_is_wide(const struct todo *d)
 {
 	return d->op == WEIR_OP_UPDATE && weir_type_is_wide((enum weir_type)d->cell.type);
 }
-/* 1: the operations before `all` are complete; 0: not yet, and `ask` has the engine say when; or
- * how the connection ended. */
-int weir_operation_look(struct weir_conn *c, uint64_t all, bool ask);
+/* 1: the operations of a lane before `all` are complete; 0: not yet, and `ask` has the engine say
+ * when; or how the connection ended. */
+int weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask);
 
 /*
  * Handles (op.c). An operation that was begun: `c`: its end is the completion of all that c has

@@ -219,7 +219,8 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 			c->peer_node = (uint16_t)s->extra;
 			c->mtu = c->remote ? 0 : (uint16_t)h->length;
 			c->transfers = c->remote && s->place[2];
-			atomic_store_explicit(&c->remote_bytes, s->value, memory_order_relaxed);
+			/* pairs with the acquire in weir_remote_info() */
+			atomic_store_explicit(&c->remote_bytes, s->value, memory_order_release);
 			if (c->posts && !c->local)
 				weir_ctrl_add(c, CTRL_POST);
 			if (weir_unlikely(c->reconnect_state))

@@ -201,6 +201,8 @@ weir_conn_free(struct weir_conn *c)
 	weir_assert(weir_worker_locked(c->worker));
 	weir_assert(t->closing >= (c->state == CONN_CLOSING && !c->never_opened));
 	t->closing -= c->state == CONN_CLOSING && !c->never_opened;
+	weir_assert(t->making_room >= c->makes_room);
+	t->making_room -= c->makes_room;
 	weir_reconnect_forget(c);
 	weir_partial_drop(c);
 	weir_conn_unready(c);

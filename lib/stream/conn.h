@@ -89,7 +89,7 @@ struct weir_posts {
 
 struct weir_lane;
 struct weir_message_out;
-struct weir_remote;
+struct weir_remote_lane;
 struct weir_results;
 
 /* Memory that the program composes a message in. */
@@ -184,9 +184,9 @@ struct weir_conn {
 	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
 	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
 	bool silent;		/* no program polls it: who waits for it looks at it */
-	/* to memory: the handle that it serves; NULL: a stream's */
-	struct weir_remote *remote;
-	LIST_ENTRY(weir_conn) in_remote;
+	/* to memory: the lane that it serves, until it closes; NULL: a stream's */
+	struct weir_remote_lane *remote;
+	bool makes_room;	       /* closed for another one, which waits for its end */
 	_Atomic uint64_t remote_bytes; /* of the export, as OPENED said; any thread reads */
 	uint64_t flush_asked;	       /* operations of which DONE was requested */
 	_Atomic int remote_end;	       /* `end`; any thread reads */

@@ -55,21 +55,24 @@ start(struct weir_thread *t, struct weir_session_msg *m, uint32_t *channel,
 }
 
 int
-weir_conn_start_memory(struct weir_thread *t, struct weir_remote *remote, const uint8_t *key,
-		       uint32_t rights, bool *local, struct weir_conn **conn)
+weir_conn_start_memory(struct weir_thread *t, struct weir_remote_lane *remote, const uint8_t *key,
+		       uint32_t rights, struct weir_memory_answer *answer)
 {
-	struct weir_session_msg m = weir_message(WEIR_MSG_OPEN), r;
+	struct weir_session_msg m = weir_message(WEIR_MSG_OPEN), r = {0};
 	int rc;
+
+	*answer = (struct weir_memory_answer){0};
 
 	m.open.rights = rights;
 	m.open.class = WEIR_CLASS_NORMAL;
 	memcpy(m.open.key, key, sizeof(m.open.key));
-	rc = start(t, &m, &m.open.channel, &r, conn);
+	rc = start(t, &m, &m.open.channel, &r, &answer->conn);
+	answer->refused = rc && r.type == WEIR_MSG_REFUSED;
 	if (rc)
 		return rc;
-	(*conn)->remote = remote;
-	(*conn)->silent = true;
-	*local = r.connecting.local;
+	answer->conn->remote = remote;
+	answer->conn->silent = true;
+	answer->local = r.connecting.local;
 	return 0;
 }
 

@@ -45,10 +45,15 @@ bool weir_channel_step(struct weir_channel *ch);
 int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		    const struct weir_connect_options *o, struct weir_conn **conn);
 
-/* The same to the memory that a key names, for `remote`, with WEIR_RIGHT_*. *local: of this host.
- */
-int weir_conn_start_memory(struct weir_thread *t, struct weir_remote *remote, const uint8_t *key,
-			   uint32_t rights, bool *local, struct weir_conn **conn);
+/* The answer to the request for a connection to memory. */
+struct weir_memory_answer {
+	struct weir_conn *conn; /* NULL: none */
+	bool refused;		/* by it, with the error that is returned */
+	bool local;		/* of this host */
+};
+/* The same to the memory that a key names, for the lane `remote`, with WEIR_RIGHT_*. */
+int weir_conn_start_memory(struct weir_thread *t, struct weir_remote_lane *remote,
+			   const uint8_t *key, uint32_t rights, struct weir_memory_answer *answer);
 
 /*
  * Sends one message gathered from n places, `length` bytes in total. As weir_send(); with

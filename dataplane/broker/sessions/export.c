@@ -202,7 +202,7 @@ reply_exported(struct broker_session *s, const struct broker_export *x)
 				    .generation = x->generation};
 	uint32_t i = (uint32_t)(x - s->export);
 
-	k.index = s->id * s->b->config.exports + i;
+	k.index = WEIR_KEY_INDEX(s->id, i);
 	memcpy(k.secret, x->secret, sizeof(k.secret));
 	k.sum = weir_key_sum(&k);
 	m.exported.number = i + 1;
@@ -542,11 +542,11 @@ secrets_equal(const uint8_t *a, const uint8_t *b)
 static struct broker_export *
 find(struct broker *b, const struct weir_wire_export *wanted, struct broker_session **owner)
 {
-	uint32_t per = b->config.exports, session = per ? wanted->index / per : b->config.sessions;
+	uint32_t session = WEIR_KEY_SESSION(wanted->index), i = WEIR_KEY_EXPORT(wanted->index);
 	struct broker_session *s = session < b->config.sessions ? b->session[session] : NULL;
-	struct broker_export *x = s ? &s->export[wanted->index % per] : NULL;
+	struct broker_export *x = s && i < b->config.exports ? &s->export[i] : NULL;
 
-	if (!s || s->state != SESSION_OPEN || x->state != EXPORT_OPEN ||
+	if (!x || s->state != SESSION_OPEN || x->state != EXPORT_OPEN ||
 	    x->generation != wanted->generation) {
 		b->counters.keys_rejected++;
 		return NULL;
@@ -573,7 +573,7 @@ export_find(struct broker *b, const struct weir_wire_export *wanted, struct brok
 		return -EACCES;
 	}
 	k->export_session = (*owner)->id;
-	k->export_number = wanted->index % b->config.exports + 1;
+	k->export_number = WEIR_KEY_EXPORT(wanted->index) + 1;
 	k->export_generation = x->generation;
 	k->rights = wanted->rights;
 	return 0;

@@ -29,7 +29,10 @@
  * same error.
  *
  * Threads: any, without locks. Each thread has a connection of its own to the export, made by its
- * first operation, which takes as long as weir_connect().
+ * first operation, which takes as long as weir_connect(). Where the session, or the exporting one,
+ * has no connection left, the library closes those that are idle; their next operation makes them
+ * again. It may return the errors of weir_remote_open() then, and -ESTALE if the export, or its
+ * program, has ended meanwhile.
  *
  * After MPI 3.1, chapter 11 (put, flush, the order of accumulates), and foMPI (Gerstenberger,
  * Besta, Hoefler: Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One Sided).

@@ -62,6 +62,13 @@ key_of(const struct fake_session *s)
 	return k;
 }
 
+/* The export as operators name it. */
+static uint32_t
+row_of(const struct fake *f, const struct weir_key_fields *k)
+{
+	return WEIR_KEY_SESSION(k->index) * f->b->config.exports + WEIR_KEY_EXPORT(k->index);
+}
+
 static uint32_t
 open_key(struct fake *f, struct fake_session *s, const struct weir_key_fields *k, uint32_t rights)
 {
@@ -416,7 +423,7 @@ TEST_FAKE(test_rows, two_engines)
 	k = key_of(&s);
 	assert_int_equal(revoke_export(f, &s, 1, k.generation - 1), WEIR_MSG_OK);
 	assert_int_equal(show(f), 1);
-	assert_int_equal(rows[0].export, k.index);
+	assert_int_equal(rows[0].export, row_of(f, &k));
 	assert_int_equal(rows[0].session, s.s->id);
 	assert_int_equal(rows[0].region, 1);
 	assert_int_equal(rows[0].rights, WEIR_RIGHT_WRITE);
@@ -495,7 +502,8 @@ TEST_FAKE(test_evict, two_engines)
 	assert_int_equal(f->b->used[USER_EXPORTS], 0);
 	/* and one that never asks, and leaves */
 	export(f, &s, 1, 0, 10, WEIR_RIGHT_WRITE);
-	assert_int_equal(evicts(f, key_of(&s).index, "for good", reason), 1);
+	a = key_of(&s);
+	assert_int_equal(evicts(f, row_of(f, &a), "for good", reason), 1);
 	assert_int_equal(f->b->used[USER_EXPORTS], 1);
 	fake_leave(f, &s);
 	assert_int_equal(f->b->used[USER_EXPORTS], 0);

@@ -799,7 +799,7 @@ create_engine(struct plane_engine *e, struct net_port *port)
 	    .count = o->engines,
 	    .connections = 256,
 	    .sessions = CLIENTS,
-	    .links = 16,
+	    .links = o->links,
 	    .session_pending = 1024,
 	    .regions = 3,
 	    .exports = 4,
@@ -845,7 +845,7 @@ create_node(struct plane *p, uint32_t index)
 	    .peer_ring_lines = 4096,
 	    .answers = p->o.answers,
 	    .recv_wrs = 64,
-	    .links = 16,
+	    .links = p->o.links,
 	    .repair_timeout_ns = 10000000000ull,
 	    .command = put_command,
 	    .doorbell_add = doorbell_add,
@@ -943,6 +943,7 @@ plane_create(const struct plane_options *o)
 	p->o.first = or (p->o.first, 512);
 	p->o.engines = or (p->o.engines, 1);
 	p->o.answers = or (p->o.answers, 128 << 10);
+	p->o.links = or (p->o.links, 16);
 	pthread_mutex_init(&p->lock, NULL);
 	p->nodes = p->o.nodes ? NET_NODES : 2;
 	start(p);

@@ -31,6 +31,7 @@ struct plane_options {
 	uint32_t first;	    /* bytes granted to a new connection; 0: 512 */
 	uint32_t engines;   /* 0: 1 */
 	uint32_t answers;   /* bytes per link; 0: 128 KiB */
+	uint32_t links;	    /* per engine; 0: 16 */
 	bool nodes;	    /* each session is on a node of its own: PLANE_NODE() */
 	uint32_t listen_ms; /* delay of LISTEN */
 	bool watched;	    /* sessions have a socket, so that the library watches it */
