@@ -19,7 +19,7 @@
 
 struct weir_key_fields {
 	uint32_t version;
-	uint32_t node;	      /* of the export; UINT32_MAX: the id was not known yet */
+	uint32_t node;	      /* of the export; UINT32_MAX: not known yet, incarnation tells it */
 	uint64_t incarnation; /* of its data plane */
 	uint32_t index, generation;
 	uint8_t secret[WEIR_KEY_SECRET];

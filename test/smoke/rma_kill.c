@@ -239,13 +239,8 @@ export_all(struct owner *o, struct weir_region *region)
 	const unsigned rights = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_LOCK;
 	struct keys k = {.life = o->life};
 	struct weir_export *x;
-	int rc, fd;
+	int rc = weir_export(region, 0, WORDS * 8, rights, &x, &k.words), fd;
 
-	/* keys of a data plane whose control has not told its id yet open on its host only */
-	while ((rc = weir_node(w)) == -EAGAIN && !stopping)
-		usleep(10000);
-	if (rc >= 0)
-		rc = weir_export(region, 0, WORDS * 8, rights, &x, &k.words);
 	if (!rc)
 		rc = weir_export(region, LATCH, LATCH_BYTES, WEIR_MAY_LOCK, &x, &k.latch);
 	for (unsigned i = 0; !rc && i < AREAS; i++)

@@ -447,6 +447,30 @@ connect_apart(struct broker_session *s, uint32_t channel, const struct weir_wire
 	command_submit(s->b, k);
 }
 
+/* The node whose data plane made a key; NULL: none that is known. */
+static struct broker_node *
+node_of_key(const struct broker *b, const struct weir_key_fields *key)
+{
+	struct broker_node *n;
+
+	if (key->node == b->node)
+		return NULL;
+	if (key->node != UINT32_MAX) {
+		n = node_find(b, key->node);
+		/* that of a node that is down says nothing about the key */
+		if (n && n->is.state < WEIR_NODE_DOWN && n->is.incarnation &&
+		    n->is.incarnation != key->incarnation)
+			return NULL;
+		return n;
+	}
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		n = b->node_list[i];
+		if (!n->is.self && n->is.incarnation && n->is.incarnation == key->incarnation)
+			return n;
+	}
+	return NULL;
+}
+
 void
 open_request(struct broker_session *s, const struct weir_session_msg *m)
 {
@@ -476,10 +500,15 @@ open_request(struct broker_session *s, const struct weir_session_msg *m)
 			connect_apart(s, m->open.channel, &wanted);
 		return;
 	}
-	n = key.node == s->b->node ? NULL : node_find(s->b, key.node);
-	/* that of a node that is down says nothing about the key */
-	if (!n || (n->is.state < WEIR_NODE_DOWN && n->is.incarnation &&
-		   n->is.incarnation != key.incarnation)) {
+	n = node_of_key(s->b, &key);
+	if (!n && key.node == UINT32_MAX) {
+		session_refuse(s, EKEYREJECTED,
+			       "no node that is known here has made this key, or its data plane "
+			       "has ended; try again when weirctl show nodes has it, or get a new "
+			       "key");
+		return;
+	}
+	if (!n) {
 		refuse_key(s, -EKEYREJECTED);
 		return;
 	}

@@ -78,8 +78,8 @@ struct weir_export; /* valid until weir_revoke() or weir_detach() */
 /*
  * Exports [offset, offset + length) of a region that was allocated, or adopted with
  * WEIR_ADOPT_EXPOSE. A region may have several exports, also overlapping ones. With WEIR_MAY_NOTIFY
- * the export's notices go to the calling thread (weir_notice_next()). A key that is made while
- * weir_node() returns -EAGAIN opens on this host only.
+ * the export's notices go to the calling thread (weir_notice_next()). A key may be made while
+ * weir_node() returns -EAGAIN: other nodes open it as soon as they know this one.
  *
  * @region  of this session
  * @offset  bytes from the start of the region; with WEIR_MAY_UPDATE or WEIR_MAY_NOTIFY a multiple
@@ -141,7 +141,8 @@ struct weir_remote; /* valid until weir_remote_close() or weir_detach() */
  * @remote      receives the handle
  *
  * Returns 0, or
- *   -EKEYREJECTED  there is no such export, or the key is not as it was made
+ *   -EKEYREJECTED  there is no such export, the key is not as it was made, or its node had no id
+ *                  then and is not known here yet (weirctl show nodes)
  *   -EACCES        the key does not grant these rights
  *   -EINVAL        unknown rights or flags
  *   -EHOSTUNREACH, -EHOSTDOWN, -ETIMEDOUT, -ECONNREFUSED, -ENOSPC, -EMFILE, -EDQUOT  as

@@ -759,6 +759,24 @@ TEST_NET(test_connect, bring_up)
 	assert_int_equal(wanted.generation, k.generation);
 	assert_int_equal(wanted.rights, WEIR_RIGHT_WRITE);
 	assert_memory_equal(wanted.secret, k.secret, sizeof(k.secret));
+	/* made before its node had an id */
+	k.node = UINT32_MAX;
+	k.sum = weir_key_sum(&k);
+	memset(&f->last[ENGINE_CONN_OPEN], 0, sizeof(f->last[ENGINE_CONN_OPEN]));
+	assert_int_equal(open_key(f, &n->s[0], &k, WEIR_RIGHT_WRITE), WEIR_MSG_CONNECTING);
+	assert_int_equal(n->s[0].reply.connecting.local, 0);
+	memcpy(&wanted, f->last[ENGINE_CONN_OPEN].conn.service, sizeof(wanted));
+	assert_int_equal(wanted.index, k.index);
+	assert_int_equal(f->last[ENGINE_CONN_OPEN].conn.link, the_link(n, 0)->id);
+	k.incarnation--;
+	k.sum = weir_key_sum(&k);
+	open_key(f, &n->s[0], &k, WEIR_RIGHT_WRITE);
+	expect_refused(&n->s[0], EKEYREJECTED);
+	k.incarnation = 0;
+	k.sum = weir_key_sum(&k);
+	open_key(f, &n->s[0], &k, WEIR_RIGHT_WRITE);
+	expect_refused(&n->s[0], EKEYREJECTED);
+	k = key_of(&s);
 	k.incarnation--;
 	k.sum = weir_key_sum(&k);
 	open_key(f, &n->s[0], &k, WEIR_RIGHT_WRITE);

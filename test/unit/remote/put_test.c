@@ -224,6 +224,48 @@ test_keys(void **state)
 	}
 }
 
+/* Exporting does not wait for control: other nodes find the key's node when they know it. */
+static void
+test_before_id(void **state)
+{
+	EACH_PLACE(i)
+	{
+		struct memory m = memory_open(places[i], &(struct plane_options){.alone = true});
+		struct weir_remote_info info;
+		struct weir_key_fields k;
+		struct weir_remote *r;
+
+		assert_int_equal(weir_node(m.b), -EAGAIN);
+		memcpy(&k, &m.key, sizeof(k));
+		assert_int_equal(k.node, UINT32_MAX);
+		if (places[i]) {
+			weir_remote_close(open_key(&m));
+		} else {
+			expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r),
+			       -EKEYREJECTED);
+			assert_non_null(strstr(weir_reason(), "weirctl show nodes"));
+		}
+		plane_stop(m.f);
+		plane_join(m.f);
+		plane_run(m.f);
+		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r), 0);
+		put(r, 0, 5, LENGTH);
+		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
+		check_message(m.base + START, 5, LENGTH);
+		weir_remote_info(r, &info);
+		assert_int_equal(info.local, places[i]);
+		assert_int_equal(info.node, weir_node(m.b));
+		weir_remote_close(r);
+		/* an earlier run of that data plane has ended */
+		k.incarnation--;
+		k.sum = weir_key_sum(&k);
+		memcpy(&m.key, &k, sizeof(k));
+		expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r),
+		       -EKEYREJECTED);
+		memory_close(&m);
+	}
+}
+
 /* Puts until the handle says how it ended. */
 static int
 put_until_end(struct weir_remote *r)
@@ -512,12 +554,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_lengths), cmocka_unit_test(test_order),
-	    cmocka_unit_test(test_refused), cmocka_unit_test(test_keys),
-	    cmocka_unit_test(test_revoke),  cmocka_unit_test(test_evict),
-	    cmocka_unit_test(test_death),   cmocka_unit_test(test_left),
-	    cmocka_unit_test(test_nowait),  cmocka_unit_test(test_open_later),
-	    cmocka_unit_test(test_threads), cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_lengths),    cmocka_unit_test(test_order),
+	    cmocka_unit_test(test_refused),    cmocka_unit_test(test_keys),
+	    cmocka_unit_test(test_before_id),  cmocka_unit_test(test_revoke),
+	    cmocka_unit_test(test_evict),      cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_left),       cmocka_unit_test(test_nowait),
+	    cmocka_unit_test(test_open_later), cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

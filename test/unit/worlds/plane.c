@@ -883,6 +883,18 @@ static uint32_t or (uint32_t wish, uint32_t otherwise)
 	return wish ? wish : otherwise;
 }
 
+void
+plane_join(struct plane *p)
+{
+	for (uint32_t i = 0; i < p->nodes; i++) {
+		introduce(p, i, i);
+		for (uint32_t k = 0; k < p->nodes; k++)
+			if (k != i)
+				introduce(p, i, k);
+	}
+	plane_synced(p);
+}
+
 /* The data planes of all nodes begin. */
 static void
 start(struct plane *p)
@@ -894,14 +906,8 @@ start(struct plane *p)
 	p->net->now = START_NS * p->lives;
 	for (uint32_t i = 0; i < p->nodes; i++)
 		create_node(p, i);
-	for (uint32_t i = 0; !p->o.alone && i < p->nodes; i++) {
-		introduce(p, i, i);
-		for (uint32_t k = 0; k < p->nodes; k++)
-			if (k != i)
-				introduce(p, i, k);
-	}
 	if (!p->o.alone)
-		plane_synced(p);
+		plane_join(p);
 }
 
 /* They end, whatever they were doing. */

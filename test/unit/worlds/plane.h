@@ -37,7 +37,7 @@ struct plane_options {
 	bool watched;	    /* sessions have a socket, so that the library watches it */
 	bool users;	    /* the i-th session is of user 1000 + i; else all are of root */
 	/* the real one */
-	bool alone; /* control reports no nodes: the test does */
+	bool alone; /* control reports no nodes: the test does, or plane_join() */
 	bool fence; /* replies tell programs that the data plane is not registered for membarrier */
 	/* the fake */
 	uint32_t reaches; /* only the port of this engine reaches peers */
@@ -84,6 +84,8 @@ void plane_kill(struct plane *p);
 void plane_come_back(struct plane *p);
 /* A row of node 0's table of nodes changes: control reports it. */
 void plane_node(struct plane *p, const struct weir_node_info *is);
+/* Control reports all nodes of an `alone` plane. */
+void plane_join(struct plane *p);
 /* Control reports that it has told all nodes. */
 void plane_synced(struct plane *p);
 /* Lists of nodes that programs have requested. */
