@@ -523,8 +523,13 @@ send_operation(struct engine *e, struct channel *ch, struct conn *c, const struc
 	    !list_empty(&l->active))
 		return false;
 	*room = link_room_of(e, l, c->session, n, 0);
-	if (*room != ROOM || !answer_pay(c, answer))
+	if (*room != ROOM)
 		return false;
+	if (!answer_pay(c, answer)) {
+		if (UNLIKELY(l->split)) /* its lines are paid when it leaves, out of the queue */
+			queue_of(c->session, l, RING)->lines += (int32_t)n;
+		return false;
+	}
 	to = link_put_line(l);
 	memcpy(to, cell, sizeof(*to));
 	to->vqpn = c->peer_vqpn;

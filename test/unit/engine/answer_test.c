@@ -6,6 +6,7 @@
 #include "answers.h"
 
 #include "engine/answer.h"
+#include "engine/scheduler.h"
 #include "ipc/apply.h"
 
 /* ---- what they do ---- */
@@ -360,6 +361,39 @@ test_last_entry(void **state)
 	assert_int_equal(l->awaited_left, 1);
 }
 
+/* An operation that waits for credit leaves its program's part of the frame to others. */
+static void
+test_part_without_credit(void **state)
+{
+	struct pair p = memory_programs(&(struct world_options){.delay_ns = 3000});
+	struct pconn *c = open_remote(p.pa, ALL), *other = open_remote(p.pa, ALL);
+	struct session *s = &p.w->node[0].engine->sessions[p.pa->id];
+	struct peer_link *l = link_of(p.w, 0);
+	uint64_t credit = l->answer_room, left = 0;
+	uint32_t part;
+
+	set_word(p.pb, 8, 0);
+	for (unsigned i = 0; i < 2; i++) { /* with credit, and without it */
+		if (i) {
+			left = l->answer_room;
+			l->answer_room = 0;
+		}
+		l->split = true;
+		l->last_weight = 1;
+		part = share_lines(l, s);
+		assert_true(part > 1);
+		add(i ? other : c, 8, 1, i);
+		world_turn(p.w, 0);
+		assert_int_equal(queue_of(s, l, RING)->lines, part - !i);
+	}
+	l->answer_room += left;
+	link_busy(p.w->node[0].engine, l);
+	flush(c, 500);
+	flush(other, 500);
+	assert_int_equal(word_at(p.pb, 8), 2);
+	assert_int_equal(l->answer_room, credit);
+}
+
 /* Two engines that ask each other for more than their rings hold go on. */
 static void
 test_both_ways(void **state)
@@ -476,4 +510,4 @@ test_rate(void **state)
 
 ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_answered_runs),
 	     TEST(test_flush), TEST(test_credit), TEST(test_most), TEST(test_last_entry),
-	     TEST(test_both_ways), TEST(test_ends), TEST(test_rate))
+	     TEST(test_part_without_credit), TEST(test_both_ways), TEST(test_ends), TEST(test_rate))
