@@ -40,7 +40,7 @@ endpoint_create(struct weir *w, struct endpoint **out)
 	e->worker = e->listener->worker;
 	e->w = e->worker->w;
 	e->users = 1;
-	LIST_INIT(&e->incoming);
+	TAILQ_INIT(&e->incoming);
 	pthread_mutex_init(&e->lock, NULL);
 	*out = e;
 	return 0;
@@ -55,9 +55,9 @@ endpoint_keep(struct endpoint *e)
 }
 
 static void
-forget(struct incoming *in)
+forget(struct endpoint *e, struct incoming *in)
 {
-	LIST_REMOVE(in, next);
+	TAILQ_REMOVE(&e->incoming, in, next);
 	free(in);
 }
 
@@ -72,9 +72,9 @@ endpoint_drop(struct endpoint *e)
 	pthread_mutex_unlock(&e->lock);
 	if (!last)
 		return;
-	while ((in = LIST_FIRST(&e->incoming))) {
+	while ((in = TAILQ_FIRST(&e->incoming))) {
 		weir_close(in->conn);
-		forget(in);
+		forget(e, in);
 	}
 	weir_listener_close(e->listener);
 	pthread_mutex_destroy(&e->lock);
@@ -102,22 +102,44 @@ group_hello_valid(const struct group_hello *h, size_t length)
 	return length == sizeof(*h) && h->magic == GROUP_MAGIC && h->version == GROUP_VERSION;
 }
 
-/* Reads a hello. False: there is none yet. */
-static bool
-read_hello(struct incoming *in)
+/* Reads a hello. */
+static void
+read_hello(struct endpoint *e, struct incoming *in)
 {
 	size_t length = 0;
 	int rc = weir_recv(in->conn, &in->hello, sizeof(in->hello), &length, 0);
 
 	if (rc == -EAGAIN)
-		return false;
-	in->said = true;
+		return;
 	if (rc || !group_hello_valid(&in->hello, length)) {
 		/* a probe that has ended, or not a member of this release */
 		weir_close(in->conn);
-		forget(in);
+		forget(e, in);
+		return;
 	}
-	return true;
+	in->said = true;
+	TAILQ_REMOVE(&e->incoming, in, next);
+	TAILQ_INSERT_TAIL(&e->incoming, in, next);
+}
+
+/*
+ * Of connections that say nothing, which may be probes, and of hellos that no group claims, the
+ * oldest go: their number is bounded. Each group of the endpoint awaits GROUP_NEIGHBOURS at most,
+ * its own or those of one that it makes. `lock` is held.
+ */
+static void
+drop_most(struct endpoint *e)
+{
+	uint32_t count[2] = {0}; /* silent, unclaimed */
+	struct incoming *in, *before;
+
+	for (in = TAILQ_LAST(&e->incoming, incomings); in; in = before) {
+		before = TAILQ_PREV(in, incomings, next);
+		if (++count[in->said] <= e->users * GROUP_NEIGHBOURS)
+			continue;
+		weir_close(in->conn);
+		forget(e, in);
+	}
 }
 
 void
@@ -134,13 +156,14 @@ endpoint_accept(struct endpoint *e)
 			continue;
 		}
 		in->conn = c;
-		LIST_INSERT_HEAD(&e->incoming, in, next);
+		TAILQ_INSERT_TAIL(&e->incoming, in, next);
 	}
-	for (in = LIST_FIRST(&e->incoming); in; in = next) {
-		next = LIST_NEXT(in, next);
+	for (in = TAILQ_FIRST(&e->incoming); in; in = next) {
+		next = TAILQ_NEXT(in, next);
 		if (!in->said)
-			read_hello(in);
+			read_hello(e, in);
 	}
+	drop_most(e);
 	pthread_mutex_unlock(&e->lock);
 }
 
@@ -151,10 +174,10 @@ endpoint_claim(struct endpoint *e, uint64_t context, uint32_t from)
 	struct incoming *in;
 
 	pthread_mutex_lock(&e->lock);
-	LIST_FOREACH(in, &e->incoming, next)
+	TAILQ_FOREACH(in, &e->incoming, next)
 	if (in->said && in->hello.context == context && in->hello.from == from) {
 		c = in->conn;
-		forget(in);
+		forget(e, in);
 		break;
 	}
 	pthread_mutex_unlock(&e->lock);

@@ -18,9 +18,9 @@
 
 /* A neighbour has connected, whose group may not exist here yet. */
 struct incoming {
-	LIST_ENTRY(incoming) next;
+	TAILQ_ENTRY(incoming) next;
 	struct weir_conn *conn;
-	bool said; /* hello is valid */
+	bool said; /* hello is valid; else it has not come */
 	struct group_hello hello;
 };
 
@@ -31,7 +31,8 @@ struct endpoint {
 	uint64_t id;
 	pthread_mutex_t lock; /* of what follows; workers are locked inside it */
 	uint32_t users;	      /* groups */
-	LIST_HEAD(, incoming) incoming;
+	TAILQ_HEAD(incomings, incoming)
+	incoming; /* by the time of the hello, or of the connection */
 };
 
 /* The connection with a neighbour. */

@@ -5,8 +5,7 @@
  */
 #include "team.h"
 
-#include "group/exchange.h"
-#include "group/join.h"
+#include "group/handle.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -187,6 +186,106 @@ test_many_silent(void **state)
 	for (uint32_t i = 0; i < MANY; i++)
 		weir_close(c[i]);
 	team_close(&t);
+}
+
+static struct weir_conn *
+knock_at(struct weir *w, const struct weir_group *g)
+{
+	struct weir_address a;
+	struct weir_conn *c;
+	char text[64];
+
+	snprintf(text, sizeof(text), "node:0:gm.%016llx", (unsigned long long)g->endpoint->id);
+	assert_int_equal(weir_address_parse(text, &a), 0);
+	assert_int_equal(weir_connect(w, &a, PATIENT, &c), 0);
+	return c;
+}
+
+/* Makes a group of the group, and leaves it. */
+static int
+make_another(struct team *t, uint32_t i)
+{
+	static const uint32_t ranks[] = {1, 0};
+	struct weir_group *g;
+	int rc = weir_group_subset(t->g[i], ranks, 2, PATIENT, &g);
+
+	if (!rc)
+		rc = all_calls(g);
+	weir_group_leave(g);
+	return rc;
+}
+
+/* The members make groups until the other end of c is closed: then they look who has connected. */
+static void
+make_until_closed(struct team *t, struct weir_conn *c)
+{
+	size_t length;
+	uint8_t byte;
+	int rc;
+
+	do {
+		team_run(t, make_another);
+		for (uint32_t i = 0; i < t->size; i++)
+			assert_int_equal(t->result[i], 0);
+		rc = weir_recv(c, &byte, 1, &length, 0);
+	} while (rc == -EAGAIN);
+	assert_int_equal(rc, -ESHUTDOWN);
+}
+
+/*
+ * Connections where neighbours are awaited, that say nothing, or what no group waits for: 64 of
+ * each stay per group, of which there are two, the newest ones. Groups are made beside them. A few
+ * more go: hellos and probes of the members count with them.
+ */
+static void
+unclaimed(bool said)
+{
+	enum { MANY = 134, STAY = 2 * 64, MEMBERS = 4 };
+	struct group_hello hello = {.magic = GROUP_MAGIC, .version = GROUP_VERSION, .context = 7};
+	struct weir_conn *c[MANY], *late;
+	uint32_t gone = MANY - STAY;
+	uint8_t byte;
+	size_t length;
+	struct team t;
+	struct weir *w;
+
+	team_open(&t, 2, true);
+	plane_stop(t.f);
+	t.stranger = w = plane_attach_at(t.f, 1);
+	plane_run(t.f);
+	team_join(&t);
+	late = knock_at(w, t.g[0]);
+	for (uint32_t i = 0; i < MANY; i++) {
+		c[i] = knock_at(w, t.g[0]);
+		hello.from = i;
+		if (said)
+			assert_int_equal(weir_send(c[i], &hello, sizeof(hello), PATIENT), 0);
+	}
+	for (uint32_t i = 0; i < gone; i++)
+		make_until_closed(&t, c[i]);
+	if (said) { /* one that says something only now is the newest of those that do */
+		assert_int_equal(weir_send(late, &hello, sizeof(hello), PATIENT), 0);
+		make_until_closed(&t, c[gone]);
+	}
+	assert_int_equal(weir_recv(late, &byte, 1, &length, 0), said ? -EAGAIN : -ESHUTDOWN);
+	for (uint32_t i = gone + MEMBERS; i < MANY; i++)
+		assert_int_equal(weir_recv(c[i], &byte, 1, &length, 0), -EAGAIN);
+	for (uint32_t i = 0; i < MANY; i++)
+		weir_close(c[i]);
+	weir_close(late);
+	team_close(&t);
+}
+
+static void
+test_silent_neighbours(void **state)
+{
+	unclaimed(false);
+}
+
+static void
+test_unclaimed(void **state)
+{
+	unclaimed(true);
 }
 
 /* Requests that are wrong in a field are refused, and a right one behind them does not help. */
@@ -434,6 +533,8 @@ main(void)
 	    cmocka_unit_test(test_disagree),
 	    cmocka_unit_test(test_silent),
 	    cmocka_unit_test(test_many_silent),
+	    cmocka_unit_test(test_silent_neighbours),
+	    cmocka_unit_test(test_unclaimed),
 	    cmocka_unit_test(test_malformed),
 	    cmocka_unit_test(test_crowd),
 	    cmocka_unit_test(test_gatherer_dies),
