@@ -30,16 +30,19 @@ series()
 	[ -s "$work/$1" ]
 }
 
-# draw NAME XLABEL YLABEL KEY LINES: an SVG of gnuplot's plot LINES.
+# draw NAME XLABEL YLABEL KEY LINES: an SVG of gnuplot's plot LINES. Variable: axes, the logarithmic ones [x].
 draw()
 {
+	local least=0
+
+	[ "${axes:-x}" = x ] || least='*'
 	gnuplot <<END && echo "$dir/$1.svg"
 set terminal svg size 560,320 font 'sans,12' background 'white'
 set output '$dir/$1.svg'
 set xlabel '$2'
 set ylabel '$3'
-set logscale x
-set yrange [0:*]
+set logscale ${axes:-x}
+set yrange [$least:*]
 set grid
 set key $4
 plot $5
@@ -79,7 +82,7 @@ plot_layers()
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
 plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir
 plot membership nodes 'seconds after a node died' ctl_suspect 'first suspicion' ctl_dead 'declared dead' ctl_know 'known to all'
-plot onesided 'bytes, puts before a flush, or programs' 'µs, operation and flush, two nodes' os_model_remote_put put os_model_remote_get get \
+axes=xy plot onesided 'bytes, puts before a flush, or programs' 'µs, operation and flush, two nodes' os_model_remote_put put os_model_remote_get get \
 	os_model_remote_acc sums os_model_remote_flush 'puts of 8 B and a flush' os_model_remote_lock 'lock, by programs'
 plot overlap 'bytes' 'of a put, hidden by computation' os_overlap Weir
 plot_layers host 'two programs of a host'

@@ -68,7 +68,7 @@ send_pictures(struct weir *w, const struct weir_address *to, char *memory, unsig
 
 	if (rc)
 		return rc;
-	rc = weir_connect(w, to, 1000, &c);
+	rc = weir_connect(w, to, 30000, &c);
 	if (rc)
 		return rc;
 	for (unsigned long i = 0; i < count && !rc; i++) {
@@ -76,13 +76,13 @@ send_pictures(struct weir *w, const struct weir_address *to, char *memory, unsig
 
 		/* its last message has to be complete before it changes */
 		if (i % PICTURES == 0)
-			rc = weir_flush(c, 5000);
+			rc = weir_flush(c, 30000);
 		memset(picture, 'a' + (int)(i % 26), PICTURE);
 		if (!rc)
-			rc = weir_send_notify(c, picture, PICTURE, WEIR_ZERO_COPY, 0, 5000);
+			rc = weir_send_notify(c, picture, PICTURE, WEIR_ZERO_COPY, 0, 30000);
 	}
 	if (!rc)
-		rc = weir_flush(c, 5000);
+		rc = weir_flush(c, 30000);
 	weir_close(c);
 	return rc ? rc : weir_disown(region);
 }

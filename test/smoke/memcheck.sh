@@ -36,4 +36,6 @@ both() {
 }
 both mapped A A '^rank [01] of 2: 200 inserts of all' example-remote_hash mapped 2 100
 both apart A B '^rank [01] of 2: 200 inserts of all' example-remote_hash apart 2 100
+on A dies example-remote_hash loss 3 100 50 # and the others go on without it
+both loss A B '^rank [01] of 2: 1 lost, [1-9][0-9]* inserts of all' example-remote_hash loss 3 100
 both group A B '^rank [01] of 2: pi is 3.14' example-group pi 2 1000
