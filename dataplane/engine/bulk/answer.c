@@ -162,7 +162,7 @@ answers_forget(struct engine *e, struct conn *c)
 {
 	if (c->kind != CONN_MEMORY)
 		return;
-	if (c->cold->memory.lock.awaited) /* it never completes */
+	if (c->cold->memory.lock.awaited || oldest(c)) /* it never completes */
 		c->sealed = true;
 	c->cold->memory.lock.awaited = false;
 	if (!c->link) { /* its entries ended with it */

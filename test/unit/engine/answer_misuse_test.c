@@ -293,6 +293,28 @@ test_bad_answers(void **state)
 	}
 }
 
+/* The last line of a peer, whose memory has ended: operations before it are not answered. */
+static void
+test_unanswered(void **state)
+{
+	struct pair p = memory_programs(NULL);
+	struct pconn *c = open_remote(p.pa, ALL);
+	struct weir_slot line = {.op = WEIR_WIRE_FIN_ACK, .vqpn = c->vqpn};
+
+	put(c, 0, 1);
+	add(c, 8, 1, 0);
+	pconn_close(c);
+	for (unsigned k = 0; k < 4; k++)
+		world_turn(p.w, 0);
+	assert_int_equal(conn_find(p.w->node[0].engine, c->vqpn)->state, CONN_FINISHED);
+	inject(p.w, 0, &line, 1);
+	world_turn(p.w, 0);
+	assert_int_equal(p.w->node[0].link_errors, 0);
+	assert_int_equal(pconn_completed(c), 0);
+	assert_int_equal(link_of(p.w, 0)->answer_room, link_of(p.w, 0)->is.peer_answers);
+	world_end(state);
+}
+
 /*
  * A wrong operation of a peer, behind two that are right and of the same kind: those are executed,
  * it is not, and its connection ends. Updates, fetches, gets.
@@ -374,4 +396,4 @@ test_bad_updates(void **state)
 }
 
 ENGINE_TESTS(TEST(test_bad_programs), TEST(test_greedy_peer), TEST(test_bad_answers),
-	     TEST(test_bad_updates))
+	     TEST(test_unanswered), TEST(test_bad_updates))
