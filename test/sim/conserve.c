@@ -130,6 +130,7 @@ sim_count_engine(struct sim *s, const struct engine *e)
 	s->counts.rings_withdrawn += atomic_load(&c->rings_withdrawn);
 	s->counts.rings_regained += atomic_load(&c->rings_regained);
 	s->counts.window_stalls += atomic_load(&c->window_stalls);
+	s->counts.answer_stalls += atomic_load(&c->answer_stalls);
 	s->counts.spilled += atomic_load(&c->spilled);
 	s->counts.bulk += atomic_load(&c->bulk_messages);
 	s->counts.fetched += atomic_load(&c->fetched);

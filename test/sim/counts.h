@@ -86,6 +86,14 @@
 	X(locks_shared, 0, 150, "of those: to readers")                                            \
 	X(locks_given_up, 0, 60, "requests for locks that were taken back")                        \
 	X(locks_dead, 0, 2, "locks of programs that died, and the next was told")                  \
+	X(passed_told, 0, 120, "ranges of memory that programs passed on by word of mouth")        \
+	X(passed_message, 0, 20, "by a message")                                                   \
+	X(passed_notice, 0, 120, "by a notice, behind operations under way")                       \
+	X(passed_signal, 0, 120, "by a signal word, behind operations under way")                  \
+	X(passed_lock, 0, 80, "by the lock of their export")                                       \
+	X(raced, 0, 150, "operations that raced for words, results verified")                      \
+	X(mapped, 0, 20, "programs that had mapped such memory")                                   \
+	X(answer_stalls, 0, 50, "operations that waited for room for their answer at their peer")  \
 	X(large, 0, 100, "of those puts and gets by WRITE and READ, of up to 200 KiB and more")    \
 	X(revoked_under, 0, 60, "revocations repeated because peers had WRITEs and READs")         \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
@@ -94,7 +102,15 @@ struct sim_counts {
 #define X(name, least, share, help) uint64_t name;
 	SIM_COUNTS(X)
 #undef X
+	/* bits of what operations on common memory had: a length of the lists below, with its
+	 * content verified; an enum weir_type; an enum weir_acc */
+	uint64_t put_borders, get_borders, update_borders, types, accs;
 };
+
+/* Lengths at which a put or a get, or an update, changes its way. */
+#define SIM_BORDERS 16u
+#define SIM_UPDATE_BORDERS 8u
+extern const uint32_t sim_borders[SIM_BORDERS], sim_update_borders[SIM_UPDATE_BORDERS];
 
 struct sim_tally { /* of a range of seeds */
 	uint64_t seeds;
@@ -108,7 +124,7 @@ struct sim_tally { /* of a range of seeds */
 const char *sim_counts_lack(const struct sim_counts *c, uint64_t *have, uint64_t *least);
 void sim_tally_add(struct sim_tally *t, const struct sim_counts *c);
 void sim_tally_print(const struct sim_tally *t);
-/* Prints what too few seeds had; false if there is any. */
+/* Prints what too few seeds had, or none; false if there is any. */
 bool sim_tally_check(const struct sim_tally *t);
 
 #endif

@@ -8,6 +8,7 @@
  * effect.
  */
 #include "memory.h"
+#include "common.h"
 #include "node.h"
 
 #include "remote/revoke.h"
@@ -236,9 +237,8 @@ check_notice(struct sim *s, struct sim_memory *m, const struct weir_notice *n)
 	sim_progress(s);
 }
 
-/* Takes some notices for memory of p. */
-static bool
-take_notices(struct sim_program *p)
+bool
+sim_memory_notices(struct sim_program *p)
 {
 	uint32_t burst = 1 + rng_below(&p->rng, 4), i;
 	struct weir_notice n;
@@ -249,10 +249,11 @@ take_notices(struct sim_program *p)
 		for (i = 0; i < p->s->sc.memories; i++)
 			if (p->s->memory[i]->plan->owner == p->id && p->s->memory[i]->x == n.x)
 				break;
-		if (i == p->s->sc.memories)
-			sim_fail(p->s, "program %u: a notice for no export", p->id);
-		check_notice(p->s, p->s->memory[i], &n);
 		any = true;
+		if (i < p->s->sc.memories)
+			check_notice(p->s, p->s->memory[i], &n);
+		else if (!sim_common_notice(p, &n))
+			sim_fail(p->s, "program %u: a notice for no export", p->id);
 	}
 	if (rc && rc != -EAGAIN)
 		sim_fail(p->s, "program %u: notices: %d: %s", p->id, rc, weir_reason());
@@ -609,7 +610,7 @@ sim_memory_step(struct sim_program *p, uint32_t thread)
 		struct sim_memory *m = p->s->memory[i];
 
 		if (m->plan->owner == p->id && thread == 0) {
-			any |= take_notices(p);
+			any |= sim_memory_notices(p);
 			any |= revoke(p, m);
 		}
 		if (m->plan->user == p->id && thread == i % p->threads)

@@ -2,6 +2,7 @@
 /* A simulated program: its life, its events, its sleep. */
 #include "batch.h"
 #include "client.h"
+#include "common.h"
 #include "end.h"
 #include "held.h"
 #include "lock.h"
@@ -197,18 +198,25 @@ end_is_over(const struct sim_program *p, const struct sim_end *e)
 	return other->state == END_CLOSED || p->s->program[c->program[0]]->dead;
 }
 
+void
+sim_program_poke(struct sim *s, uint32_t id)
+{
+	struct sim_program *p = s->program[id];
+
+	for (uint32_t i = 0; i < p->threads && !sim_program_ended(p); i++) {
+		if (i && !p->thread[i].object) /* the first one is still to attach */
+			continue;
+		p->thread[i].drowsy = false;
+		sim_schedule(s, &p->thread[i].actor, s->now + 1);
+	}
+}
+
 /* A program has ended: who waits for it to connect need not wait any more. */
 static void
 look_around(struct sim *s)
 {
-	for (uint32_t i = 0; i < s->sc.programs; i++) {
-		struct sim_program *p = s->program[i];
-
-		for (uint32_t k = 0; k < p->threads && !sim_program_ended(p); k++) {
-			p->thread[k].drowsy = false;
-			sim_schedule(s, &p->thread[k].actor, s->now + 1);
-		}
-	}
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		sim_program_poke(s, i);
 }
 
 static void
@@ -226,6 +234,7 @@ finish(struct sim_program *p)
 	}
 	sim_memory_left(p);
 	sim_lock_left(p, false);
+	sim_common_left(p, false);
 	sim_client_detach(p->client, p->w);
 	p->w = NULL;
 	p->ended = true;
@@ -249,6 +258,7 @@ die(struct sim *s, void *arg)
 	s->counts.deaths++;
 	sim_memory_left(p);
 	sim_lock_left(p, true);
+	sim_common_left(p, true);
 	sim_client_die(p->client, p->w);
 	p->w = NULL;
 	p->dead = true;
@@ -304,6 +314,7 @@ work(struct sim_thread *t)
 	}
 	any |= sim_memory_step(p, self);
 	any |= sim_lock_step(p, self);
+	any |= sim_common_step(p, self);
 	any |= sim_program_release(p, false);
 	return any;
 }
@@ -312,9 +323,10 @@ static uint64_t
 next_timer(const struct sim_thread *thread)
 {
 	const struct sim_program *p = thread->p;
-	uint64_t at = sim_memory_timer(p), lock = sim_lock_timer(p);
+	uint64_t at = sim_memory_timer(p), lock = sim_lock_timer(p), common = sim_common_timer(p);
 
 	at = lock < at ? lock : at;
+	at = common < at ? common : at;
 	for (uint32_t i = 0; i < p->ends; i++) {
 		const struct sim_end *e = &p->end[i];
 		uint64_t t = sim_end_timer(p, e);
@@ -414,6 +426,7 @@ attached(struct sim_program *p)
 		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
 	sim_memory_attached(p);
 	sim_lock_attached(p);
+	sim_common_attached(p);
 	for (uint32_t i = 0; i < p->threads; i++) {
 		struct sim_thread *t = &p->thread[i];
 
@@ -446,7 +459,7 @@ step(struct sim_thread *t)
 	busy = work(t);
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);
-	if (over && sim_memory_over(p) && sim_lock_over(p))
+	if (over && sim_memory_over(p) && sim_lock_over(p) && sim_common_over(p))
 		finish(p);
 	else
 		rest(t, busy);

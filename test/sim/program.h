@@ -87,6 +87,8 @@ void sim_program_destroy(struct sim_program *p);
 bool sim_program_ended(const struct sim_program *p);
 /* Dead, or ended: nobody connects to it any more. */
 bool sim_program_gone(const struct sim *s, uint32_t id);
+/* Somebody has done something that a program waits for without a doorbell. */
+void sim_program_poke(struct sim *s, uint32_t id);
 /* Adds what the program waits for to `text`. */
 void sim_program_waits_for(const struct sim_program *p, char *text, size_t size);
 /* Wakes the sleeping programs of a node whose doorbell rang. */

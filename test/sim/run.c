@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One seed: build the nodes and programs, run until everything has ended, check, take down. */
+#include "common.h"
 #include "lock.h"
 #include "memory.h"
 #include "node.h"
@@ -18,6 +19,7 @@ sim_build(struct sim *s)
 	sim_oracle_create(s);
 	sim_memories_create(s);
 	sim_lock_create(s);
+	sim_common_create(s);
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		s->node[i] = sim_node_create(s, i);
 	sim_control_start(s);
@@ -41,6 +43,7 @@ say_stuck(struct sim *s)
 
 	for (uint32_t i = 0; i < s->sc.programs; i++)
 		sim_program_waits_for(s->program[i], waits, sizeof(waits));
+	sim_common_waits_for(s, waits, sizeof(waits));
 	sim_fail(s, "stuck since %lu us: %s", (s->progress_at - SIM_START) / 1000, waits);
 }
 
@@ -81,6 +84,7 @@ sim_take_down(struct sim *s)
 	sim_control_reset(s);
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		sim_node_destroy(s->node[i]);
+	sim_common_destroy(s);
 	sim_lock_destroy(s);
 	sim_memories_destroy(s);
 	sim_oracle_destroy(s);

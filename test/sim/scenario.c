@@ -202,6 +202,33 @@ add_lock(struct sim_scenario *sc, uint32_t without)
 		sc->lock.users |= (uint32_t)rng_chance(&r, 700) << i;
 }
 
+/* Memory that several programs use. Draws nothing from r either. */
+static void
+add_common(struct sim_scenario *sc, uint32_t without)
+{
+	struct rng r = {sim_hash(sc->seed, 88, 0)};
+	struct sim_common_plan *k = &sc->common;
+
+	if (rng_below(&r, 4) || without & (1u << SIM_common) || sc->programs < 2)
+		return;
+	k->owner = rng_below(&r, sc->programs);
+	k->maps = rng_chance(&r, 300);
+	k->passes = 3 + rng_below(&r, 10);
+	/* who is cut off holds what another one gets */
+	k->rounds = sc->cut_at == SIM_NEVER ? rng_below(&r, 6) : 0;
+	k->races = 10 + rng_below(&r, 51);
+	k->start = SIM_START + rng_log(&r, SIM_US, 3 * SIM_MS);
+	for (uint32_t i = 0; i < sc->programs; i++)
+		if (i != k->owner)
+			k->users |= (uint32_t)rng_chance(&r, 850) << i;
+	if (!k->users)
+		k->users = 1u << (k->owner + 1) % sc->programs;
+	sc->regions++;
+	sc->region_bytes += SIM_COMMON_REGION;
+	sc->exports++;
+	sc->export_keys++;
+}
+
 static void
 make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 {
@@ -382,6 +409,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	make_shares(sc, &r, without);
 	make_links(sc);
 	add_lock(sc, without);
+	add_common(sc, without);
 	/* these draw nothing from r */
 	for (uint32_t i = 0; i < sc->conns; i++)
 		add_options(sc, &sc->conn[i], i, without);
@@ -450,6 +478,11 @@ sim_scenario_print(const struct sim_scenario *sc)
 		       sc->conn[i].messages[1], sc->conn[i].bulky);
 	if (sc->batches)
 		printf("  batches of messages\n");
+	if (sc->common.users)
+		printf(
+		    "  memory of program %u for programs %x%s: %u hand-overs, %u locks, %u races\n",
+		    sc->common.owner, sc->common.users, sc->common.maps ? ", mapped" : "",
+		    sc->common.passes, sc->common.rounds, sc->common.races);
 	for (uint32_t i = 0; i < sc->conns; i++)
 		if (sc->conn[i].held || sc->conn[i].priority)
 			printf("  connection %u: priority %u%s\n", i, sc->conn[i].priority,

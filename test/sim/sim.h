@@ -16,6 +16,8 @@
  *   held.c      connections that they hold, and facts about connections
  *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
+ *   common.c    an export that many programs use, in turn and
+ *   racing.c    at once
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
  *   counts.c    what a seed must have been through
@@ -77,6 +79,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(datagram, "datagram connections")                                                        \
 	X(memory, "memory of programs that others access")                                         \
 	X(lock, "a lock that many programs ask for")                                               \
+	X(common, "memory that many programs access, at once and in turn")                         \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")                                                                       \
 	X(share, "programs have weights and rates, and they change")                               \
@@ -136,6 +139,18 @@ struct sim_lock_plan {
 	uint64_t start;
 };
 
+#define SIM_COMMON_REGION 106496u /* bytes */
+
+/* One program exports memory that several others access. */
+struct sim_common_plan {
+	uint32_t owner, users; /* program; bits of programs, 0: there is none */
+	bool maps;	       /* those of the owner's node may map it */
+	uint32_t passes;       /* hand-overs of each range */
+	uint32_t rounds;       /* of each user with the lock */
+	uint32_t races;	       /* operations of each user that race with those of others */
+	uint64_t start;
+};
+
 struct sim_program_plan {
 	uint32_t node;
 	uint32_t threads;
@@ -165,6 +180,7 @@ struct sim_scenario {
 	uint32_t memories;
 	struct sim_memory_plan memory[SIM_MEMORIES];
 	struct sim_lock_plan lock;
+	struct sim_common_plan common;
 	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */
 	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
@@ -235,7 +251,8 @@ struct sim {
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
 	struct sim_memory *memory[SIM_MEMORIES];
-	struct sim_lock *lock; /* NULL: none */
+	struct sim_lock *lock;	   /* NULL: none */
+	struct sim_common *common; /* NULL: none */
 	uint64_t steps;
 	uint64_t suspect_at; /* when controls have not heard of the node that is cut off for long */
 	bool rang;	     /* a doorbell, since somebody last looked whose */
