@@ -11,7 +11,13 @@
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "base/list.h"
+#include "engine/remote.h"
+#include "engine/slot_head.h"
 #include "engine/state.h"
+
+#include <stdlib.h>
+
+#define ANSWERED 64u /* connections of a link with answers under way */
 
 /* The other end of l, if it is of the same life. */
 static struct peer_link *
@@ -91,6 +97,159 @@ check_conn(struct engine *there, const struct conn *c, const struct peer_link *m
 	return wrong ? wrong : check_window(p, c);
 }
 
+/* ---- answers ---- */
+
+/* Bytes of answers, of connections of the end that they are under way to. */
+struct under_way {
+	uint32_t count;
+	struct {
+		uint32_t vqpn;
+		uint64_t bytes;
+	} of[ANSWERED];
+};
+
+static uint64_t *
+bytes_of(struct under_way *u, uint32_t vqpn)
+{
+	static uint64_t others;
+	uint32_t i = 0;
+
+	while (i < u->count && u->of[i].vqpn != vqpn)
+		i++;
+	if (i == ANSWERED)
+		return &others;
+	if (i == u->count) {
+		u->of[i].vqpn = vqpn;
+		u->of[i].bytes = 0;
+		u->count++;
+	}
+	return &u->of[i].bytes;
+}
+
+static uint64_t
+answer_bytes(uint32_t length)
+{
+	return weir_answer_lines(length) * WEIR_SLOT_SIZE;
+}
+
+static uint32_t
+lines_of(struct head h)
+{
+	if (weir_op_is_cell(h.op))
+		return weir_cell_slots(h.op, h.length);
+	if (h.op == WEIR_WIRE_ANSWER)
+		return weir_answer_lines(h.length);
+	return h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE ? message_lines(h.length) : 1;
+}
+
+/*
+ * Visits lines that l has written, from `pos` on, which is the head of a frame. asked, given: get
+ * the answers of operations, and answers; NULL: of no interest. Returns the number of updates.
+ */
+static uint32_t
+visit(const struct peer_link *l, uint64_t pos, struct under_way *asked, struct under_way *given)
+{
+	uint32_t updates = 0;
+
+	while (pos < l->tx_pos) {
+		const struct weir_frame_head *frame = (const void *)link_at(l, pos);
+		/* the head of the open frame is written when it leaves */
+		uint64_t end = pos < l->tx_posted ? pos + frame->lines : l->tx_pos;
+
+		if (end <= pos)
+			abort();
+		for (pos++; pos < end;) {
+			const struct weir_slot *line = link_at(l, pos);
+			struct head h = head_load(line);
+
+			if (asked && weir_op_is_cell(h.op) && remote_answer_bytes(line))
+				*bytes_of(asked, h.vqpn) += answer_bytes(remote_answer_bytes(line));
+			if (given && h.op == WEIR_WIRE_ANSWER)
+				*bytes_of(given, h.vqpn) += answer_bytes(h.length);
+			updates += h.op == WEIR_OP_UPDATE || h.op == WEIR_OP_CAS;
+			pos += lines_of(h);
+		}
+	}
+	return updates;
+}
+
+/* Answers that wait in m, by the connections there that they are of. */
+static void
+visit_waiting(const struct peer_link *m, struct under_way *waiting)
+{
+	for (uint32_t at = m->answers_first; at != m->answers_end;) {
+		const struct weir_slot *s = &m->is.answers[at & (m->is.answer_lines - 1)];
+
+		*bytes_of(waiting, atomic_load_explicit(&s->seq, memory_order_relaxed)) +=
+		    answer_bytes(s->length);
+		at += weir_answer_lines(s->length);
+	}
+}
+
+/* Credit that operations of c have which have left. */
+static uint64_t
+awaited_bytes(const struct conn *c)
+{
+	uint64_t bytes = 0;
+
+	for (uint16_t i = c->cold->memory.awaited_first; i; i = c->link->awaited[i - 1].next)
+		bytes += answer_bytes(c->link->awaited[i - 1].length);
+	return bytes;
+}
+
+/*
+ * For each operation of l that has left and has credit for an answer, either it is on its way to m,
+ * or the answer waits there, or that is on its way back. Where the connection has ended at m no
+ * answer may come, and none may come without credit.
+ */
+static const char *
+check_answers(struct engine *there, const struct peer_link *l, const struct peer_link *m)
+{
+	static struct under_way asked, waiting, given;
+	const struct list_node *node;
+	uint64_t all = 0;
+
+	asked.count = waiting.count = given.count = 0;
+	visit(l, m->rx_pos, &asked, NULL);
+	visit(m, l->rx_pos, NULL, &given);
+	visit_waiting(m, &waiting);
+	if (asked.count == ANSWERED || waiting.count == ANSWERED || given.count == ANSWERED)
+		return NULL;
+	for (uint32_t i = 0; i < given.count; i++)
+		all += given.of[i].bytes;
+	for (node = l->conns.next; node != &l->conns; node = node->next) {
+		const struct conn *c = LIST_OWNER(node, const struct conn, of_link), *p;
+		uint64_t answers, awaited;
+
+		if (c->kind != CONN_MEMORY || conn_is_passive(c) || c->state == CONN_OPENING)
+			continue;
+		awaited = awaited_bytes(c);
+		answers = *bytes_of(&given, c->vqpn) + *bytes_of(&waiting, c->peer_vqpn);
+		all -= *bytes_of(&given, c->vqpn);
+		if (answers > awaited)
+			return "answers are under way for which there is no credit";
+		p = c->peer_vqpn ? conn_find(there, c->peer_vqpn) : NULL;
+		if (!conn_is_open(c) || !p || p->link != m || p->peer_vqpn != c->vqpn ||
+		    !conn_is_open(p))
+			continue;
+		if (awaited != answers + *bytes_of(&asked, p->vqpn))
+			return "credit for answers is not that of operations and answers under way";
+	}
+	return all ? "answers are under way to a connection that has ended" : NULL;
+}
+
+/* A link that breaks with updates under way, and is repaired. */
+static void
+count_repair(struct sim *s, struct sim_engine *e, uint32_t i, const struct peer_link *l)
+{
+	if (l->up && l->broken && !e->torn[i])
+		e->torn[i] = visit(l, l->credited, NULL, NULL) ? SIM_TORN_UPDATES : SIM_TORN;
+	if (l->broken)
+		return;
+	s->counts.updates_replayed += l->up && e->torn[i] == SIM_TORN_UPDATES;
+	e->torn[i] = SIM_WHOLE;
+}
+
 const char *
 sim_conserved(struct sim *s, const struct engine *e)
 {
@@ -102,6 +261,7 @@ sim_conserved(struct sim *s, const struct engine *e)
 		const char *wrong;
 
 		s->counts.classes_broken += l->up && l->broken && l->is.class;
+		count_repair(s, e->config.user, i, l);
 		if (!m)
 			continue;
 		there = s->node[l->is.peer_node]->engine[l->is.peer_engine].engine;
@@ -110,6 +270,10 @@ sim_conserved(struct sim *s, const struct engine *e)
 			wrong = check_ring(m, l);
 		for (node = l->conns.next; node != &l->conns && !wrong; node = node->next)
 			wrong = check_conn(there, LIST_OWNER(node, const struct conn, of_link), m);
+		if (!wrong && l->awaited_fresh) {
+			s->counts.answers_conserved++;
+			wrong = check_answers(there, l, m);
+		}
 		if (wrong)
 			return wrong;
 		s->counts.conserved++;

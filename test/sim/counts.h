@@ -94,6 +94,8 @@
 	X(raced, 0, 150, "operations that raced for words, results verified")                      \
 	X(mapped, 0, 20, "programs that had mapped such memory")                                   \
 	X(answer_stalls, 0, 50, "operations that waited for room for their answer at their peer")  \
+	X(answers_conserved, 0, 200, "turns after which credit for answers was compared")          \
+	X(updates_replayed, 0, 20, "links repaired that broke with updates under way")             \
 	X(large, 0, 100, "of those puts and gets by WRITE and READ, of up to 200 KiB and more")    \
 	X(revoked_under, 0, 60, "revocations repeated because peers had WRITEs and READs")         \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")

@@ -21,6 +21,12 @@ enum sim_engine_state {
 	SIM_DOZING, /* a turn between two sleeps, the flags still up */
 };
 
+enum sim_torn { /* of a link */
+		SIM_WHOLE,
+		SIM_TORN,
+		SIM_TORN_UPDATES, /* some were under way */
+};
+
 struct sim_engine {
 	struct sim_node *n;
 	uint32_t id;
@@ -38,6 +44,7 @@ struct sim_engine {
 	uint32_t idle;	/* empty turns in a row */
 	uint64_t nap;	/* next timed sleep on a port without interrupt */
 	uint64_t turns;
+	uint8_t torn[SIM_LINKS]; /* enum sim_torn, of each link, after the last turn */
 	struct engine_command *mailbox[SIM_MAILBOX], *replies[SIM_MAILBOX];
 	uint32_t mail_head, mail_tail, reply_head, reply_tail;
 	uint32_t
