@@ -86,6 +86,8 @@
 	X(locks_shared, 0, 150, "of those: to readers")                                            \
 	X(locks_given_up, 0, 60, "requests for locks that were taken back")                        \
 	X(locks_dead, 0, 2, "locks of programs that died, and the next was told")                  \
+	X(locks_cut, 0, 5, "of those: of programs of a node that was cut off")                     \
+	X(cut_off, 0, 3, "fetches of holders that were cut off, and heard so")                     \
 	X(passed_told, 0, 120, "ranges of memory that programs passed on by word of mouth")        \
 	X(passed_message, 0, 20, "by a message")                                                   \
 	X(passed_notice, 0, 120, "by a notice, behind operations under way")                       \

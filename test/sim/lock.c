@@ -2,8 +2,9 @@
 /*
  * A lock, which several programs ask for again and again, exclusive and shared, for a while or for
  * ever. No two hold it that exclude each other; each gets it in the end; the lock of a program that
- * died passes on, and says so if it was exclusive. A count in the memory, which holders read, add
- * to and write, is theirs in the end.
+ * died, or whose node is cut off, passes on, and says so if it was exclusive. A count in the
+ * memory, which holders read, add to and write, is theirs in the end. A holder that is cut off
+ * hears of it, and counts as one no more when the lock has passed on.
  */
 #include "lock.h"
 #include "node.h"
@@ -25,6 +26,9 @@ struct user {
 	struct weir_remote *r;
 	uint8_t state;
 	bool asked, opened, done;
+	bool lost;    /* its connection has ended, or will */
+	bool keeps;   /* it holds the lock until it hears that it is cut off */
+	bool fetches; /* and meanwhile reads the count */
 	int kind;
 	uint32_t rounds;     /* to go */
 	uint64_t wait_until; /* IDLE: asks; ASKS: gives up; HOLDS: unlocks */
@@ -42,6 +46,7 @@ struct sim_lock {
 	bool in_doubt;	 /* an exclusive holder has died, and no exclusive one was told */
 	bool maybe;	 /* one has died who may have been granted it */
 	bool unsure;	 /* and whether its last put took effect */
+	bool cut;	 /* an exclusive holder is cut off, and nobody was told */
 	uint64_t writes; /* of holders */
 	struct user user[SIM_PROGRAMS_MAX];
 };
@@ -97,6 +102,50 @@ give_up(struct user *u)
 	u->done = true;
 }
 
+/* Whether the wire between it and the memory is cut, now or later. */
+static bool
+is_across(const struct sim *s, uint32_t id)
+{
+	const struct sim_program_plan *p = s->sc.program;
+
+	return s->sc.cut_at != SIM_NEVER &&
+	       (p[id].node == s->sc.cut_node) != (p[s->lock->plan->owner].node == s->sc.cut_node);
+}
+
+static bool
+is_cut_off(const struct sim *s, uint32_t id)
+{
+	return s->sc.cut_at <= s->now && is_across(s, id);
+}
+
+/* The lock of u passes on, if it holds it. */
+static void
+lose(struct sim_lock *k, struct user *u)
+{
+	if (!u->lost && u->kind == EXCLUSIVE) {
+		k->in_doubt |= u->state > ASKS;
+		k->maybe |= u->state <= ASKS; /* its UNLOCK may not have left */
+		k->unsure |= u->state == HOLDS;
+	}
+	u->lost = true;
+}
+
+/* The same of those that are cut off: to the others they hold the lock no more. */
+static void
+lose_cut_off(struct sim *s)
+{
+	struct sim_lock *k = s->lock;
+
+	for (uint32_t i = 0; i < s->sc.programs; i++) {
+		struct user *u = &k->user[i];
+
+		if (u->lost || !is_cut_off(s, i))
+			continue;
+		k->cut |= u->kind == EXCLUSIVE && u->state > ASKS;
+		lose(k, u);
+	}
+}
+
 /* An operation, or opening, has failed. */
 static void
 failed(struct sim_program *p, struct user *u, int rc)
@@ -107,6 +156,10 @@ failed(struct sim_program *p, struct user *u, int rc)
 	sim_trace(s, "program %u: lock of program %u: %d", p->id, owner, rc);
 	sim_progress(s);
 	if (s->program[owner]->dead) {
+		give_up(u);
+	} else if (is_cut_off(s, p->id)) {
+		lose_cut_off(s);
+		s->counts.cut_off += u->keeps && u->fetches;
 		give_up(u);
 	} else if (!u->opened &&
 		   (rc == -ENOSPC || rc == -EHOSTUNREACH || (rc == -ENOMEM && s->sc.faults) ||
@@ -131,18 +184,25 @@ enter(struct sim_program *p, struct user *u, bool told)
 	/* its connections end one after the other: a holder may not have heard of it yet */
 	bool ends = s->program[k->plan->owner]->dead;
 
+	if (s->sc.cut_at <= s->now)
+		lose_cut_off(s);
+	/* it was granted before the wire was cut, or when it was */
+	ends |= u->lost;
 	for (uint32_t i = 0; i < s->sc.programs && !ends; i++) {
 		const struct user *v = &k->user[i];
 
-		if (v != u && v->state > ASKS && (u->kind == EXCLUSIVE || v->kind == EXCLUSIVE))
+		if (v != u && !v->lost && v->state > ASKS &&
+		    (u->kind == EXCLUSIVE || v->kind == EXCLUSIVE))
 			sim_fail(s, "programs %u and %u hold a lock, %s", p->id, i,
 				 u->kind == v->kind ? "both exclusive" : "one of them exclusive");
 	}
-	if (told != k->in_doubt && !k->maybe && !ends)
+	if (told != k->in_doubt && (!told || !k->maybe) && !ends)
 		sim_fail(s, "program %u: a holder has %sdied, and it is told %s", p->id,
 			 k->in_doubt ? "" : "not ", told ? "so" : "nothing");
-	if (u->kind == EXCLUSIVE)
+	if (u->kind == EXCLUSIVE && !u->lost)
 		k->in_doubt = false;
+	s->counts.locks_cut += told && k->cut;
+	k->cut &= !told;
 	s->counts.locks++;
 	s->counts.locks_shared += u->kind == SHARED;
 	s->counts.locks_dead += told;
@@ -153,6 +213,8 @@ enter(struct sim_program *p, struct user *u, bool told)
 	/* a program that is to die does it with the lock */
 	if (s->sc.program[p->id].killed_at != SIM_NEVER && u->kind == EXCLUSIVE)
 		u->wait_until = SIM_NEVER;
+	u->keeps = is_across(s, p->id) && u->kind == EXCLUSIVE && s->now < s->sc.cut_at &&
+		   sim_hash(s->sc.seed, 105, u->rounds) % 8;
 	sim_progress(s);
 }
 
@@ -188,6 +250,25 @@ ask(struct sim_program *p, struct user *u)
 	return true;
 }
 
+/* The wire is cut: reads the count until that fails. Both say that the holder is cut off. */
+static bool
+keep(struct sim_program *p, struct user *u)
+{
+	int rc = 0;
+
+	if (!u->fetches)
+		rc = weir_remote_get(u->r, 64, &u->word, sizeof(u->word), WEIR_NOWAIT);
+	if (!rc) {
+		u->fetches = true;
+		rc = weir_remote_flush(u->r, 0);
+	}
+	if (!rc) /* it was answered just before */
+		u->fetches = false;
+	if (rc && rc != -EAGAIN)
+		failed(p, u, rc);
+	return rc && rc != -EAGAIN;
+}
+
 /* Reads the count, and as an exclusive holder adds to it. */
 static bool
 hold(struct sim_program *p, struct user *u)
@@ -195,6 +276,12 @@ hold(struct sim_program *p, struct user *u)
 	struct sim_lock *k = p->s->lock;
 	int rc = 0;
 
+	if (u->lost)
+		u->state = HOLDS;
+	if (u->state == HOLDS && u->keeps && p->s->now < p->s->sc.cut_at)
+		return false;
+	if (u->state == HOLDS && u->keeps)
+		return keep(p, u);
 	if (u->state == READS && u->word == UINT64_MAX) {
 		rc = weir_remote_get(u->r, 64, &u->word, sizeof(u->word), WEIR_NOWAIT);
 		if (!rc)
@@ -228,7 +315,7 @@ hold(struct sim_program *p, struct user *u)
 			sim_trace(p->s, "program %u: unlocks", p->id);
 			u->state = IDLE;
 			u->wait_until = p->s->now + rng_log(&k->rng, SIM_US, 100 * SIM_US);
-			if (!--u->rounds)
+			if (!--u->rounds || u->lost)
 				give_up(u);
 		}
 	}
@@ -286,6 +373,11 @@ sim_lock_timer(const struct sim_program *p)
 
 	if (!u || u->done)
 		return SIM_NEVER;
+	/* its doorbell rings when it hears of its end, which takes a second */
+	if (is_cut_off(p->s, p->id))
+		return p->s->now + SIM_MS;
+	if (u->keeps && u->state == HOLDS)
+		return p->s->sc.cut_at;
 	/* waiting for the export, for an opening, for room: nothing wakes it */
 	if (u->wait_until <= p->s->now || !u->r || (u->state == ASKS && !u->asked) ||
 	    u->state > ASKS)
@@ -322,11 +414,8 @@ sim_lock_left(struct sim_program *p, bool dies)
 				 (unsigned long)k->writes);
 		k->base = NULL;
 	}
-	if (!u->done && dies && u->kind == EXCLUSIVE) {
-		k->in_doubt |= u->state > ASKS;
-		k->maybe |= u->state <= ASKS; /* its UNLOCK may not have left */
-		k->unsure |= u->state == HOLDS;
-	}
+	if (!u->done && dies)
+		lose(k, u);
 	u->state = IDLE;
 	u->r = NULL;
 	u->done = true;

@@ -186,20 +186,26 @@ add_memories(struct sim_scenario *sc, uint32_t without)
 	}
 }
 
-/* A lock, in seeds whose nodes all last: who is cut off holds what another one gets. */
+/* A lock; more often in seeds whose nodes do not all last, since those are few. */
 static void
 add_lock(struct sim_scenario *sc, uint32_t without)
 {
 	struct rng r = {sim_hash(sc->seed, 90, 0)};
 	uint32_t programs = sc->programs < 32 ? sc->programs : 32;
+	bool cut = sc->cut_at != SIM_NEVER, none = rng_chance(&r, 400);
+	uint32_t kind = sim_hash(sc->seed, 104, 0) % 3;
 
-	if (without & (1u << SIM_lock) || sc->cut_at != SIM_NEVER || rng_chance(&r, 400))
+	if (without & (1u << SIM_lock) || (cut ? kind == 1 : none))
 		return;
 	sc->lock.owner = rng_below(&r, programs);
 	sc->lock.rounds = 3 + rng_below(&r, 30);
 	sc->lock.start = SIM_START + rng_log(&r, SIM_US, 3 * SIM_MS);
+	if (cut) /* somebody holds it by then */
+		sc->lock.start = SIM_START;
+	if (cut && kind == 2)
+		sc->cut_at += 3 * SIM_MS;
 	for (uint32_t i = 0; i < programs; i++)
-		sc->lock.users |= (uint32_t)rng_chance(&r, 700) << i;
+		sc->lock.users |= (uint32_t)rng_chance(&r, cut ? 1000 : 700) << i;
 }
 
 /* Memory that several programs use. Draws nothing from r either. */
