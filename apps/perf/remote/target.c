@@ -28,28 +28,6 @@ struct answer {
 	uint64_t count, errors;
 };
 
-/* Exports memory; fills base and the key. 0 or -errno. */
-static int
-export_memory(struct weir *w, const struct perf_message *request, uint8_t **base,
-	      struct weir_export **x, struct weir_key *key)
-{
-	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
-	struct weir_region_info info;
-	struct weir_region *region;
-	int rc = weir_region_alloc(w, remote_signal_at(&l) + sizeof(uint64_t), NULL, &region);
-
-	if (rc)
-		return rc;
-	weir_region_info(region, &info);
-	*base = info.base;
-	if (request->test == PERF_GET)
-		remote_fill(request, info.base);
-	return weir_export(region, 0, info.bytes,
-			   WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY |
-			       WEIR_MAY_LOCK | WEIR_MAY_MAP,
-			   x, key);
-}
-
 /* Answers until the server asks for the counts, or no answer can be sent. */
 static void
 answer_all(struct weir *w, int fd, const struct perf_message *request, const uint8_t *base,
@@ -93,7 +71,10 @@ target(int fd, const char *instance, const struct perf_message *request)
 {
 	struct weir_options options = {
 	    .size = sizeof(options), .instance = instance, .name = "weir-perf-target"};
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
 	struct answer a = {0};
+	struct weir_region_info info;
+	struct weir_region *region;
 	struct weir_export *x = NULL;
 	uint8_t *base = NULL;
 	struct weir_key key;
@@ -103,7 +84,17 @@ target(int fd, const char *instance, const struct perf_message *request)
 	static_assert(sizeof(a.key) == sizeof(key.bytes), "the same bytes");
 	a.rc = weir_attach(&options, &w);
 	if (!a.rc)
-		a.rc = export_memory(w, request, &base, &x, &key);
+		a.rc = weir_region_alloc(w, remote_signal_at(&l) + sizeof(uint64_t), NULL, &region);
+	if (!a.rc) {
+		weir_region_info(region, &info);
+		base = info.base;
+		if (request->test == PERF_GET)
+			remote_fill(request, base);
+		a.rc = weir_export(region, 0, info.bytes,
+				   WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE |
+				       WEIR_MAY_NOTIFY | WEIR_MAY_LOCK | WEIR_MAY_MAP,
+				   &x, &key);
+	}
 	if (a.rc)
 		fprintf(stderr, "weir-perf: the program that exports: %s\n", weir_reason());
 	else
