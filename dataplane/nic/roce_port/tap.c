@@ -98,32 +98,6 @@ detach(void *user)
 }
 
 static int
-attach(struct ethdev_capture *c, struct capture *capture, const struct clock *clock)
-{
-	struct ethdev_port *port = c->port;
-
-	for (unsigned i = 0; i < port->config.contexts; i++) {
-		struct ethdev_context *context = port->context[i];
-		struct tap *tap = &c->tap[i];
-
-		*tap = (struct tap){context, clock, capture_ring(capture, i), NULL, NULL};
-		if (context->rx_queue != ETHDEV_NO_QUEUE) {
-			tap->receive =
-			    rte_eth_add_rx_callback(port->id, context->rx_queue, on_receive, tap);
-			if (!tap->receive)
-				return -rte_errno;
-		}
-		if (context->tx_queue != ETHDEV_NO_QUEUE) {
-			tap->send =
-			    rte_eth_add_tx_callback(port->id, context->tx_queue, on_send, tap);
-			if (!tap->send)
-				return -rte_errno;
-		}
-	}
-	return 0;
-}
-
-static int
 start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
 	return rte_ctrl_thread_create(thread, "weir-capture", NULL, run, arg);
@@ -175,7 +149,22 @@ ethdev_capture(struct ethdev_port *port, const struct clock *clock, struct rte_r
 		return rc;
 	}
 	atomic_store_explicit(&port->captured, true, memory_order_relaxed);
-	rc = attach(c, capture, clock);
+	for (unsigned i = 0; i < port->config.contexts && !rc; i++) {
+		struct ethdev_context *context = port->context[i];
+		struct tap *tap = &c->tap[i];
+
+		*tap = (struct tap){context, clock, capture_ring(capture, i), NULL, NULL};
+		if (context->rx_queue != ETHDEV_NO_QUEUE) {
+			tap->receive =
+			    rte_eth_add_rx_callback(port->id, context->rx_queue, on_receive, tap);
+			rc = tap->receive ? 0 : -rte_errno;
+		}
+		if (!rc && context->tx_queue != ETHDEV_NO_QUEUE) {
+			tap->send =
+			    rte_eth_add_tx_callback(port->id, context->tx_queue, on_send, tap);
+			rc = tap->send ? 0 : -rte_errno;
+		}
+	}
 	if (!rc)
 		rc = capture_start(capture);
 	if (rc) {

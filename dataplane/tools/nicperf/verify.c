@@ -268,28 +268,6 @@ ask(struct verify *v, const struct step *s, uint32_t rkey)
 
 /* ---- responder ---- */
 
-static enum status
-prepare(struct verify *v, const struct step *s, uint32_t *rkey)
-{
-	struct nicperf_end *end = v->responder->end;
-	const struct nic_ops *ops = NIC_OPS(v->np->dev);
-	uint64_t word = atomic_begin(s);
-
-	clear(v, s, end->in);
-	if (is_atomic(s))
-		memcpy(end->in + place(s, 0), &word, sizeof(word));
-	for (unsigned i = 0; s->op->opcode == NIC_READ && i < burst(v, s); i++)
-		fill(end->in + place(s, i), s->size, s->seed + i);
-	v->receives = v->np->receives;
-	if (s->op->opcode != NIC_SEND_INV)
-		return READY;
-	if (ops->mr_reg(v->np->dev, end->in, SLOT,
-			NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_INVALIDATE, &v->doomed))
-		return NOT_OFFERED;
-	*rkey = v->doomed.rkey;
-	return READY;
-}
-
 /* -EAGAIN: the datagram was lost. */
 static int
 check_receive(struct verify *v, const struct step *s)
@@ -385,11 +363,29 @@ agree_on(struct verify *v, bool ours, struct word *word, int failure)
 static int
 try_step(struct verify *v, const struct step *s)
 {
-	struct word ready = {0}, done = {DONE, 0}, found = {GOOD, 0};
+	struct word ready = {READY, 0}, done = {DONE, 0}, found = {GOOD, 0};
+	const struct nic_ops *ops = NIC_OPS(v->np->dev);
+	uint64_t first = atomic_begin(s);
 	int rc = 0;
 
-	if (v->responder)
-		ready.status = prepare(v, s, &ready.rkey);
+	if (v->responder) {
+		uint8_t *in = v->responder->end->in;
+
+		clear(v, s, in);
+		if (is_atomic(s))
+			memcpy(in + place(s, 0), &first, sizeof(first));
+		for (unsigned i = 0; s->op->opcode == NIC_READ && i < burst(v, s); i++)
+			fill(in + place(s, i), s->size, s->seed + i);
+		v->receives = v->np->receives;
+		if (s->op->opcode == NIC_SEND_INV) {
+			if (ops->mr_reg(v->np->dev, in, SLOT,
+					NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_INVALIDATE,
+					&v->doomed))
+				ready.status = NOT_OFFERED;
+			else
+				ready.rkey = v->doomed.rkey;
+		}
+	}
 	rc = agree(v, v->responder, &ready);
 	if (!rc && ready.status == NOT_OFFERED) {
 		v->result->not_offered++;
@@ -409,7 +405,7 @@ try_step(struct verify *v, const struct step *s)
 	}
 	rc = agree_on(v, v->responder, &found, rc);
 	if (v->doomed.length)
-		NIC_OPS(v->np->dev)->mr_dereg(v->np->dev, &v->doomed);
+		ops->mr_dereg(v->np->dev, &v->doomed);
 	v->doomed.length = 0;
 	v->result->count += !rc && found.status == GOOD ? burst(v, s) : 0;
 	return rc ? rc : found.status == LOST ? -EAGAIN : 0;
