@@ -73,29 +73,13 @@ lock(struct run_dir *r, const char *instance, char *error, size_t size)
 	return -EAGAIN;
 }
 
-/*
- * A daemon without the right to write to the run directory, which is root's, has its pid file in
- * the directory that systemd has made for it (RuntimeDirectory=). 0, or -EACCES: there is none.
- */
-static int
-take_elsewhere(struct run_dir *r, const char *instance, char *error, size_t size)
-{
-	const char *dir = getenv("RUNTIME_DIRECTORY");
-	char why[256];
-	int length;
-
-	if (!dir || *dir != '/' || strchr(dir, ':') || path_check(dir, PATH_OURS, why, sizeof(why)))
-		return -EACCES;
-	length = snprintf(r->pid_file, sizeof(r->pid_file), "%s/%s.pid", dir, r->daemon);
-	return (size_t)length < sizeof(r->pid_file) ? lock(r, instance, error, size) : -EACCES;
-}
-
 int
 run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
 	     char *error, size_t size)
 {
 	int rc, length = snprintf(r->path, sizeof(r->path), "%s/%s", parent, instance);
-	char pid[16];
+	const char *elsewhere = getenv("RUNTIME_DIRECTORY");
+	char pid[16], why[256];
 
 	r->pid_fd = -1;
 	r->daemon = daemon;
@@ -112,8 +96,18 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, const 
 		if (!rc)
 			rc = lock(r, instance, error, size);
 	}
-	if ((rc == -EACCES || rc == -EROFS) && !*error)
-		rc = take_elsewhere(r, instance, error, size);
+	/* A daemon without the right to write to the run directory, which is root's, has its pid
+	 * file in the directory that systemd has made for it (RuntimeDirectory=). */
+	if ((rc == -EACCES || rc == -EROFS) && !*error) {
+		rc = -EACCES;
+		if (elsewhere && *elsewhere == '/' && !strchr(elsewhere, ':') &&
+		    !path_check(elsewhere, PATH_OURS, why, sizeof(why))) {
+			length = snprintf(r->pid_file, sizeof(r->pid_file), "%s/%s.pid", elsewhere,
+					  daemon);
+			if ((size_t)length < sizeof(r->pid_file))
+				rc = lock(r, instance, error, size);
+		}
+	}
 	if (rc) {
 		if (!*error)
 			snprintf(error, size,

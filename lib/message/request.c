@@ -641,32 +641,12 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 	}
 }
 
-/* Whether any of the requests, all of s, has ended: *first. */
-static bool
-look_any(struct sender *s, struct weir_request *const *list, unsigned n, int *first)
-{
-	bool found = false;
-
-	weir_lock(s->worker);
-	for (unsigned look = 0; look < 2 && !found; look++) {
-		if (look)
-			sender_take(s, NULL);
-		for (unsigned i = 0; i < n && !found; i++) {
-			found = list[i] && request_ended(list[i]);
-			if (found)
-				*first = (int)i;
-		}
-	}
-	weir_unlock(s->worker);
-	return found;
-}
-
 int
 weir_request_wait_any(struct weir_request *const *list, unsigned n, int timeout_ms)
 {
 	struct sender *s = NULL, *its;
 	struct weir_wait wait;
-	int rc = 0, first = 0;
+	int rc = 0, first = -1;
 
 	for (unsigned i = 0; i < n; i++) {
 		if (!list[i])
@@ -687,7 +667,18 @@ weir_request_wait_any(struct weir_request *const *list, unsigned n, int timeout_
 	if (weir_state(s->worker->w) == WEIR_FORKED)
 		return weir_gone(s->worker->w);
 	weir_wait_init(&wait, s->worker, timeout_ms);
-	while (!look_any(s, list, n, &first)) {
+	for (;;) {
+		weir_lock(s->worker);
+		for (unsigned look = 0; look < 2 && first < 0; look++) {
+			if (look)
+				sender_take(s, NULL);
+			for (unsigned i = 0; i < n && first < 0; i++)
+				if (list[i] && request_ended(list[i]))
+					first = (int)i;
+		}
+		weir_unlock(s->worker);
+		if (first >= 0)
+			break;
 		rc = weir_wait_next(&wait);
 		if (weir_is_loss(rc)) { /* their lanes are about to end, and they with them */
 			weir_sleep(200000);
