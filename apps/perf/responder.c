@@ -198,6 +198,7 @@ step_running(struct responder *r)
 		sent = perf_flow_send_burst(f, until, BURST);
 	if (received)
 		r->last_ns = now_ns();
+	r->drained = !lat && !control && f->batch <= 1 && received < BURST && sent < BURST;
 	if (!control)
 		return sent < 0 ? sent : received + sent;
 	/* everything the driver sent on this connection precedes END */

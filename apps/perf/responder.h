@@ -34,6 +34,7 @@ struct responder {
 	uint64_t due, due_ns;		 /* DRAINING: number of messages; time limit */
 	struct weir_listener *datagrams; /* PERF_UD: until the driver has connected */
 	enum responder_state state;
+	bool drained; /* RUNNING: calls have failed with -EAGAIN, so an event tells of more */
 	struct perf_message request;
 	struct perf_message reply; /* READY or RESULT, until it is sent */
 	struct perf_ports before;

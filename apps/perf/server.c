@@ -113,7 +113,8 @@ step(struct server *s, struct responder *r)
 	rc = responder_step(r);
 	if (rc >= 0) {
 		s->polling += polls(r);
-		if (rc)
+		/* what other connections receive next is not looked at for nothing */
+		if (rc && !(r->state == RESPONDER_RUNNING && r->drained))
 			perf_queue_push(&s->ready, &r->flow);
 		return rc;
 	}
@@ -143,7 +144,9 @@ server_step(struct server *s)
 		accept_all(s);
 	if (only)
 		work = step(s, only);
-	else /* the flow is the responder's first member */
+	else if (!perf_queue_count(&s->ready))
+		perf_idle_events(s->idle, 0);
+	if (!only) /* the flow is the responder's first member */
 		for (int n = 0; n < BATCH && (f = perf_queue_pop(&s->ready, 0)); n++)
 			work += step(s, (struct responder *)f);
 	only = s->count == 1 ? LIST_FIRST(&s->all) : NULL;
