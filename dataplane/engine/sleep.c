@@ -35,7 +35,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	struct list_node *node, *following;
 	uint64_t next = doorbells_next(e);
 
-	e->sleeps = true;
+	e->sleeps = e->flags_up = true;
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
 	/* room in the ring of a program, or in main's queue, is not announced */
@@ -83,6 +83,7 @@ engine_sleep_check(struct engine *e)
 void
 engine_sleep_cancel(struct engine *e)
 {
+	e->flags_up = false;
 	set_sleeping(&e->hot, 0);
 	set_sleeping(&e->cold, 0);
 }

@@ -66,6 +66,7 @@ struct engine {
 	int64_t cost;		  /* slots: cost of the messages taken from the channel */
 	bool held;		  /* a channel waits for its program's next round */
 	uint32_t active_channels; /* channels that had work in this turn */
+	bool flags_up;		  /* of sleep: no turn may follow the one behind a doorbell */
 	bool sleeps;		  /* it has slept, so it may sleep again
 				   */
 	struct peer_link *opened; /* a link whose frame was opened in this turn, NULL: none */

@@ -20,6 +20,8 @@
 #include "slot_head.h"
 #include "state.h"
 
+#include <limits.h>
+
 enum {
 	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per turn */
 	COLD_CHANNELS = 8,    /* idle channels polled per turn */
@@ -462,7 +464,8 @@ poll_all(struct engine *e)
 {
 	bool fairly = e->now < e->rivals_until;
 	struct list_node *node, *following;
-	unsigned n, left = COLD_CHANNELS;
+	/* a doorbell that has rung does not say for which channel, and does not ring again */
+	unsigned n, left = e->flags_up ? UINT_MAX : COLD_CHANNELS;
 
 	n = list_empty(&e->hot) ? 0 : poll_hot(e, fairly);
 	if (UNLIKELY(e->held && !n)) { /* no other program has slots */
@@ -478,7 +481,8 @@ poll_all(struct engine *e)
 		unsigned some;
 
 		following = node->next;
-		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
+		some = UNLIKELY(fairly && !e->flags_up) ? channel_poll_fairly(e, ch)
+							: channel_poll(e, ch);
 		if (!some)
 			continue;
 		list_remove(node);

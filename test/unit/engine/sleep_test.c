@@ -313,6 +313,17 @@ test_cold_channels(void **state)
 		pconn_push(p.a, i, 10, 0);
 		assert_receives(p.b, 10, want);
 	}
+	/* one that sleeps looks at all: the turn after a doorbell may be the only one */
+	for (unsigned i = 0; i < N; i++) {
+		uint64_t want = p.b->received + 1;
+
+		world_run(p.w, 6000);
+		engine_sleep_prepare(e, p.w->now);
+		pconn_push(p.a, i, 10, 0);
+		assert_true(engine_turn(e, p.w->now));
+		engine_sleep_cancel(e);
+		assert_receives(p.b, 10, want);
+	}
 }
 
 #define SPIN_NS 100000u
