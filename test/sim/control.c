@@ -124,6 +124,23 @@ spread_services(struct sim_node *n, const struct weir_ctl_msg *m)
 			forward(n, to, &told);
 }
 
+static void
+count_lost(const struct sim_node *n, uint32_t to, const struct weir_link_offer *m, bool lost)
+{
+	bool first = n->id < to;
+	struct sim_node *low = n->s->node[first ? n->id : to];
+	uint32_t high = first ? to : n->id, mine = first ? m->engine : m->peer_engine,
+		 theirs = first ? m->peer_engine : m->engine;
+	uint8_t *count = &low->lost_offers[high][(mine * 31 + theirs) % SIM_OFFERS];
+
+	if (!lost && m->answered) /* both ways */
+		*count = 0;
+	else if (lost && *count < UINT8_MAX)
+		++*count;
+	if (*count > low->most_lost[high])
+		low->most_lost[high] = *count;
+}
+
 /* A message of a data plane to its control; those for peers go on. */
 void
 sim_control_output(void *user, const struct weir_ctl_msg *m)
@@ -156,9 +173,8 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 		    n->id, m->link.engine, to, m->link.peer_engine, m->link.attempt, m->link.joined,
 		    m->link.answered, m->link.resumes, m->link.born, m->link.peer_born,
 		    m->link.refused, lost ? ", lost" : "");
-	n->lost_control[to] = lost ? n->lost_control[to] + 1 : 0;
-	if (n->lost_control[to] > n->most_lost[to])
-		n->most_lost[to] = n->lost_control[to];
+	if (m->type == WEIR_CTL_LINK)
+		count_lost(n, to, &m->link, lost);
 	if (!lost)
 		forward(n, to, m);
 }
@@ -166,7 +182,7 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 bool
 sim_offers_lost(const struct sim *s, uint32_t a, uint32_t b)
 {
-	return s->node[a]->most_lost[b] >= LOST_MANY || s->node[b]->most_lost[a] >= LOST_MANY;
+	return s->node[a < b ? a : b]->most_lost[a < b ? b : a] >= LOST_MANY;
 }
 
 void

@@ -59,6 +59,8 @@ struct sim_doorbell {
 	bool used;
 };
 
+#define SIM_OFFERS 128u /* pairs of engines, which may share an entry */
+
 struct sim_node {
 	struct sim *s;
 	uint32_t id;
@@ -72,8 +74,10 @@ struct sim_node {
 	uint32_t doorbells;		      /* highest used + 1 */
 	uint32_t rss;			      /* 0: all frames to engine 0; 1: any engine */
 	uint64_t last_control[SIM_NODES_MAX]; /* when the last message to that node arrives */
-	uint8_t lost_control[SIM_NODES_MAX];  /* messages to that node lost in a row, now */
-	uint8_t most_lost[SIM_NODES_MAX];     /* and at most */
+	/* offers of links with that node, which has the higher id, that came to nothing in a row,
+	 * theirs or the answer lost: of each pair of engines, now, and at most of all pairs */
+	uint8_t lost_offers[SIM_NODES_MAX][SIM_OFFERS];
+	uint8_t most_lost[SIM_NODES_MAX];
 };
 
 struct sim_node *sim_node_create(struct sim *s, uint32_t id);
