@@ -179,6 +179,7 @@ connect_edge(struct weir_group *g, uint32_t i, struct weir_conn **c)
 	return 0;
 }
 
+/* An attempt that has no answer in time is made anew: a slow data plane is no death. */
 static int
 reach(struct weir_group *g, uint32_t i)
 {
@@ -196,8 +197,7 @@ reach(struct weir_group *g, uint32_t i)
 		rc = weir_send(e->conn, &hello, sizeof(hello), 0);
 	if (!rc)
 		edge_made(g, e);
-	else if (rc ==
-		 -ETIMEDOUT) /* a slow data plane is no death: try again, as long as the call may */
+	else if (rc == -ETIMEDOUT)
 		edge_close(&e->conn);
 	else if (rc != -EAGAIN)
 		edge_ended(g, i, rc);

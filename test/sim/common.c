@@ -83,6 +83,7 @@ struct user {
 	uint8_t lock;		/* enum lock_state */
 	int kind;		/* of the lock */
 	bool asked, wrote;
+	bool owes; /* the owner may not know that it has left an exclusive lock */
 	uint32_t todo;
 	uint64_t lock_at;
 	struct operation op[UNDER_WAY];
@@ -524,6 +525,7 @@ lose(struct sim *s, uint32_t id)
 		if (u->lock >= HOLDS && u->wrote)
 			k->repaired = 0;
 	}
+	k->maybe |= u->owes;
 	racing_lost(k->racing, id);
 	forget_operations(u);
 	u->lock = IDLE;
@@ -1027,6 +1029,7 @@ enter(struct sim_program *p, struct user *u, bool told)
 	if (u->kind == WEIR_LOCK_EXCLUSIVE)
 		k->in_doubt = false;
 	u->lock = HOLDS;
+	u->owes = false; /* requests take effect in order */
 	u->wrote = false;
 	u->todo = 1 + rng_below(&u->rng, 5);
 	s->counts.passed_lock++;
@@ -1078,6 +1081,7 @@ leave(struct sim_program *p, struct user *u)
 	}
 	complete(p, u);
 	u->lock = IDLE;
+	u->owes |= u->kind == WEIR_LOCK_EXCLUSIVE;
 	u->rounds--;
 	u->lock_at = p->s->now + rng_log(&u->rng, SIM_US, 100 * SIM_US);
 	return true;

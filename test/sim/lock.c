@@ -29,7 +29,7 @@ struct user {
 	bool lost;    /* its connection has ended, or will */
 	bool keeps;   /* it holds the lock until it hears that it is cut off */
 	bool fetches; /* and meanwhile reads the count */
-	bool gave_up; /* an exclusive request, and the owner may not know */
+	bool owes;    /* the owner may not know that it has left an exclusive lock or request */
 	int kind;
 	uint32_t rounds;     /* to go */
 	uint64_t wait_until; /* IDLE: asks; ASKS: gives up; HOLDS: unlocks */
@@ -128,7 +128,7 @@ lose(struct sim_lock *k, struct user *u)
 		k->maybe |= u->state <= ASKS; /* its UNLOCK may not have left */
 		k->unsure |= u->state == HOLDS;
 	}
-	k->maybe |= !u->lost && u->gave_up;
+	k->maybe |= !u->lost && u->owes;
 	u->lost = true;
 }
 
@@ -210,7 +210,7 @@ enter(struct sim_program *p, struct user *u, bool told)
 	s->counts.locks_dead += told;
 	sim_trace(s, "program %u: holds the lock%s", p->id, told ? " of one that died" : "");
 	u->state = READS;
-	u->gave_up = false; /* requests take effect in order */
+	u->owes = false; /* requests take effect in order */
 	u->word = UINT64_MAX;
 	u->wait_until = s->now + rng_log(&k->rng, 1, 100 * SIM_US);
 	/* a program that is to die does it with the lock */
@@ -239,7 +239,7 @@ ask(struct sim_program *p, struct user *u)
 			p->s->counts.locks_given_up++;
 			sim_trace(p->s, "program %u: gives up the lock", p->id);
 			u->state = IDLE;
-			u->gave_up |= u->kind == EXCLUSIVE;
+			u->owes |= u->kind == EXCLUSIVE;
 			u->wait_until = p->s->now + rng_log(&k->rng, SIM_US, 200 * SIM_US);
 			sim_progress(p->s);
 			return true;
@@ -318,6 +318,7 @@ hold(struct sim_program *p, struct user *u)
 		if (!rc) {
 			sim_trace(p->s, "program %u: unlocks", p->id);
 			u->state = IDLE;
+			u->owes |= u->kind == EXCLUSIVE;
 			u->wait_until = p->s->now + rng_log(&k->rng, SIM_US, 100 * SIM_US);
 			if (!--u->rounds || u->lost)
 				give_up(u);
