@@ -15,6 +15,7 @@
 #                       members:FROM-TO          seeds of test-membership
 #                       setup:FROM-TO            seeds of test-setup
 #                       groups:FROM-TO           seeds of test-collectives
+#                       messages:FROM-TO         seeds of test-messages
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -67,6 +68,7 @@ programs_of() # TEST
 	members:*) echo test/sim/test-membership ;;
 	setup:*) echo test/sim/test-setup ;;
 	groups:*) echo test/sim/test-collectives ;;
+	messages:*) echo test/sim/test-messages ;;
 	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
 	*) echo "test/unit/${1#tsan:}_test" ;;
 	esac
@@ -99,7 +101,7 @@ run_test() # DIR TEST SECONDS: the log is in DIR/log
 
 	programs=$(programs_of "$2")
 	case $2 in
-	sim:* | members:* | setup:* | groups:*)
+	sim:* | members:* | setup:* | groups:* | messages:*)
 		[ "$what" = "${what#*:}" ] || options=${what#*:}
 		what=${what%%:*}
 		# shellcheck disable=SC2206

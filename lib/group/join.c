@@ -17,8 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RETRY_NS 20000000u /* between two looks at who gathers */
-#define SILENT_MOST 64u	   /* connections without a request, beyond the group's size */
+#define RETRY_NS 20000000u     /* between two looks at who gathers */
+#define SILENT_MOST 64u	       /* connections without a request, beyond the group's size */
+#define ANSWER_NS 10000000000u /* for all members to have room for their answers */
 
 /* A member at the one that gathers; the first one is itself, without a connection. */
 struct joiner {
@@ -41,10 +42,11 @@ struct gathering {
 	struct weir_listener *lead; /* NULL: another program leads */
 	struct joiner *joiner;
 	uint32_t joiners, room;
-	uint32_t asked;	  /* joiners that have; never more than the size */
-	uint64_t context; /* once complete */
-	bool complete;
-	struct join_answer answer; /* for this member */
+	uint32_t asked; /* joiners that have; never more than the size */
+	/* once all have: number of the joiner by rank; NULL before */
+	uint32_t *at;
+	uint64_t context, answer_until; /* ns: those without room go */
+	struct join_answer answer;	/* for this member */
 };
 
 static int
@@ -174,40 +176,38 @@ by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Gives ranks; *at is by rank the number of the joiner, which the caller frees. */
 static int
-give_ranks(struct gathering *j, uint32_t **at)
+give_ranks(struct gathering *j)
 {
 	uint32_t size = j->request.size, n = 0, rank = 0;
 	uint64_t *order = calloc(size, sizeof(*order)); /* node 16, number of the joiner 32 */
 
-	*at = malloc(size * sizeof(**at));
-	if (!order || !*at) {
+	j->at = malloc(size * sizeof(*j->at));
+	if (!order || !j->at) {
 		free(order);
-		free(*at);
 		return no_memory();
 	}
-	memset(*at, 0xff, size * sizeof(**at));
+	memset(j->at, 0xff, size * sizeof(*j->at));
 	for (uint32_t i = 0; i < j->joiners; i++) {
 		if (!j->joiner[i].asked)
 			continue;
 		if (j->joiner[i].rank == WEIR_RANK_ANY)
 			order[n++] = (uint64_t)j->joiner[i].member.node << 32 | i;
 		else
-			(*at)[j->joiner[i].rank] = i;
+			j->at[j->joiner[i].rank] = i;
 	}
 	qsort(order, n, sizeof(*order), by_value);
 	for (uint32_t i = 0; i < n; i++) {
-		while ((*at)[rank] != NOBODY)
+		while (j->at[rank] != NOBODY)
 			rank++;
-		(*at)[rank] = (uint32_t)order[i];
+		j->at[rank] = (uint32_t)order[i];
 	}
 	free(order);
 	return 0;
 }
 
 static struct join_answer
-answer_of(const struct gathering *j, const uint32_t *at, uint32_t rank)
+answer_of(const struct gathering *j, uint32_t rank)
 {
 	struct join_answer a = {.magic = GROUP_MAGIC, .rank = rank, .context = j->context};
 	uint32_t ranks[GROUP_NEIGHBOURS];
@@ -215,40 +215,54 @@ answer_of(const struct gathering *j, const uint32_t *at, uint32_t rank)
 	a.count = exchange_neighbours(rank, j->request.size, ranks);
 	for (uint32_t i = 0; i < a.count; i++) {
 		a.neighbour[i].rank = ranks[i];
-		a.neighbour[i].member = j->joiner[at[ranks[i]]].member;
+		a.neighbour[i].member = j->joiner[j->at[ranks[i]]].member;
 	}
 	return a;
+}
+
+/*
+ * Answers those that have room for it, which a connection may not have at first. -EAGAIN: some have
+ * none yet. A member that has gone is found when its neighbours connect.
+ */
+static int
+answer_step(struct gathering *j)
+{
+	bool late = weir_clock() >= j->answer_until, waits = false;
+
+	for (uint32_t rank = 0; rank < j->request.size; rank++) {
+		struct joiner *m = &j->joiner[j->at[rank]];
+		struct join_answer a;
+
+		if (!m->conn)
+			continue;
+		a = answer_of(j, rank);
+		if (weir_send(m->conn, &a, JOIN_ANSWER_BYTES(a.count), 0) == -EAGAIN && !late) {
+			waits = true;
+			continue;
+		}
+		weir_close(m->conn);
+		m->conn = NULL;
+	}
+	return waits ? -EAGAIN : 0;
 }
 
 /* All are here. 0 or -errno. */
 static int
 complete(struct gathering *j)
 {
-	uint32_t *at;
-	int rc = 0;
+	uint32_t rank = 0;
+	int rc;
 
 	if (getrandom(&j->context, sizeof(j->context), 0) != sizeof(j->context))
 		return weir_fail(-EAGAIN, "the system has no random numbers yet; try again");
-	rc = give_ranks(j, &at);
+	rc = give_ranks(j);
 	if (rc)
 		return rc;
-	j->complete = true;
-	/* the first messages of a connection may not have room for an answer yet */
-	for (uint32_t rank = 0; rank < j->request.size; rank++) {
-		struct joiner *m = &j->joiner[at[rank]];
-		struct join_answer a = answer_of(j, at, rank);
-
-		if (!m->conn) {
-			j->answer = a;
-			continue;
-		}
-		/* one that has gone is found when its neighbours connect */
-		weir_send(m->conn, &a, JOIN_ANSWER_BYTES(a.count), 1000);
-		weir_close(m->conn);
-		m->conn = NULL;
-	}
-	free(at);
-	return 0;
+	while (j->at[rank]) /* its own */
+		rank++;
+	j->answer = answer_of(j, rank);
+	j->answer_until = weir_clock() + ANSWER_NS;
+	return answer_step(j);
 }
 
 /* Of those that have connected and say nothing, the first go, so that others have room. */
@@ -271,6 +285,8 @@ lead_step(struct gathering *j)
 	uint32_t kept = 1;
 	struct joiner *m;
 
+	if (j->at)
+		return answer_step(j);
 	while (!weir_accept(j->lead, 0, &c)) {
 		m = add_joiner(j);
 		if (!m) {
@@ -461,7 +477,7 @@ gather_step(struct gathering *j)
 	weir_lock(t);
 	weir_progress(t, NULL);
 	weir_unlock(t);
-	if (!j->conn)
+	if (!j->conn && !j->at) /* one that answers stays who gathers */
 		rc = find_leader(j);
 	if (rc)
 		return rc;
@@ -487,6 +503,7 @@ gather(struct gathering *j, uint64_t deadline)
 	if (j->lead)
 		stop_leading(j);
 	weir_close(j->conn);
+	free(j->at);
 	free(j->joiner);
 	if (rc == -EAGAIN)
 		weir_fail(rc, "not all %u members have joined in time", j->request.size);

@@ -54,8 +54,11 @@ sender_make(struct weir_messenger *m, int *rc)
 	weir_lock(t);
 	*rc = weir_channel_get(t, UINT32_MAX, &ch);
 	weir_unlock(t);
-	if (*rc) /* no channel for another thread */
-		return find_shared(m);
+	if (*rc) { /* no channel for another thread */
+		s = find_shared(m);
+		*rc = s ? 0 : *rc;
+		return s;
+	}
 	s = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*s), 64));
 	if (!s) {
 		*rc = weir_fail(-ENOMEM, "no memory for a thread that sends; free some");
@@ -123,7 +126,7 @@ sender_leave(void *arg)
 			if (!s->page[i / NODE_PAGE])
 				i += NODE_PAGE - 1;
 			else if (s->page[i / NODE_PAGE][i % NODE_PAGE])
-				lane_end(s->page[i / NODE_PAGE][i % NODE_PAGE], 0);
+				lane_finish(s->page[i / NODE_PAGE][i % NODE_PAGE]);
 		}
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -226,6 +229,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	lane->hello_due = true;
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
 	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
+	lane->finishing = false;
 	lane->key = lane->made = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
@@ -355,6 +359,43 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 
 /* ---- ending ---- */
 
+/* Its thread sends nothing more on it. Worker locked. */
+static void
+forget(struct lane *lane)
+{
+	struct lane **page = lane->sender->page[lane->peer->node / NODE_PAGE];
+	struct lane **at = &page[lane->peer->node % NODE_PAGE];
+
+	if (*at == lane)
+		*at = NULL;
+}
+
+void
+lane_withdraw(struct lane *lane)
+{
+	weir_assert(is_locked(&lane->m->lock));
+	if (!lane->sender)
+		return;
+	weir_lock(lane->worker);
+	forget(lane);
+	weir_unlock(lane->worker);
+}
+
+void
+lane_finish(struct lane *lane)
+{
+	bool open;
+
+	weir_assert(is_locked(&lane->m->lock) && lane->sender);
+	weir_lock(lane->worker);
+	forget(lane);
+	open = lane->conn && !lane->hello_due && lane->conn->state == CONN_OPEN;
+	weir_unlock(lane->worker);
+	if (!lane->finishing && (!open || weir_shutdown(lane->conn)))
+		lane_end(lane, 0);
+	lane->finishing = true;
+}
+
 void
 lane_end(struct lane *lane, int status)
 {
@@ -370,11 +411,7 @@ lane_end(struct lane *lane, int status)
 		return;
 	}
 	if (s) {
-		struct lane **at =
-		    &s->page[lane->peer->node / NODE_PAGE][lane->peer->node % NODE_PAGE];
-
-		if (*at == lane)
-			*at = NULL;
+		forget(lane);
 		requests_end(lane, status ? message_error(m, status) : -ECANCELED);
 		if (status && status != -ESHUTDOWN && !lane_is_former(lane))
 			peer_unflushed(lane);
@@ -515,7 +552,8 @@ make(struct sender *s, uint16_t node)
 		 */
 		if (!p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
 			peer_listen(p);
-			rc = p->said_by ? 0 : -EAGAIN;
+			/* it may have said BYE */
+			rc = p->said_by && p->state == PEER_OPEN ? 0 : -EAGAIN;
 		}
 		if (!rc)
 			rc = lane_make(s, p, false);
@@ -558,6 +596,10 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 		if (rc != -EAGAIN)
 			break;
 		pool_step(m);
+		/* a connection that closes first may await responses to this thread */
+		weir_lock(s->worker);
+		sender_take(s, NULL);
+		weir_unlock(s->worker);
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;

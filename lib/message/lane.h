@@ -52,6 +52,7 @@ struct lane {
 	uint64_t key;	     /* a BYE for it has this id; 0: not known yet. m->lock */
 	uint64_t made;	     /* outgoing: the peer's count of lanes when made. m->lock */
 	bool named;	     /* outgoing: connected to the messenger's name itself, not to NAME.k */
+	bool finishing;	     /* outgoing: sends no more, the other end closes it. m->lock */
 	bool hello_received; /* incoming: its HELLO has come. m->lock */
 	bool bye_sent;	     /* incoming: BYE for it is sent. m->lock */
 	struct held *held;   /* place for a message that waits; kept */
@@ -100,6 +101,13 @@ int lane_make(struct sender *s, struct peer *p, bool probe);
 int lane_greet(struct lane *lane);
 /* Makes a lane of an accepted connection. m->lock. */
 int lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c);
+/* The connection closes soon: its thread sends nothing more on it, but what it holds. m->lock. */
+void lane_withdraw(struct lane *lane);
+/*
+ * Closes an outgoing lane in order: the other end closes the connection when it has handled all
+ * that was sent. Messages on another lane then come after it. m->lock.
+ */
+void lane_finish(struct lane *lane);
 /* Closes its connection, which has ended with `status` or shall end; ends its requests. m->lock. */
 void lane_end(struct lane *lane, int status);
 /* The same without m->lock, if the lane still has that life's connection. */

@@ -67,6 +67,24 @@ outstanding(const struct peer *p)
 	return n;
 }
 
+/* Whether requests are outstanding, or threads hold lanes of ours and may start some. */
+static bool
+in_use(const struct peer *p)
+{
+	struct lane *lane;
+	bool held = false;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		if (!lane->sender)
+			continue;
+		weir_lock(lane->worker);
+		held |= lane->pins;
+		weir_unlock(lane->worker);
+	}
+	return held || outstanding(p);
+}
+
 static uint32_t
 used(const struct peer *p)
 {
@@ -81,6 +99,22 @@ used(const struct peer *p)
 			latest = at;
 	}
 	return latest;
+}
+
+/* A connection to it is about to open: to end it now would help nobody, again and again. */
+static bool
+is_opening(const struct peer *p)
+{
+	const struct lane *lane;
+	bool opening = false;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		weir_lock(lane->worker);
+		opening |= lane->conn && lane->conn->state == CONN_OPENING;
+		weir_unlock(lane->worker);
+	}
+	return opening;
 }
 
 /* Closes an idle peer, or else a busy one; of these the least recently used. */
@@ -98,6 +132,8 @@ evict(struct weir_messenger *m)
 
 		if (p->state != PEER_OPEN)
 			return; /* one closes already */
+		if (is_opening(p))
+			continue;
 		if (best &&
 		    (busy > best_busy || (busy == best_busy && (int32_t)(at - best_used) >= 0)))
 			continue;
@@ -223,7 +259,9 @@ peer_lane_gone(struct lane *lane, int status)
 	if (lane == p->probe)
 		p->probe = NULL;
 	/* 0, -ESHUTDOWN: closed in order, by us or by its program */
-	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN && !lane_is_former(lane))
+	/* how a client of the node ended is not how the connection to its messenger does */
+	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN && !lane_is_former(lane) &&
+		 (!lane->client || TAILQ_EMPTY(&p->lanes)))
 		p->lost = status;
 	if (TAILQ_EMPTY(&p->lanes))
 		down(lane->m, p);
@@ -313,10 +351,16 @@ peers_lost(struct weir_messenger *m, int status)
 void
 peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 {
+	struct lane *lane;
+
 	weir_assert(is_locked(&m->lock));
 	if (p->state != PEER_OPEN)
 		return;
 	peer_enter(p, state);
+	/* what is sent from now on waits, and connects again */
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	lane_withdraw(lane);
+	p->asked = false;
 	p->leave_status = 0;
 	p->deadline = weir_clock() + LEAVE_NS;
 	p->stepping = true;
@@ -325,14 +369,52 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 }
 
 static void
-end_lanes(struct peer *p, bool incoming)
+end_lanes(struct peer *p)
 {
 	struct lane *lane, *next;
 
 	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
 		next = TAILQ_NEXT(lane, in_peer);
-		if (incoming || lane->sender)
-			lane_end(lane, 0);
+		lane_end(lane, 0);
+	}
+}
+
+static void
+look_sender(struct sender *s)
+{
+	weir_bias_lock_slow(&s->worker->lock);
+	sender_take(s, NULL);
+	weir_bias_unlock_passing(&s->worker->lock);
+}
+
+/* How its connection has ended, also if its thread has not looked; 0: not. */
+static int
+lane_look_end(struct lane *lane)
+{
+	int end;
+
+	look_sender(lane->sender);
+	weir_lock(lane->worker);
+	end = lane->conn && lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
+	weir_unlock(lane->worker);
+	return end;
+}
+
+/* Closes our lanes in order, or sees that the other end has. */
+static void
+finish_lanes(struct peer *p)
+{
+	struct lane *lane, *next;
+	int end;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (!lane->sender)
+			continue;
+		if (!lane->finishing)
+			lane_finish(lane);
+		else if ((end = lane_look_end(lane)))
+			lane_end(lane, end);
 	}
 }
 
@@ -359,12 +441,13 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 	bool ours = false, all = true;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	ours |= lane->sender && lane != p->probe;
+	ours |= lane->sender && lane != p->probe && !lane->finishing;
 	if (theirs && !ours)
 		lane_make(m->pool[0].sender, p, false);
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		/* no thread opens a lane that was made for the good-bye */
+		/* a lane that was made for the good-bye: no thread opens it, nor sends on it */
+		lane_withdraw(lane);
 		if (!theirs || !ours || !lane->sender || lane == p->probe)
 			continue;
 		weir_lock(lane->worker);
@@ -381,7 +464,8 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 			lane->bye_sent = put_bye(lane, 0);
 		} else {
 			TAILQ_FOREACH(by, &p->lanes, in_peer)
-			if (by->sender && by != p->probe && put_bye(by, lane->key))
+			if (by->sender && by != p->probe && !by->finishing &&
+			    put_bye(by, lane->key))
 				break;
 			lane->bye_sent = by;
 		}
@@ -395,7 +479,7 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 static void
 step(struct weir_messenger *m, struct peer *p, uint64_t now)
 {
-	bool late = now >= p->deadline, waits = outstanding(p);
+	bool late = now >= p->deadline, waits = in_use(p);
 	uint32_t ours = 0, theirs = 0, clients = 0;
 	struct lane *lane, *next;
 
@@ -409,11 +493,13 @@ step(struct weir_messenger *m, struct peer *p, uint64_t now)
 			theirs++;
 	}
 	if (p->state == PEER_ASKED && (late || !waits)) {
-		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		for (lane = TAILQ_FIRST(&p->lanes); lane && late; lane = next) {
 			next = TAILQ_NEXT(lane, in_peer);
-			if (lane->sender || (late && !lane->client))
+			if (!lane->client)
 				lane_end(lane, 0);
 		}
+		if (!late)
+			finish_lanes(p);
 		/* clients of the node may go on when its own program has gone */
 		if (p->state != PEER_ASKED || ours || theirs || !clients)
 			return;
@@ -426,13 +512,14 @@ step(struct weir_messenger *m, struct peer *p, uint64_t now)
 		return;
 	if (late) {
 		p->leave_status = -ETIMEDOUT;
-		end_lanes(p, true);
+		end_lanes(p);
 		return;
 	}
 	if (p->state == PEER_LEAVING && !waits)
 		step_leaving(m, p, theirs);
-	if (p->state == PEER_BYE && !p->incoming)
-		end_lanes(p, false);
+	/* both sides have said BYE: each waits for the other's lanes */
+	if (p->state == PEER_BYE && !waits && (!p->incoming || p->asked))
+		finish_lanes(p);
 }
 
 bool
@@ -465,11 +552,10 @@ peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key)
 void
 peer_bye(struct weir_messenger *m, struct peer *p)
 {
-	/* both sides have said BYE: each waits for the other's lanes */
-	if (p->state == PEER_LEAVING || p->state == PEER_BYE)
-		end_lanes(p, false);
-	else
+	p->asked = true;
+	if (p->state == PEER_OPEN)
 		peer_leave(m, p, PEER_ASKED);
+	pool_call(m);
 }
 
 int
@@ -573,14 +659,6 @@ look_lane(struct lane *lane)
 		lane_end(lane, status);
 }
 
-static void
-look_sender(struct sender *s)
-{
-	weir_bias_lock_slow(&s->worker->lock);
-	sender_take(s, NULL);
-	weir_bias_unlock_passing(&s->worker->lock);
-}
-
 void
 peer_listen(struct peer *p)
 {
@@ -621,6 +699,7 @@ peers_look(struct weir_messenger *m)
 	struct peer *p, *next_peer;
 	struct lane *lane, *next;
 	struct sender *s;
+	int end;
 
 	pthread_mutex_lock(&m->lock);
 	atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed);
@@ -632,7 +711,13 @@ peers_look(struct weir_messenger *m)
 		next_peer = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
 			next = TAILQ_NEXT(lane, in_peer);
-			if (lane->sender)
+			if (!lane->sender)
+				continue;
+			/* a thread that has ended left it */
+			end = lane->finishing ? lane_look_end(lane) : 0;
+			if (end)
+				lane_end(lane, end);
+			else
 				look_lane(lane);
 		}
 		probe(m, p);

@@ -719,7 +719,8 @@ weir_message_request(struct weir_messenger *m, uint16_t node, uint16_t type, con
 	if (rc)
 		return rc;
 	rc = weir_request_wait(&r, timeout_ms);
-	if (rc == -EAGAIN || rc == -EINTR) {
+	/* a handler may refuse with these, too */
+	if ((rc == -EAGAIN || rc == -EINTR) && !request_ended(&r)) {
 		weir_request_cancel(&r); /* its memory ends here */
 		rc = rc == -EAGAIN ? -ETIMEDOUT : rc;
 	}

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test-rma: the cases of test/rma under the virtual clock. Each rank is a program of a simulated
- * node with a thread of its own, since the cases call what waits. One thread runs at a time: a wait
- * of the library (system.c) hands over to the one that runs the events, until the
- * event that lets the rank go on.
+ * node with a thread of its own, since the cases call what waits.
  */
 #include "client.h"
+#include "lockstep.h"
 #include "node.h"
 #include "seeds.h"
 
 #include "cases.h"
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,59 +27,20 @@ static const struct setting {
 struct rank {
 	struct sim *s;
 	uint32_t node, id;
-	struct sim_actor actor;
-	pthread_t thread;
-	sem_t go;
-	sem_t *back; /* of the thread that has let it go on */
+	struct lockstep_thread *thread;
 	char **names;
 	int name_count;
 	struct ranks is;
 	unsigned failed;
-	bool ended;
 };
-
-static __thread struct rank *self; /* NULL: not a rank's thread */
-
-/* An event: the rank goes on until it waits again, or ends. */
-static void
-resume(struct sim *s, void *arg)
-{
-	struct rank *r = arg;
-	sem_t back;
-
-	sem_init(&back, 0, 0);
-	r->back = &back;
-	sem_post(&r->go);
-	while (sem_wait(&back))
-		continue; /* a signal */
-	sem_destroy(&back);
-	sim_node_listen(s->node[r->node]);
-}
-
-/* The calling rank goes on at `at`. */
-static bool
-pass(struct sim *s, uint64_t at)
-{
-	struct rank *r = self;
-
-	if (!r)
-		return false;
-	sim_schedule(s, &r->actor, at);
-	sem_post(r->back);
-	while (sem_wait(&r->go))
-		continue;
-	return true;
-}
 
 static void *
 run_rank(void *arg)
 {
-	struct rank *r = self = arg;
+	struct rank *r = arg;
 	struct sim_client *client;
 	int rc;
 
-	while (sem_wait(&r->go))
-		continue;
 	client = sim_client_attach(r->s, r->node, r->id, &r->is.w);
 	rc = ranks_join(&r->is, "cases");
 	if (rc)
@@ -90,26 +48,14 @@ run_rank(void *arg)
 	r->failed = cases_run(&r->is, r->names, r->name_count);
 	weir_group_leave(r->is.g);
 	sim_client_detach(client, r->is.w);
-	r->ended = true;
-	sem_post(r->back);
 	return NULL;
-}
-
-static void
-start(struct rank *r)
-{
-	r->actor = (struct sim_actor){resume, r, SIM_NEVER};
-	sem_init(&r->go, 0, 0);
-	if (pthread_create(&r->thread, NULL, run_rank, r))
-		sim_fail(r->s, "rank %u: no thread", r->id);
-	sim_schedule(r->s, &r->actor, r->s->now + rng_log(&r->s->rng, 1, 100 * SIM_US));
 }
 
 static bool
 all_ended(const struct rank *r, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (!r[i].ended)
+		if (!lockstep_ended(r[i].thread))
 			return false;
 	return true;
 }
@@ -123,7 +69,7 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 	unsigned failed = 0;
 
 	sim_reset(s, seed);
-	s->pass = pass;
+	lockstep_reset(s);
 	sim_scenario_ranks(&s->sc, seed, p->nodes);
 	memset(&s->counts, 0, sizeof(s->counts));
 	if (s->options.verbose)
@@ -137,7 +83,7 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 					.names = names,
 					.name_count = n,
 					.is = {.size = p->ranks, .maps = p->maps}};
-		start(&rank[i]);
+		rank[i].thread = lockstep_start(s, rank[i].node, run_rank, &rank[i]);
 	}
 	while (!all_ended(rank, p->ranks)) {
 		if (!sim_step(s))
@@ -145,11 +91,8 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 		if (s->now > SIM_START + LIMIT)
 			sim_fail(s, "%s of rank 0 does not end", rank[0].is.name);
 	}
-	for (uint32_t i = 0; i < p->ranks; i++) {
-		pthread_join(rank[i].thread, NULL);
-		sem_destroy(&rank[i].go);
+	for (uint32_t i = 0; i < p->ranks; i++)
 		failed += rank[i].failed;
-	}
 	if (!rank[0].is.ran)
 		sim_fail(s, "no such case");
 	sim_run_until_idle(s);

@@ -23,6 +23,9 @@
  *   counts.c    what a seed must have been through
  *   system.c    clock, chance and log of the code under test
  *   run.c       one seed from start to end
+ *   lockstep.c  threads of programs whose calls wait, for
+ *   ranks.c     test-rma and
+ *   messages.c  test-messages, with message_calls.c
  */
 #ifndef WEIR_TEST_SIM_H
 #define WEIR_TEST_SIM_H
@@ -259,6 +262,7 @@ struct sim {
 	/* Lets a caller with a stack of its own wait until `at`; false: it has none. NULL: nobody
 	 * has, and events run inside the call that waits. */
 	bool (*pass)(struct sim *s, uint64_t at);
+	uint32_t asked; /* for the time */
 	jmp_buf failed;
 	char cause[240];
 };

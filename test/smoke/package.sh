@@ -23,7 +23,8 @@ else
 	(cd "$weir_root" && find . -type f -not -path './build*')
 fi | (cd "$weir_root" && while IFS= read -r file; do [ ! -f "$file" ] || echo "$file"; done | tar -c -T -) | tar -x -C "$copy"
 cp -r "$copy/scripts/debian" "$copy/debian"
-(cd "$copy" && DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -b -us -uc) >"$weir_tmp/build.log" 2>&1 || die "dpkg-buildpackage"
+(cd "$copy" && DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -b -us -uc) >"$weir_tmp/build.log" 2>&1 ||
+	die "dpkg-buildpackage: $(grep -v 'warning: ' "$weir_tmp/build.log" | tail -n 8)"
 
 # Every package is there once, with the version of meson.build.
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$weir_root/meson.build")

@@ -26,6 +26,7 @@ struct memory {
 	uint8_t *base;
 	struct weir_export *x;
 	struct weir_key key;
+	uint32_t number; /* of x in b's session */
 	struct weir_remote *ra, *rc;
 };
 
@@ -47,7 +48,8 @@ memory_open(unsigned way)
 	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
 	weir_region_info(m.region, &info);
 	m.base = info.base;
-	for (unsigned i = 0; i < 1 + way / PLACES / 2; i++) /* the last one is used */
+	m.number = 1 + way / PLACES / 2;
+	for (unsigned i = 0; i < m.number; i++) /* the last one is used */
 		assert_int_equal(weir_export(m.region, 0, BYTES, rights, &m.x, &m.key), 0);
 	plane_run(m.f);
 	assert_int_equal(weir_remote_open(m.a, &m.key, ALL, 0, PATIENT, &m.ra), 0);
@@ -108,6 +110,16 @@ locker_start(struct locker *k, struct weir_remote *r, int kind, int timeout_ms)
 	assert_int_equal(pthread_create(&k->t, NULL, lock_one, k), 0);
 	while (!atomic_load(&k->began))
 		sched_yield();
+}
+
+/* It asks, and waits as the n-th. */
+static void
+locker_queue(struct locker *k, const struct memory *m, struct weir_remote *r, int kind, uint32_t n)
+{
+	locker_start(k, r, kind, PATIENT);
+	for (unsigned i = 0; i < PATIENT && plane_lock_waiters(m->f, m->b, m->number) < n; i++)
+		weir_sleep(1000000);
+	assert_int_equal(plane_lock_waiters(m->f, m->b, m->number), n);
 }
 
 static bool
@@ -210,13 +222,10 @@ test_order(void **state)
 		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
 		locker_start(&r[0], m.rc, SHARED, PATIENT);
 		locker_await(&r[0]);
-		locker_start(&w, m.rc, EXCLUSIVE, PATIENT);
-		assert_true(locker_waits(&w));
-		locker_start(&r[1], m.ra, SHARED, PATIENT);
-		assert_true(locker_waits(&r[1]));
-		locker_start(&r[2], m.rc, SHARED, PATIENT);
-		assert_true(locker_waits(&r[2]));
-		locker_start(&x, m.ra, EXCLUSIVE, PATIENT);
+		locker_queue(&w, &m, m.rc, EXCLUSIVE, 1);
+		locker_queue(&r[1], &m, m.ra, SHARED, 2);
+		locker_queue(&r[2], &m, m.rc, SHARED, 3);
+		locker_queue(&x, &m, m.ra, EXCLUSIVE, 4);
 		assert_int_equal(locker_end(&r[0], 1), 0);
 		assert_true(locker_waits(&w) && locker_waits(&r[1]));
 		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
@@ -373,10 +382,8 @@ test_dead_waiter(void **state)
 		struct locker w, r;
 
 		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
-		locker_start(&w, m.rc, EXCLUSIVE, PATIENT);
-		assert_true(locker_waits(&w));
-		locker_start(&r, m.ra, SHARED, PATIENT);
-		assert_true(locker_waits(&r));
+		locker_queue(&w, &m, m.rc, EXCLUSIVE, 1);
+		locker_queue(&r, &m, m.ra, SHARED, 2);
 		plane_die(m.f, m.c);
 		locker_await(&r);
 		assert_int_equal(locker_end(&r, 1), 0);
@@ -405,7 +412,7 @@ test_ends(void **state)
 		if (i % 3 == 0)
 			assert_int_equal(weir_revoke(m.x), 0);
 		else if (i % 3 == 1)
-			assert_int_equal(plane_evict_export(m.f, m.b, 1 + i / 3 / PLACES / 2), 1);
+			assert_int_equal(plane_evict_export(m.f, m.b, m.number), 1);
 		else
 			plane_die(m.f, m.b);
 		for (unsigned k = 0; k < 2; k++) {

@@ -681,6 +681,27 @@ plane_evict_export(struct plane *p, struct weir *w, uint32_t number)
 	return rc;
 }
 
+uint32_t
+plane_lock_waiters(struct plane *p, struct weir *w, uint32_t number)
+{
+	const struct broker_session *s = client_of(p, w)->session;
+	const struct weir_row_export row = {.export = export_id(s->b, s->id, number),
+					    .session = s->id};
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&p->lock);
+	for (uint32_t i = 0; i < s->b->config.engines; i++) {
+		struct engine_export_record record = export_record(s->b, &row);
+		struct engine_snapshot shot = {.exports = &record, .export_count = 1};
+		struct engine_command c = {.type = ENGINE_SNAPSHOT, .snapshot = &shot};
+
+		assert_true(engine_execute(s->b->config.engine[i].engine, &c));
+		n += record.lock_waiters;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return n;
+}
+
 void
 plane_die(struct plane *p, struct weir *w)
 {

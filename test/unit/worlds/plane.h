@@ -66,6 +66,8 @@ void plane_impair(struct plane *p, unsigned loss, unsigned dup, unsigned reorder
 void plane_hold(struct plane *p, bool held);
 /* An operator ends an export of that program, number as the session has it. 1, or -errno. */
 int plane_evict_export(struct plane *p, struct weir *w, uint32_t number);
+/* Waiters for the lock of that export, which its engine knows. */
+uint32_t plane_lock_waiters(struct plane *p, struct weir *w, uint32_t number);
 /* The program of w has died: its peers are told. Its handle stays valid. */
 void plane_die(struct plane *p, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */

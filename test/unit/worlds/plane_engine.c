@@ -308,6 +308,11 @@ take(struct plane *f, struct session *s, struct weir_ring *tx, const struct weir
 		tell_closed(f, e, 0);
 		maybe_free(e);
 		break;
+	case WEIR_OP_END:
+		plane_require(slot.order == (uint16_t)e->taken, "order of END");
+		if (e->peer && !e->peer->told_closed)
+			plane_packet(f, e->peer, WEIR_OP_END);
+		break;
 	case WEIR_OP_CONSUMED:
 		consumed(f, e, slot.value);
 		break;
