@@ -221,6 +221,31 @@ test_late(void **state)
 	close_both(&p);
 }
 
+static void
+refuse_as_asked(struct weir_messenger *m, const struct weir_message *message, void *user)
+{
+	weir_message_refuse(m, &message->reply, *(const int *)message->data);
+}
+
+/* Also with errors that the call itself returns. */
+static void
+test_errors_of_handlers(void **state)
+{
+	static const int errors[] = {EAGAIN, EINTR, ETIMEDOUT, ENODEV, EDOM, 4095};
+	struct weir_handler h = WEIR_HANDLER_INIT;
+	struct both p;
+	uint64_t in;
+
+	open_both(&p, NULL, NULL);
+	h.handle = refuse_as_asked;
+	must(weir_message_register(p.b.m, TYPE_KEEP, &h));
+	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		assert_int_equal(weir_message_request(p.a.m, B, TYPE_KEEP, &errors[i],
+						      sizeof(errors[i]), &in, 8, NULL, PATIENT),
+				 -errors[i]);
+	close_both(&p);
+}
+
 static void *
 wait_for(void *arg)
 {
@@ -296,11 +321,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_messages),	cmocka_unit_test(test_requests),
-	    cmocka_unit_test(test_run),		cmocka_unit_test(test_requests),
-	    cmocka_unit_test(test_bad_input),	cmocka_unit_test(test_stranger),
-	    cmocka_unit_test(test_late),	cmocka_unit_test(test_cancel),
-	    cmocka_unit_test(test_uncollected), cmocka_unit_test(test_public),
+	    cmocka_unit_test(test_messages),  cmocka_unit_test(test_requests),
+	    cmocka_unit_test(test_run),	      cmocka_unit_test(test_requests),
+	    cmocka_unit_test(test_bad_input), cmocka_unit_test(test_stranger),
+	    cmocka_unit_test(test_late),      cmocka_unit_test(test_errors_of_handlers),
+	    cmocka_unit_test(test_cancel),    cmocka_unit_test(test_uncollected),
+	    cmocka_unit_test(test_public),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
