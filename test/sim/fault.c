@@ -47,6 +47,7 @@ struct sim_fault {
 	struct {
 		struct nic_device *dev;
 		struct nic_mr is;
+		bool revoked;
 	} mr[MRS]; /* of rings */
 	uint32_t mrs;
 	void *event[EVENTS];
@@ -178,6 +179,7 @@ mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struc
 	if (!rc && access & NIC_REMOTE_WRITE && f->mrs < MRS &&
 	    length == (size_t)f->n->s->sc.ring_lines[f->n->id] * 64) {
 		f->mr[f->mrs].dev = dev;
+		f->mr[f->mrs].revoked = false;
 		f->mr[f->mrs++].is = *mr;
 	}
 	return rc;
@@ -187,11 +189,17 @@ static void
 mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 {
 	struct sim_fault *f = of(dev);
+	bool revoked = false;
 
-	for (uint32_t i = 0; i < f->mrs; i++)
-		if (f->mr[i].is.lkey == mr->lkey)
-			f->mr[i] = f->mr[--f->mrs];
-	f->real->mr_dereg(dev, mr);
+	/* the keys of one that was revoked may be those of another one by now */
+	for (uint32_t i = 0; i < f->mrs; i++) {
+		if (f->mr[i].is.lkey != mr->lkey || f->mr[i].is.address != mr->address)
+			continue;
+		revoked = f->mr[i].revoked;
+		f->mr[i--] = f->mr[--f->mrs];
+	}
+	if (!revoked)
+		f->real->mr_dereg(dev, mr);
 }
 
 static int
@@ -212,6 +220,9 @@ revoke(struct sim_fault *f)
 	uint32_t i = rng_below(&f->n->s->rng, f->mrs);
 	struct nic_mr is = f->mr[i].is;
 
+	if (f->mr[i].revoked)
+		return;
+	f->mr[i].revoked = true;
 	f->real->mr_dereg(f->mr[i].dev, &is);
 	f->n->s->counts.revoked++;
 }
