@@ -410,6 +410,9 @@ lane_end(struct lane *lane, int status)
 		weir_unlock(lane->worker);
 		return;
 	}
+	/* the program over there closed it without having taken all that was sent */
+	if (s && status == -ESHUTDOWN && lane->conn->completed < lane->conn->sent)
+		status = -ECONNRESET;
 	if (s) {
 		forget(lane);
 		requests_end(lane, status ? message_error(m, status) : -ECANCELED);

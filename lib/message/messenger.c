@@ -246,7 +246,9 @@ weir_messenger_close(struct weir_messenger *m)
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	requests_cancel(s, UINT32_MAX);
-	while (m->connected && weir_state(m->w) == WEIR_UP && weir_clock() < end) {
+	/* also those that were made, and sent on, without being accepted yet */
+	while ((m->connected || pool_has_accepts(m)) && weir_state(m->w) == WEIR_UP &&
+	       weir_clock() < end) {
 		TAILQ_FOREACH(p, &m->open, in_open)
 		peer_leave(m, p, PEER_LEAVING);
 		if (!m->driven) {

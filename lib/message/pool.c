@@ -241,6 +241,24 @@ has_accepts(struct weir_thread *t, bool driven)
 	return any;
 }
 
+bool
+pool_has_accepts(struct weir_messenger *m)
+{
+	struct handler_thread *k;
+	bool any = false;
+
+	for (uint32_t i = 0; i < m->o.handler_threads && !any; i++) {
+		k = &m->pool[i];
+		if (!k->listener)
+			continue;
+		weir_lock(k->worker);
+		weir_progress(k->worker, NULL);
+		any = !TAILQ_EMPTY(&k->worker->lane_accepts);
+		weir_unlock(k->worker);
+	}
+	return any;
+}
+
 static void
 accept_all(struct handler_thread *k)
 {

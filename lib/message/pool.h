@@ -68,6 +68,8 @@ bool is_calling(const struct weir_messenger *m);
 
 int pool_start(struct weir_messenger *m);
 void pool_stop(struct weir_messenger *m);
+/* Whether connections wait to be accepted. m->lock. */
+bool pool_has_accepts(struct weir_messenger *m);
 /* Wakes the first handler thread for housekeeping. */
 void pool_call(struct weir_messenger *m);
 /* Whether the caller drives the messenger, which has no handler threads. */

@@ -62,6 +62,26 @@ weir_conn_forget(struct weir_conn *c)
 		e->conn = NULL;
 }
 
+static struct weir_vqpn_entry *
+make_entry(struct weir_thread *t, uint32_t vqpn)
+{
+	struct weir_vqpn_entry **page = &t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE];
+
+	if (!*page)
+		*page = calloc(WEIR_VQPN_PAGE, sizeof(**page));
+	return entry(t, vqpn);
+}
+
+void
+weir_conn_refused(struct weir_thread *t, uint32_t vqpn)
+{
+	struct weir_vqpn_entry *e = make_entry(t, vqpn);
+
+	weir_assert(weir_worker_locked(t));
+	if (e && !e->conn)
+		e->vqpn = vqpn;
+}
+
 struct weir_conn *
 weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
 {
@@ -87,23 +107,22 @@ weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
 struct weir_conn *
 weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uint32_t desc)
 {
-	struct weir_vqpn_entry **page = &t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE];
+	struct weir_vqpn_entry *e;
 	struct weir_conn *c;
 	uint64_t at = weir_arena_descs(&t->w->geometry) + (uint64_t)desc * sizeof(*c->desc);
 
 	weir_assert(weir_worker_locked(t));
 	if (desc >= t->w->geometry.connections)
 		return NULL;
-	if (!*page)
-		*page = calloc(WEIR_VQPN_PAGE, sizeof(**page));
+	e = make_entry(t, vqpn);
 	/* two lives of one index at once: the data plane is mistaken */
-	if (!*page || entry(t, vqpn)->conn)
+	if (!e || e->conn)
 		return NULL;
 	c = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*c), 64));
 	if (!c)
 		return NULL;
 	memset(c, 0, sizeof(*c));
-	*entry(t, vqpn) = (struct weir_vqpn_entry){vqpn, c};
+	*e = (struct weir_vqpn_entry){vqpn, c};
 	c->worker = c->reporter = t;
 	c->life = t->life;
 	c->channel = ch;

@@ -289,5 +289,6 @@ weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
 {
 	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
 
+	weir_conn_refused(ch->pipe.worker, vqpn);
 	put(ch, &ch->pipe.tx, &s);
 }

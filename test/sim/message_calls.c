@@ -108,11 +108,12 @@ is_dying(const struct program *p)
 static void
 respond(struct program *p, const struct weir_reply *reply, uint32_t key, uint32_t length)
 {
+	uint8_t *buffer = malloc(length + 1); /* several threads of the program may respond */
 	struct iovec parts[2];
 	struct weir_draft draft;
 	int rc = -EAGAIN;
 
-	put_bytes(p->buffer, key, length);
+	put_bytes(buffer, key, length);
 	if (length <= WEIR_MESSAGE_WHOLE && key % 4 == 0) {
 		rc = weir_response_reserve(p->m, reply, length, 0, &draft);
 		if (!rc) {
@@ -122,14 +123,15 @@ respond(struct program *p, const struct weir_reply *reply, uint32_t key, uint32_
 				weir_message_abandon(p->m, &draft);
 		}
 	} else if (key % 4 == 1) {
-		parts[0] = (struct iovec){p->buffer, length / 3};
-		parts[1] = (struct iovec){p->buffer + length / 3, length - length / 3};
+		parts[0] = (struct iovec){buffer, length / 3};
+		parts[1] = (struct iovec){buffer + length / 3, length - length / 3};
 		rc = weir_message_respondv(p->m, reply, parts, 2);
 	}
 	if (rc == -EAGAIN)
-		rc = weir_message_respond(p->m, reply, p->buffer, length);
+		rc = weir_message_respond(p->m, reply, buffer, length);
 	if (rc && rc != -EHOSTUNREACH && !p->dead)
 		sim_fail(p->world->s, "program %u: respond: %d: %s", p->id, rc, weir_reason());
+	free(buffer);
 	sim_progress(p->world->s);
 }
 

@@ -85,7 +85,6 @@ struct program {
 	struct later later[LATER];
 	uint32_t later_count;
 	bool linked[NODES]; /* as `link` was told */
-	uint8_t buffer[LARGEST];
 };
 
 struct world {

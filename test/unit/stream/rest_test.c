@@ -488,6 +488,35 @@ test_accepted_long_ago(void **state)
 	pair_close(&p);
 }
 
+/* A program is told of a connection whose listener has gone. Others on the segment go on. */
+static void
+test_accepted_too_late(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	struct weir_address address;
+	struct weir_conn *c2;
+	struct weir_event e;
+	uint8_t in[8];
+	size_t n;
+
+	assert_int_equal(weir_address_parse(PLANE_LOCAL, &address), 0);
+	assert_int_equal(weir_connect(p.a, &address, 0, &c2), 0);
+	weir_listener_close(p.l);
+	p.l = NULL;
+	plane_settle(p.f);
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_OPENED);
+	assert_int_equal(weir_send(c2, "x", 1, 0), 0);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	WEIR_SEGMENT_OF(p.d->pipe)->unknown_since = 1;
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	plane_settle(p.f);
+	pair_pass(&p, p.c, p.d, 1, 100);
+	assert_int_equal(weir_recv(c2, in, sizeof(in), &n, 0), -ESHUTDOWN);
+	weir_close(c2);
+	pair_close(&p);
+}
+
 int
 main(void)
 {
@@ -505,6 +534,7 @@ main(void)
 	    cmocka_unit_test(test_spoilt_while_asleep),
 	    cmocka_unit_test(test_blocked_while_asleep),
 	    cmocka_unit_test(test_accepted_long_ago),
+	    cmocka_unit_test(test_accepted_too_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
