@@ -174,7 +174,8 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 		    m->link.answered, m->link.resumes, m->link.born, m->link.peer_born,
 		    m->link.refused, lost ? ", lost" : "");
 	if (m->type == WEIR_CTL_LINK)
-		count_lost(n, to, &m->link, lost);
+		/* one that finds no room for links comes to nothing, too */
+		count_lost(n, to, &m->link, lost || m->link.refused == ENOSPC);
 	if (!lost)
 		forward(n, to, m);
 }
