@@ -258,8 +258,8 @@ peer_lane_gone(struct lane *lane, int status)
 	lane->open = false;
 	if (lane == p->probe)
 		p->probe = NULL;
-	/* 0, -ESHUTDOWN: closed in order, by us or by its program */
-	/* how a client of the node ended is not how the connection to its messenger does */
+	/* 0, -ESHUTDOWN: closed in order, by us or by its program. How a client of the node ended
+	 * is not how the connection to its messenger does */
 	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN && !lane_is_former(lane) &&
 		 (!lane->client || TAILQ_EMPTY(&p->lanes)))
 		p->lost = status;

@@ -24,7 +24,7 @@ struct peer {
 	bool told;     /* the program was told CREATED */
 	bool evicted;
 	bool stepping;	   /* on m->stepping */
-	bool asked;	   /* BYE was received while we close */
+	bool asked;	   /* BYE was received since we began to close */
 	uint32_t threads;  /* receivers over there, as its messenger said; else 1 */
 	uint32_t incoming; /* lanes from there */
 	uint32_t used;	   /* as in lanes; of those that are gone */

@@ -340,8 +340,7 @@ struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, 
 				uint32_t desc);
 /* Takes c out of the table of vQPNs. */
 void weir_conn_forget(struct weir_conn *c);
-/* A connection of this vQPN is not taken: messages of it that a local peer has written are dropped.
- */
+/* No connection is made for this vQPN: what a local peer has written on it is dropped. */
 void weir_conn_refused(struct weir_thread *t, uint32_t vqpn);
 /* An earlier life of this vQPN has not ended here yet. */
 bool weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn);

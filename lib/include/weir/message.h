@@ -366,7 +366,8 @@ int weir_message_refuse(struct weir_messenger *m, const struct weir_reply *reply
  *
  * Returns 0 if the message is accepted: it arrives exactly once, or the connection is lost.
  * Otherwise
- *   -EAGAIN    no room within the timeout. Nothing was accepted; but a message above
+ *   -EAGAIN    no room within the timeout, or the connection to the node, or one that makes room
+ *              for it, was still closing. Nothing was accepted; but a message above
  *              WEIR_MESSAGE_WHOLE goes in fragments, and if the time is over in between, the
  *              receiver drops it
  *   -EMSGSIZE  longer than message_max
