@@ -99,11 +99,46 @@ find_word(const char *words, const char *text, uint64_t *index)
 	}
 }
 
+/* A number as a user would type it; with `suffixes` as few digits as it takes: "64K". */
+static void
+number_text(uint64_t n, bool suffixes, char *text, size_t size)
+{
+	static const char letters[] = "KMG";
+	unsigned shift = 0;
+
+	while (suffixes && n && n % 1024 == 0 && shift < 3) {
+		n /= 1024;
+		shift++;
+	}
+	snprintf(text, size, shift ? "%llu%c" : "%llu", (unsigned long long)n,
+		 shift ? letters[shift - 1] : 0);
+}
+
+/* "from 1 to 64", "from 1 on", "": any number, or its type has no bounds. */
+static void
+bounds_text(const struct option_spec *spec, char *text, size_t size)
+{
+	bool suffixes = spec->type == OPTION_SIZE;
+	char min[24], max[24];
+
+	text[0] = '\0';
+	if (spec->type == OPTION_REAL)
+		snprintf(text, size, "from %g to %g", spec->least, spec->most);
+	if (spec->type != OPTION_UNSIGNED && spec->type != OPTION_SIZE)
+		return;
+	number_text(spec->min, suffixes, min, sizeof(min));
+	number_text(spec->max, suffixes, max, sizeof(max));
+	if (spec->max < UINT64_MAX >> 8)
+		snprintf(text, size, "from %s to %s", min, max);
+	else if (spec->min)
+		snprintf(text, size, "from %s on", min);
+}
+
 static const char *
 expected(const struct option_spec *spec, char *buf, size_t size)
 {
-	const char *suffix = spec->type == OPTION_SIZE ? ", K, M or G may follow" : "";
 	const char *words = spec->type == OPTION_WORD ? spec->words : NULL;
+	char bounds[64];
 	size_t used = 0;
 
 	if (spec->expected)
@@ -119,18 +154,12 @@ expected(const struct option_spec *spec, char *buf, size_t size)
 		words = next;
 	}
 	if (spec->type == OPTION_WORD)
-		;
-	else if (spec->type == OPTION_REAL)
-		snprintf(buf, size, "a number from %g to %g", spec->least, spec->most);
-	else if ((spec->type == OPTION_UNSIGNED || spec->type == OPTION_SIZE) &&
-		 spec->max >= UINT64_MAX >> 8)
-		snprintf(buf, size, "a number from %llu on%s", (unsigned long long)spec->min,
-			 suffix);
-	else if (spec->type == OPTION_UNSIGNED || spec->type == OPTION_SIZE)
-		snprintf(buf, size, "a number from %llu to %llu%s", (unsigned long long)spec->min,
-			 (unsigned long long)spec->max, suffix);
-	else
+		return buf;
+	bounds_text(spec, bounds, sizeof(bounds));
+	if (spec->type == OPTION_TEXT || spec->type == OPTION_CALL)
 		return spec->argument;
+	snprintf(buf, size, "a number%s%s%s", *bounds ? " " : "", bounds,
+		 spec->type == OPTION_SIZE ? ", K, M or G may follow" : "");
 	return buf;
 }
 
@@ -200,10 +229,8 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 void
 option_text(const struct option_spec *spec, const void *from, char *text, size_t size)
 {
-	static const char letters[] = "KMG";
 	const void *field = (const char *)from + spec->offset;
 	const char *words = spec->words;
-	unsigned shift = 0;
 	uint64_t n;
 
 	text[0] = '\0';
@@ -236,12 +263,7 @@ option_text(const struct option_spec *spec, const void *from, char *text, size_t
 		snprintf(text, size, "%.*s", (int)strcspn(words, "|"), words);
 		return;
 	}
-	while (spec->type == OPTION_SIZE && n && n % 1024 == 0 && shift < 3) {
-		n /= 1024;
-		shift++;
-	}
-	snprintf(text, size, shift ? "%llu%c" : "%llu", (unsigned long long)n,
-		 shift ? letters[shift - 1] : 0);
+	number_text(n, spec->type == OPTION_SIZE, text, size);
 }
 
 /* As errors name it. */
@@ -476,7 +498,7 @@ option_print_help(const struct option_table *table, FILE *to)
 	for (size_t i = 0; i < table->count; i++) {
 		const struct option_spec *spec = &table->specs[i];
 		const char *argument = spec->argument ? spec->argument : spec->words;
-		char name[NAME_MAX_BYTES], note[160];
+		char name[NAME_MAX_BYTES], bounds[64], note[160];
 		size_t column = 2 + HELP_LEFT;
 
 		if (spec->letter && spec->name)
@@ -489,8 +511,10 @@ option_print_help(const struct option_table *table, FILE *to)
 		if (strlen(note) > HELP_LEFT)
 			fprintf(to, "\n  %*s", HELP_LEFT, "");
 		print_wrapped(spec->help, &column, to);
-		if (spec->initial) {
-			snprintf(note, sizeof(note), "[%s]", spec->initial);
+		bounds_text(spec, bounds, sizeof(bounds));
+		if (spec->initial || *bounds) {
+			snprintf(note, sizeof(note), "[%s%s%s]", spec->initial ? spec->initial : "",
+				 spec->initial && *bounds ? ", " : "", bounds);
 			print_wrapped(note, &column, to);
 		}
 		if (spec->env) {

@@ -336,15 +336,35 @@ TEST(test_environment)
 	each(check_environment);
 }
 
+/* One space for each run of white space. */
+static void
+join_lines(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; from++)
+		if (*from != ' ' && *from != '\n')
+			*to++ = *from;
+		else if (to > text && to[-1] != ' ')
+			*to++ = ' ';
+	*to = '\0';
+}
+
 TEST(test_help)
 {
 	for (size_t t = 0; t < TABLES; t++) {
-		char *text, *line, *rest;
+		char *text, *copy, *line, *rest;
 		size_t size;
 		FILE *to = open_memstream(&text, &size);
 
 		option_print_help(tables[t], to);
 		fclose(to);
+		rest = copy = strdup(text);
+		while ((line = strsep(&rest, "\n")))
+			if (strlen(line) > 100)
+				fail_msg("more than 100 columns: %s", line);
+		free(copy);
+		join_lines(text);
 		for (size_t i = 0; i < tables[t]->count; i++) {
 			const struct option_spec *spec = &tables[t]->specs[i];
 			char word[128];
@@ -355,14 +375,14 @@ TEST(test_help)
 				 : spec->words	? spec->words
 						: "");
 			assert_non_null(strstr(text, word));
-			snprintf(word, sizeof(word), "[%s]", spec->initial ? spec->initial : "");
+			snprintf(word, sizeof(word), "[%s", spec->initial ? spec->initial : "");
 			assert_true(!spec->initial || strstr(text, word));
+			snprintf(word, sizeof(word), "from %llu to %llu]",
+				 (unsigned long long)spec->min, (unsigned long long)spec->max);
+			assert_true(spec->type != OPTION_UNSIGNED || spec->max >= UINT64_MAX >> 8 ||
+				    strstr(text, word));
 			assert_true(!spec->env || strstr(text, spec->env));
 		}
-		rest = text;
-		while ((line = strsep(&rest, "\n")))
-			if (strlen(line) > 100)
-				fail_msg("more than 100 columns: %s", line);
 		free(text);
 	}
 }

@@ -96,8 +96,8 @@ TEST(bad_values)
 	refused("--instance", "name-that-is-longer-than-31-bytes", "--instance");
 	refused("--run-dir", "relative", "--run-dir");
 	refused("--ring-slots", "1000", "give 1024");
-	refused("--ring-slots", "16", "from 32");   /* the library takes no smaller ones */
-	refused("--peer-ring", "8M", "to 4194304"); /* nor do peers take larger ones */
+	refused("--ring-slots", "16", "from 32"); /* the library takes no smaller ones */
+	refused("--peer-ring", "8M", "to 4M");	  /* nor do peers take larger ones */
 	refused("--program-rate", "100", "invalid value \'100\' for --program-rate ");
 	refused("--program-weight", "0", "--program-weight");
 	refused("--max-connections", "1x", "--max-connections");
