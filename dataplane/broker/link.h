@@ -61,13 +61,14 @@ struct broker_link {
 	bool first_failure; /* PAUSING: of a link that was up, so the deadline may be extended */
 	bool rebuild_now;   /* PAUSING: new QPs are made at once */
 	/* end in order, and room for others */
-	bool closing;  /* the engine was asked to end it, or says that it ends: not open */
-	bool over;     /* it ended so; until it begins again */
-	bool idled;    /* closing: the engine has said LINK_IDLE since */
-	bool is_idle;  /* in room.idle */
-	bool is_timed; /* in broker.timed */
-	bool wanting;  /* in room.wanting */
-	bool no_room;  /* it could not begin: no room here, or at the peer */
+	bool closing;	 /* the engine was asked to end it, or says that it ends: not open */
+	bool over;	 /* it ended so; until it begins again */
+	bool idled;	 /* closing: the engine has said LINK_IDLE since */
+	bool is_idle;	 /* in room.idle */
+	bool is_timed;	 /* in broker.timed */
+	bool wanting;	 /* in room.wanting */
+	bool no_room;	 /* it could not begin: no room here, or at the peer */
+	bool full_there; /* DOWN: the latter */
 	uint64_t idle_since;
 	uint64_t stays_until; /* then it may be asked again to make room */
 	uint64_t retry_at;    /* DOWN: the peer had no room; connections wait until then. 0: no */

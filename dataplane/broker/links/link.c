@@ -197,7 +197,9 @@ build(struct broker_link *l)
 	l->attempt++;
 	l->peer_attempt = l->born = l->peer_born = 0;
 	l->fail_status = l->resumes = l->resumes_next = 0;
-	l->confirmed = l->open = l->over = l->no_room = false;
+	l->confirmed = l->open = l->over = false;
+	l->no_room = l->full_there; /* as before, until the peer has answered */
+	l->full_there = false;
 	l->retry_at = 0;
 	link_enter(l, LINK_OFFERED);
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
@@ -455,7 +457,7 @@ broker_link_fail(struct broker_link *l, uint32_t status)
 	default:
 		return;
 	}
-	l->b->counters.links_failed += !l->over && !l->no_room;
+	l->b->counters.links_failed += !l->over && status != ENOSPC;
 	if (l->loop_end)
 		broker_link_fail(l->loop_end, status);
 }
@@ -468,6 +470,7 @@ usable(struct broker_link *l)
 
 	weir_assert(l->state == LINK_UP && l->confirmed);
 	l->open = !l->closing;
+	l->no_room = false;
 	if (l->resumes) {
 		struct broker_command *go =
 		    command_reserved(b, l->engine, ENGINE_LINK_GO, NULL, NULL);

@@ -373,6 +373,19 @@ TEST_END(test_peer_refuses)
 	}
 	assert_int_equal(n->f->last[ENGINE_CONN_START].conn.status, ENOSPC);
 	assert_int_equal(n->f->b->conn_count, 1);
+	/* the same while it is asked again and has not answered yet */
+	later(n, 10 * BROKER_SECOND_NS);
+	fake_connect(n->f, &n->s, 22, "echo", 0);
+	m = offer(n, 22, link_with(n, 22)->attempt);
+	m.link.attempt = 1;
+	m.link.refused = ENOSPC;
+	told(n, &m);
+	later(n, BROKER_SECOND_NS);
+	assert_int_equal(state(n, 22), LINK_OFFERED);
+	later(n, 5 * BROKER_SECOND_NS);
+	assert_int_equal(state(n, 22), LINK_OFFERED);
+	assert_int_equal(n->f->last[ENGINE_CONN_START].conn.status, ENOSPC);
+	assert_int_equal(n->f->b->conn_count, 1);
 }
 
 /* The peer has lost what we take for a link. */
