@@ -3,8 +3,8 @@
 # cluster.sh N [OPTIONS] [-- COMMAND...]: N nodes on this machine, each a data plane and a control process,
 # joined by a fabric; runs COMMAND when all see each other, then stops everything. Instance n3 is node:3 (and
 # 10.88.0.4, except in a mesh, where each wire is a network). COMMAND gets WEIR_CLUSTER ("n0 n1 ..."), WEIR_RUN_DIR
-# and a PATH with our programs; without one the nodes stay until Ctrl-C. Exit: COMMAND's, 1 a node failed,
-# 2 usage, 3 something is missing.
+# and a PATH with our programs; without one the nodes stay until Ctrl-C. SIGINT and SIGTERM end COMMAND first.
+# Exit: COMMAND's, 1 a node failed, 2 usage, 3 something is missing.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -420,8 +420,16 @@ names=$(seq -s ' ' -f 'n%g' 0 $((nodes - 1)))
 export WEIR_CLUSTER=$names PATH
 code=0
 if [ "${#command[@]}" -gt 0 ]; then
-	"${command[@]}"
+	"${command[@]}" <&0 &
+	child=$! ended=0
+	trap 'ended=1; kill -TERM "$child" 2>/dev/null' INT TERM
+	wait "$child"
 	code=$?
+	if [ "$ended" = 1 ]; then # the signal ended the wait, and will end COMMAND
+		wait "$child"
+		code=$?
+	fi
+	trap 'exit 130' INT TERM
 fi
 switch_tells
 if [ -n "${weir_pid[switch]:-}" ]; then

@@ -67,6 +67,13 @@ done
 "$cluster" 3 --etcd --auto -- weirctl --instance n2 --json show nodes >"$weir_tmp/etcd.out" 2>"$weir_tmp/etcd.log" ||
 	fail "the list in etcd: $(log_of etcd)"
 jq -e 'length == 3 and all(.state == "up" and (.address | startswith("10.")))' "$weir_tmp/etcd.out" >/dev/null || fail "with etcd: $(cat "$weir_tmp/etcd.out")"
+# a signal ends the command, and then the nodes
+"$cluster" 2 -- sh -c 'echo runs; exec sleep 600' >"$weir_tmp/signal.out" 2>"$weir_tmp/signal.log" &
+ended=$!
+await grep -q runs "$weir_tmp/signal.out"
+kill -TERM "$ended"
+wait "$ended"
+[ $? = 143 ] || fail "after SIGTERM: $(log_of signal)"
 # not the namespaces of tests that run at the same time
 for ns in $(comm -13 "$weir_tmp/netns" <(ls /run/netns 2>/dev/null)); do
 	[[ $ns == weir-* && ! -d /proc/${ns##*-} ]] && fail "a namespace is left: $ns"
