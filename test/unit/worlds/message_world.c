@@ -128,11 +128,22 @@ open_both(struct both *p, const struct plane_options *plane,
 	open_side(&p->b, &o);
 }
 
+static void *
+close_messenger(void *m)
+{
+	weir_messenger_close(m);
+	return NULL;
+}
+
 void
 close_both(struct both *p)
 {
+	pthread_t t;
+
+	/* at once: without threads of its own an end would not handle the other's last messages */
+	assert_int_equal(pthread_create(&t, NULL, close_messenger, p->b.m), 0);
 	weir_messenger_close(p->a.m);
-	weir_messenger_close(p->b.m);
+	pthread_join(t, NULL);
 	weir_detach(p->a.w);
 	weir_detach(p->b.w);
 	plane_stop(p->f);

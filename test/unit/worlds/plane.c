@@ -711,6 +711,7 @@ plane_die(struct plane *p, struct weir *w)
 	broker_session_close(c->session);
 	c->session = NULL;
 	pthread_mutex_unlock(&p->lock);
+	weir_lost(w); /* so that weir_detach() awaits nothing */
 }
 
 void
