@@ -32,8 +32,8 @@ check_conn(const struct conn *c, struct sums *sums)
 	if (!opening && !c->sealed &&
 	    c->completed != (c->kind == CONN_MEMORY ? answers_complete(c) : c->landed))
 		return "completed is not what has landed, or was answered";
-	if (c->rx_consumed > c->rx_delivered || c->rx_delivered > c->rx_granted)
-		return "consumed <= delivered <= granted does not hold";
+	if (c->rx_consumed + c->cold->rx_lent > c->rx_delivered || c->rx_delivered > c->rx_granted)
+		return "consumed + lent <= delivered <= granted does not hold";
 	if (c->fast &&
 	    (c->pend_first || c->state != CONN_OPEN || c->shut || !c->link || c->session->limited))
 		return "the short way is open while something waits";

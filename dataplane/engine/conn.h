@@ -96,6 +96,7 @@ struct conn_cold {
 	struct list_node closing;	     /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
+	uint32_t rx_lent; /* cost beyond rx_consumed that the program holds on loan */
 	uint64_t unspent; /* if conn.rejoined: cost of bulk messages that go through the ring */
 };
 
@@ -170,11 +171,11 @@ struct conn {
 	/* receiving */
 	struct channel *channel; /* of the program thread that gets its events; passive end: NULL */
 	uint64_t rx_granted, rx_delivered,
-	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
+	    rx_consumed;      /* cost: granted to the peer, put into the session, consumed */
 	uint64_t rx_messages; /* delivered */
 	/* low bits of counts */
-	uint32_t rx_told;  /* rx_consumed when credit was last returned */
-	uint32_t rx_grown; /* rx_consumed when the window last changed with traffic */
+	uint32_t rx_told;  /* cost that it had taken when credit was last returned */
+	uint32_t rx_grown; /* the same, when the window last changed with traffic */
 	uint32_t rx_seen;  /* rx_delivered when reclaim looked last */
 	uint32_t rx_window, rx_window_max;
 	union {

@@ -37,10 +37,11 @@ void credit_stalled(struct engine *e, struct conn *c);
 /* The grant of a new connection. */
 void credit_first(struct engine *e, struct conn *c);
 /*
- * The program reports consumed cost; percent: part of the window after which credit is returned, 0:
- * ours. False: more than was delivered.
+ * The program reports cost that it consumed, and of what it holds on loan; percent: part of the
+ * window after which credit is returned, 0: ours. False: more than was delivered.
  */
-bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent);
+bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t lent,
+		     uint32_t percent);
 /* STALLED came: the peer waits for this cost. */
 void credit_wanted(struct engine *e, struct conn *c, uint32_t cost);
 /* RECLAIMED came. */

@@ -27,6 +27,8 @@ struct weir_channel {
 	 */
 	uint64_t noticed_by[WEIR_RELEASES];
 	uint32_t noticed_conns, noticed;
+	uint32_t *refused; /* vqpns whose CLOSE waits for room in tx */
+	uint32_t refused_count, refused_room;
 	TAILQ_HEAD(, weir_conn) control;    /* connections with control slots to send */
 	TAILQ_HEAD(, weir_conn) to_report;  /* connections with unreported consumption */
 	TAILQ_HEAD(, weir_conn) needs_room; /* found no room in tx and wait for it */

@@ -352,6 +352,7 @@ free_pipes(struct weir_thread *t)
 		t->channel_to[ch->engine] = NULL;
 		weir_bell_close(&ch->pipe.bell);
 		free(ch->release);
+		free(ch->refused);
 		free(ch);
 	}
 }

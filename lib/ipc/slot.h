@@ -47,9 +47,11 @@ enum weir_slot_op {
 	WEIR_OP_BUNDLE = 3, /* segment: place[1] messages in the byte area, see ipc/shm.h */
 	/* program -> engine; CONSUMED, RELEASE, POST and NOTICED in the ring of returns, the others
 	   in tx */
-	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
-	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
-	WEIR_OP_RELEASE = 18,  /* place[0..count) = released receive places; count in length */
+	WEIR_OP_CLOSE = 16, /* no more sends on vqpn; queued data is still delivered */
+	/* value = bytes (weir_cost) consumed on vqpn since it opened; length = cost of further
+	 * messages, which the program holds on loan */
+	WEIR_OP_CONSUMED = 17,
+	WEIR_OP_RELEASE = 18, /* place[0..count) = released receive places; count in length */
 	WEIR_OP_WANT = 19, /* answer WRITABLE when all slots before it are consumed and the window
 			    * of vqpn has room for cost `length` (0: any room) */
 	/* place[0] is adopted memory with room for `length` bytes: a buffer for the message of vqpn

@@ -240,11 +240,7 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 	/* what was taken is kept, or copied if it lies in the sender's buffer */
 	if (weir_unlikely(in->flags & WEIR_REQUEST_LOAN)) {
 		if (p) {
-			/* a receive block is consumed when it is released */
-			if (p->kind != RX_PLACE) {
-				weir_conn_consumed(lane->conn, p->cost);
-				p->cost = 0;
-			}
+			weir_loan_begin(p, lane->conn);
 			taken->loan = NULL;
 		} else if ((p = weir_rx_message_new(lane->worker, length))) {
 			if (length)

@@ -299,7 +299,7 @@ weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 		weir_ring_publish_tail(r);
 	else if (ch->pipe.empty == 64)
 		weir_ctrl_report(ch);
-	if (!TAILQ_EMPTY(&ch->control))
+	if (!TAILQ_EMPTY(&ch->control) || weir_unlikely(ch->refused_count))
 		weir_ctrl_flush(ch);
 	if (weir_unlikely(!TAILQ_EMPTY(&ch->needs_room)))
 		weir_ctrl_report_room(ch);

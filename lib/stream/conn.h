@@ -29,6 +29,7 @@ struct weir_rx_message {
 	uint8_t class; /* of spare memory; WEIR_SPARE_CLASSES: none */
 	uint32_t vqpn;
 	uint32_t cost;		/* still to be counted as consumed */
+	bool lent;		/* the cost is in weir_conn.lent */
 	uint64_t at;		/* place, or span */
 	struct weir_pipe *pipe; /* PLACE, SPAN: it arrived here */
 	struct weir_thread *worker;
@@ -198,6 +199,8 @@ struct weir_conn {
 	uint8_t lock_held;    /* WEIR_LOCK_*; 0: not held */
 	uint8_t lock_unlock;  /* kind of the UNLOCK that is due: 0, or WEIR_LOCKS_UNSEEN */
 	uint8_t threshold;    /* percent of the window until a report; 0: the data plane's choice */
+	/* cost of receive blocks that the program holds; as reported to the engine */
+	uint32_t lent, lent_told;
 	void *user;
 	TAILQ_ENTRY(weir_conn)
 	in_control, in_to_report, in_ready, in_blocked, in_needs_room, in_tails, in_segment,
@@ -284,6 +287,13 @@ weir_conn_update_next(struct weir_conn *c)
 	c->next = c->state == CONN_OPEN && !c->queue ? c->vqpn : UINT64_MAX;
 }
 
+/* Cost that was lent since the last report, and not given back. */
+static inline uint32_t
+weir_conn_lent_untold(const struct weir_conn *c)
+{
+	return c->lent > c->lent_told ? c->lent - c->lent_told : 0;
+}
+
 /* For asserts: whether the numbers of the short ways are up to date. */
 static inline bool
 weir_conn_is_settled(const struct weir_conn *c)
@@ -293,7 +303,7 @@ weir_conn_is_settled(const struct weir_conn *c)
 	weir_conn_update_quick(&is);
 	weir_conn_update_next(&is);
 	return is.quick == c->quick && is.next == c->next &&
-	       c->report_at == (c->due ? c->returned + c->due_at : 0);
+	       c->report_at == (c->due ? c->returned + c->due_at - weir_conn_lent_untold(c) : 0);
 }
 
 /* Whether c is to report consumption later. Uses `returned`. */
@@ -301,7 +311,8 @@ static inline void
 weir_conn_set_due(struct weir_conn *c, bool due)
 {
 	c->due = due;
-	c->report_at = due ? c->returned + c->due_at : 0; /* 0: at the next message */
+	/* 0: at the next message */
+	c->report_at = due ? c->returned + c->due_at - weir_conn_lent_untold(c) : 0;
 }
 
 static inline void
@@ -403,7 +414,7 @@ void weir_ctrl_release(struct weir_channel *ch, weir_place place);
  * it is the `last` one there. False: it cannot be noted now, and stays.
  */
 bool weir_ctrl_noticed(struct weir_channel *ch, uint32_t vqpn, bool last);
-/* Closes a connection that cannot be taken. */
+/* Closes a connection that cannot be taken, as soon as there is room. */
 void weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn);
 /* c found no room in its channel's ring: WRITABLE is reported when there is. */
 void weir_ctrl_need_room(struct weir_conn *c);
@@ -500,6 +511,11 @@ struct weir_rx_message *weir_rx_message_inline(struct weir_conn *c, const struct
 void weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p);
 /* Frees all messages not received. */
 void weir_rx_queue_clear(struct weir_conn *c);
+/*
+ * The program gets a message of c on loan. All but a receive block counts as consumed; a block does
+ * so when the loan ends, and until then against the largest window alone.
+ */
+void weir_loan_begin(struct weir_rx_message *p, struct weir_conn *c);
 /* The program is done with a loan: frees it and counts it as consumed. c: its connection or NULL.
  */
 void weir_loan_end(struct weir_rx_message *p, struct weir_conn *c);

@@ -7,6 +7,7 @@
  */
 #include "conn.h"
 
+#include "base/vec.h"
 #include "client/channel.h"
 #include "client/thread.h"
 #include "client/wait.h"
@@ -94,12 +95,33 @@ weir_ctrl_noticed(struct weir_channel *ch, uint32_t vqpn, bool last)
 	return true;
 }
 
+static bool
+put_close(struct weir_channel *ch, uint32_t vqpn)
+{
+	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
+
+	return put(ch, &ch->pipe.tx, &s);
+}
+
+void
+weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
+{
+	weir_conn_refused(ch->pipe.worker, vqpn);
+	/* with neither room nor memory its other end stays connected to nobody */
+	if (!put_close(ch, vqpn) &&
+	    !VEC_RESERVE(ch->refused, ch->refused_room, ch->refused_count + 1u))
+		ch->refused[ch->refused_count++] = vqpn;
+}
+
 void
 weir_ctrl_flush(struct weir_channel *ch)
 {
 	struct weir_ring *tx = &ch->pipe.tx;
 	struct weir_conn *c;
 
+	for (; ch->refused_count; ch->refused_count--)
+		if (!put_close(ch, ch->refused[ch->refused_count - 1]))
+			break;
 	while ((c = TAILQ_FIRST(&ch->control))) {
 		bool last = c->control & CTRL_CLOSE && c->end_held;
 		struct weir_slot s = {.vqpn = c->vqpn};
@@ -115,11 +137,13 @@ weir_ctrl_flush(struct weir_channel *ch)
 		if (c->control & CTRL_CONSUMED) {
 			s.op = WEIR_OP_CONSUMED;
 			s.value = c->consumed;
+			s.length = c->lent;
 			s.status = c->threshold;
 			/* places first: consumed bytes may be granted again */
 			if (!put_releases(ch) || !put(ch, &ch->returns, &s))
 				return;
 			c->returned = s.value;
+			c->lent_told = s.length;
 			weir_conn_set_due(c, c->due);
 			c->control &= (uint8_t)~CTRL_CONSUMED;
 		}
@@ -272,7 +296,7 @@ weir_ctrl_report(struct weir_channel *ch)
 bool
 weir_ctrl_pending(const struct weir_channel *ch)
 {
-	return ch->release_count || ch->noticed || !TAILQ_EMPTY(&ch->control);
+	return ch->release_count || ch->noticed || ch->refused_count || !TAILQ_EMPTY(&ch->control);
 }
 
 void
@@ -282,13 +306,4 @@ weir_ctrl_wake(struct weir_channel *ch)
 
 	if (t->armed && weir_ctrl_pending(ch))
 		weir_thread_wake(t);
-}
-
-void
-weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
-{
-	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
-
-	weir_conn_refused(ch->pipe.worker, vqpn);
-	put(ch, &ch->pipe.tx, &s);
 }

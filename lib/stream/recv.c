@@ -755,11 +755,7 @@ locked_loan(struct weir_conn *c, void *arg)
 		loan->data = p->data;
 		loan->length = p->length;
 		loan->internal[0] = (uintptr_t)p;
-		/* a receive block is consumed when it is released */
-		if (p->kind != RX_PLACE) {
-			weir_conn_consumed(c, p->cost);
-			p->cost = 0;
-		}
+		weir_loan_begin(p, c);
 	}
 	weir_unlock(c->worker);
 	return rc;

@@ -72,11 +72,32 @@ weir_rx_message_free(struct weir_rx_message *p)
 }
 
 void
+weir_loan_begin(struct weir_rx_message *p, struct weir_conn *c)
+{
+	if (!p->cost)
+		return;
+	if (p->kind != RX_PLACE) {
+		weir_conn_consumed(c, p->cost);
+		p->cost = 0;
+		return;
+	}
+	p->lent = true;
+	c->lent += p->cost;
+	weir_conn_set_due(c, c->due); /* sooner */
+	weir_conn_consumed_slow(c);
+}
+
+void
 weir_loan_end(struct weir_rx_message *p, struct weir_conn *c)
 {
 	uint32_t cost = p->cost;
 
 	LIST_REMOVE(p, in_loans);
+	if (c && p->lent) {
+		weir_assert(c->lent >= cost);
+		c->lent -= cost;
+		weir_conn_set_due(c, c->due); /* later */
+	}
 	weir_rx_message_free(p);
 	if (cost && c && c->state != CONN_CLOSING)
 		weir_conn_consumed(c, cost);
@@ -153,21 +174,23 @@ weir_conn_consumed_slow(struct weir_conn *c)
 	struct weir_segment *seg;
 
 	if (!c->pipe->local) {
-		if (!c->due && c->consumed != c->returned) {
+		uint64_t untold = c->consumed - c->returned + weir_conn_lent_untold(c);
+
+		if (!c->due && untold) {
 			/* the engine wants to know at recv_due, and at half the window */
+			uint64_t told = c->returned + c->lent_told;
 			uint64_t at =
 			    atomic_load_explicit(&c->desc->recv_due, memory_order_relaxed);
 			uint32_t half =
 			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
 
 			c->pipe->empty = 0;
-			weir_conn_set_due_at(c, at > c->returned && at - c->returned < half
-						    ? (uint32_t)(at - c->returned)
-						    : half);
+			weir_conn_set_due_at(
+			    c, at > told && at - told < half ? (uint32_t)(at - told) : half);
 			weir_conn_set_due(c, true);
 			TAILQ_INSERT_TAIL(&c->channel->to_report, c, in_to_report);
 		}
-		if (c->consumed - c->returned >= c->due_at && c->due_at) {
+		if (untold >= c->due_at && c->due_at) {
 			TAILQ_REMOVE(&c->channel->to_report, c, in_to_report);
 			weir_conn_set_due(c, false);
 			weir_ctrl_add(c, CTRL_CONSUMED);

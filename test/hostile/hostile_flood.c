@@ -257,7 +257,7 @@ fill(struct weir_ring *r, uint8_t op, uint32_t vqpn)
 	if (!weir_ring_refresh(r))
 		return;
 	while (weir_ring_room(r)) {
-		struct weir_slot *s = next_slot(r, op, 0, vqpn, 8);
+		struct weir_slot *s = next_slot(r, op, 0, vqpn, op == WEIR_OP_INLINE ? 8 : 0);
 
 		s->value = 0;
 		s->status = s->extra = 0;

@@ -299,7 +299,7 @@ static void
 put_plain(struct victim *v, uint8_t op, uint16_t order, uint64_t value)
 {
 	struct weir_ring *r = op == WEIR_OP_CONSUMED ? &v->returns : &v->tx;
-	struct weir_slot *s = next_slot(r, op, order, v->vqpn, 8);
+	struct weir_slot *s = next_slot(r, op, order, v->vqpn, op == WEIR_OP_INLINE ? 8 : 0);
 
 	s->value = value;
 	s->status = s->extra = 0;

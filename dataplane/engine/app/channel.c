@@ -275,7 +275,7 @@ take_returns(struct engine *e, struct channel *ch)
 				wrong = "op on a connection that isn't the program's";
 		} else if (copy.op == WEIR_OP_POST) {
 			wrong = post_take(e, c, &copy);
-		} else if (!credit_consumed(e, c, copy.value, copy.status)) {
+		} else if (!credit_consumed(e, c, copy.value, copy.length, copy.status)) {
 			wrong = "consumed more than was delivered";
 		}
 		if (wrong) {

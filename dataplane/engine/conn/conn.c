@@ -71,8 +71,11 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	generation = c->generation % 4095 + 1;
 	memset(c, 0, sizeof(*c));
 	c->cold = &e->cold_conns[c - e->conns];
-	if (c->cold->post_next) /* an idle connection leaves its cold entry untouched */
+	/* an idle connection leaves its cold entry untouched */
+	if (c->cold->post_next)
 		c->cold->post_next = 0;
+	if (c->cold->rx_lent)
+		c->cold->rx_lent = 0;
 	c->generation = (uint16_t)generation;
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
 	conn_enter(c, CONN_OPENING);

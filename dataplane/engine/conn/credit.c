@@ -129,11 +129,18 @@ session_affords(const struct session *s, uint64_t more, uint32_t n)
 	return session_spare(s) >= more + (uint64_t)n * WEIR_BLOCK_SIZE;
 }
 
-/* Cost that the program consumed since credit was last returned. */
+/* Cost that the program has taken: consumed, or on loan. */
+static uint64_t
+taken(const struct conn *c)
+{
+	return c->rx_consumed + c->cold->rx_lent;
+}
+
+/* Cost that the program took since credit was last returned. */
 static uint64_t
 unreturned(const struct conn *c)
 {
-	return (uint32_t)c->rx_consumed - c->rx_told;
+	return (uint32_t)taken(c) - c->rx_told;
 }
 
 /* Unreturned cost that is worth a return: the program's percentage of the window, or ours. */
@@ -145,12 +152,12 @@ returns_at(const struct engine *e, const struct conn *c)
 	return (uint64_t)(share * c->rx_window);
 }
 
-/* Shows the program how much to consume before it reports to us. */
+/* Shows the program how much to take before it reports to us. */
 static void
 show_due(const struct engine *e, const struct conn *c)
 {
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window, memory_order_relaxed);
-	atomic_store_explicit(&c->desc->recv_due, c->rx_consumed - unreturned(c) + returns_at(e, c),
+	atomic_store_explicit(&c->desc->recv_due, taken(c) - unreturned(c) + returns_at(e, c),
 			      memory_order_relaxed);
 }
 
@@ -170,17 +177,17 @@ credit_first(struct engine *e, struct conn *c)
 }
 
 /*
- * The window after the program consumed a part of it: doubled, up to the wished one, or halved
+ * The window after the program took a part of it: doubled, up to the wished one, or halved
  * while a connection of the session lacks receive memory.
  */
 static uint32_t
 next_window(const struct engine *e, struct conn *c)
 {
 	uint32_t window = c->rx_window;
-	bool used_up = (uint32_t)c->rx_consumed - c->rx_grown >= e->config.threshold * window;
+	bool used_up = (uint32_t)taken(c) - c->rx_grown >= e->config.threshold * window;
 
 	if (used_up) {
-		c->rx_grown = (uint32_t)c->rx_consumed;
+		c->rx_grown = (uint32_t)taken(c);
 		window = c->session->lacks_memory ? window / 2 : window * 2;
 	}
 	if (window < c->rx_wanted)
@@ -191,7 +198,7 @@ next_window(const struct engine *e, struct conn *c)
 		window = c->rx_window_max;
 	/* without free memory the window doesn't grow */
 	if (window > c->rx_window && c->rx_window >= e->config.initial_grant &&
-	    c->rx_consumed + window > c->rx_granted + session_spare(c->session))
+	    taken(c) + window > c->rx_granted + session_spare(c->session))
 		window = c->rx_window;
 	return window;
 }
@@ -202,10 +209,10 @@ grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
-	uint64_t target, due, more, spare;
+	uint64_t target, most, due, more, spare;
 	bool starves, is_due;
 
-	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
+	weir_assert(c->rx_delivered <= c->rx_granted && taken(c) <= c->rx_delivered);
 	if (c->kind == CONN_MEMORY)
 		notices_grant(e, c);
 	if (c->kind != CONN_STREAM)
@@ -220,11 +227,15 @@ grant(struct engine *e, struct conn *c)
 		return;
 	}
 	c->rx_window = next_window(e, c);
-	target = c->rx_consumed + c->rx_window;
-	/* a program may have consumed up to half a window unreported: that mustn't stall the peer
-	 */
-	if (target < c->rx_delivered + c->rx_wanted)
+	target = taken(c) + c->rx_window;
+	most = c->rx_consumed + c->rx_window_max; /* which is all that loans count against */
+	/* a program may have taken up to half a window unreported: that mustn't stall the peer */
+	if (target < c->rx_delivered + c->rx_wanted) {
 		target += c->rx_window / 2;
+		most += c->rx_window_max / 2;
+	}
+	if (target > most)
+		target = most;
 	spare = session_spare(s);
 	due = target > c->rx_granted ? target - c->rx_granted : 0;
 	more = due < spare ? due : spare;
@@ -249,19 +260,24 @@ grant(struct engine *e, struct conn *c)
 		list_remove(&c->cold->awaits_grant);
 	if (!more)
 		return;
-	c->rx_told = (uint32_t)c->rx_consumed;
+	c->rx_told = (uint32_t)taken(c);
 	show_due(e, c);
 	ctrl_line_due(e, c, CTRL_GRANT);
 }
 
 bool
-credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent)
+credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t lent,
+		uint32_t percent)
 {
-	if (consumed > c->rx_delivered || c->kind == CONN_MEMORY) /* of notices: NOTICED */
+	if (consumed > c->rx_delivered || lent > c->rx_delivered - consumed ||
+	    c->kind == CONN_MEMORY) /* of notices: NOTICED */
 		return false;
 	c->percent = percent < 100 ? (uint8_t)percent : 100;
-	if (consumed > c->rx_consumed) { /* else a later report overtook in another channel */
+	/* else a later report overtook in another channel: neither sum ever shrinks */
+	if (consumed >= c->rx_consumed && consumed + lent >= taken(c) &&
+	    (consumed != c->rx_consumed || lent != c->cold->rx_lent)) {
 		c->rx_consumed = consumed;
+		c->cold->rx_lent = lent;
 		grant(e, c);
 		session_memory_freed(
 		    e, c->session); /* the ring has room: fewer slots may be spilled */

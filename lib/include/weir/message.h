@@ -553,9 +553,8 @@ int weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_
 
 /*
  * The response is received on loan, whatever its length: `data` of the request is where it lies,
- * until weir_request_release(). Loans count against the window of the lane like messages in a
- * handler. To another node that window is small at first: release the responses that have come
- * before a wait without limit for others of the same node.
+ * until weir_request_release(). A loan of up to 8 KiB from another node counts against the window
+ * of the lane: a program that holds a whole window waits in vain for more responses of that node.
  */
 #define WEIR_REQUEST_LOAN 0x1u
 /*

@@ -574,8 +574,9 @@ struct weir_loan {
 };
 
 /*
- * Receives one message without a copy: it stays where it arrived until weir_release(). Loans count
- * against the sender's window. Returns as weir_recv(), never -EMSGSIZE.
+ * Receives one message without a copy: it stays where it arrived until weir_release(). A loan of up
+ * to 8 KiB from another node counts against the largest window of the connection. Returns as
+ * weir_recv(), never -EMSGSIZE.
  */
 int weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms);
 

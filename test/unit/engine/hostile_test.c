@@ -90,7 +90,8 @@ test_bad_control(void **state)
 		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {weir_arena_send(g)}}},
 		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {WEIR_PLACE(3, recv)}}},
 		    {{.op = WEIR_OP_RELEASE, .length = 1, .place = {0}}},
-		    {{.op = WEIR_OP_CONSUMED, .length = 1, .value = 64}},
+		    {{.op = WEIR_OP_CONSUMED, .value = 64}},
+		    {{.op = WEIR_OP_CONSUMED, .length = 64}}, /* on loan */
 		    {{.op = WEIR_OP_CLOSE, .length = 1, .vqpn = p.x->vqpn, .place = {recv}}},
 		    {{.op = 255, .length = 1, .place = {recv}}},
 		    /* the same block twice; the inside of a run */

@@ -355,3 +355,41 @@ TEST(hostile_bundles)
 		for (int how = 0; how < 4; how++)
 			lie(what, how);
 }
+
+/*
+ * Receive blocks that a program holds count against the largest window, not against the small one
+ * of a new connection: else a program that holds some and waits for more would wait for ever.
+ */
+TEST(test_loans_held)
+{
+	enum { BYTES = 8000, WINDOW = 64 << 10, MOST = WINDOW + WINDOW / 2, HELD = 32 };
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	struct weir_loan loan[HELD];
+	uint8_t *m = make_message(7, BYTES);
+	unsigned sent = 0, held = 0;
+
+	for (unsigned tries = 0; tries < 300; tries++) {
+		sent += !weir_send(p.c, m, BYTES, 0);
+		plane_settle(p.f);
+		assert_true(held < HELD);
+		held += !weir_recv_loan(p.d, &loan[held], 0);
+	}
+	assert_true(held >= WINDOW / weir_cost(BYTES));
+	assert_true(held <= MOST / weir_cost(BYTES));
+	for (unsigned i = 0; i < held; i++) {
+		check_message(loan[i].data, 7, BYTES);
+		weir_release(p.b, &loan[i]);
+	}
+	for (unsigned tries = 0; held < 100 && tries < 1000; tries++) {
+		sent += sent < 100 && !weir_send(p.c, m, BYTES, 0);
+		plane_settle(p.f);
+		if (weir_recv_loan(p.d, &loan[0], 0))
+			continue;
+		held++;
+		check_message(loan[0].data, 7, BYTES);
+		weir_release(p.b, &loan[0]);
+	}
+	assert_int_equal(held, 100);
+	free(m);
+	pair_close(&p);
+}

@@ -517,6 +517,43 @@ test_accepted_too_late(void **state)
 	pair_close(&p);
 }
 
+/* The same for several, whose ends find no room in the ring. */
+static void
+test_many_accepted_too_late(void **state)
+{
+	enum { CONNS = 12 };
+	static const struct plane_options small = {.ring_slots = 32, .first = 4096};
+	struct pair p = pair_open(PLANE_REMOTE, &small, false);
+	struct weir_address address;
+	struct weir_conn *c[CONNS];
+	unsigned ended = 0;
+	struct weir_event e;
+	uint8_t in[8];
+	size_t n;
+
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
+	for (unsigned i = 0; i < CONNS; i++)
+		assert_int_equal(weir_connect(p.a, &address, 0, &c[i]), 0);
+	weir_listener_close(p.l);
+	p.l = NULL;
+	plane_hold(p.f, true);
+	while (!weir_send(p.d, "x", 1, 0)) /* leaves 8 slots */
+		;
+	plane_settle(p.f);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	plane_hold(p.f, false);
+	for (unsigned tries = 0; ended < CONNS && tries < 100; tries++) {
+		plane_settle(p.f);
+		weir_recv(p.d, in, sizeof(in), &n, 0);
+		while (weir_poll(p.a, &e, 1) == 1)
+			ended += e.type == WEIR_EVENT_CLOSED;
+	}
+	assert_int_equal(ended, CONNS);
+	for (unsigned i = 0; i < CONNS; i++)
+		weir_close(c[i]);
+	pair_close(&p);
+}
+
 int
 main(void)
 {
@@ -535,6 +572,7 @@ main(void)
 	    cmocka_unit_test(test_blocked_while_asleep),
 	    cmocka_unit_test(test_accepted_long_ago),
 	    cmocka_unit_test(test_accepted_too_late),
+	    cmocka_unit_test(test_many_accepted_too_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
