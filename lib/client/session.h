@@ -77,7 +77,8 @@ struct weir {
 	pthread_mutex_t remote_lock; /* of the next two; nothing is locked inside it */
 	LIST_HEAD(, weir_remote) remotes;
 	LIST_HEAD(, weir_export) exports[WEIR_EXPORT_LISTS]; /* by number */
-	LIST_HEAD(, weir_thread) threads;		     /* under the lock of thread objects */
+	_Atomic uint32_t notice_sinks;	  /* exports whose notices go to a window; all threads */
+	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
 	/* watcher */
 	pthread_t watcher;
 	bool watched;

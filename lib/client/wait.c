@@ -52,6 +52,28 @@ weir_clock(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t
+weir_time_end(int timeout_ms)
+{
+	if (timeout_ms <= 0)
+		return timeout_ms ? UINT64_MAX : 0;
+	return weir_clock() + (uint64_t)timeout_ms * 1000000u;
+}
+
+int
+weir_time_left(uint64_t end)
+{
+	uint64_t now, ms;
+
+	if (!end || end == UINT64_MAX)
+		return end ? -1 : 0;
+	now = weir_clock();
+	if (now >= end)
+		return 0;
+	ms = (end - now) / 1000000u;
+	return ms < 1 ? 1 : (int)ms;
+}
+
 /* Of the channels. */
 static uint32_t
 sleep_flags(const struct weir_thread *t)

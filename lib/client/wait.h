@@ -64,6 +64,11 @@ void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);
 uint64_t weir_clock(void);
 void weir_sleep(uint64_t ns);
 
+/* When a timeout in ms is over, ns; 0: do not wait; UINT64_MAX: no limit. */
+uint64_t weir_time_end(int timeout_ms);
+/* ms left until then, as a timeout. */
+int weir_time_left(uint64_t end);
+
 /* Writes to a waiter's eventfd. */
 void weir_wake_fd(int fd);
 /* Wakes all threads that wait at this worker. */

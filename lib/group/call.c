@@ -53,7 +53,7 @@ collective(struct weir_group *g, const struct collective_call *c, int timeout_ms
 		g->call = (struct group_call){0};
 		return weir_fail(-ENOMEM, "no memory for a collective call; free some");
 	}
-	return group_leave_call(g, group_await(g, group_deadline(timeout_ms)));
+	return group_leave_call(g, group_await(g, weir_time_end(timeout_ms)));
 }
 
 /* Whether p has `count` blocks of `length` bytes, which an address can count. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls that do not wait: leaving, ranks, members, failures. */
+#include "board.h"
 #include "handle.h"
 
 #include <stdlib.h>
@@ -10,10 +11,31 @@ weir_group_leave(struct weir_group *g)
 {
 	if (!g || weir_state(g->endpoint->w) == WEIR_FORKED)
 		return;
+	if (g->board)
+		g->free_board(g->board);
 	/* neighbours that had no room for the news before */
 	if (g->x.failures && weir_state(g->endpoint->w) == WEIR_UP)
 		exchange_tell(&g->x);
 	group_free(g);
+}
+
+struct weir *
+group_session(const struct weir_group *g)
+{
+	return g->endpoint->w;
+}
+
+void **
+group_board(struct weir_group *g, void (*free_board)(void *board))
+{
+	g->free_board = free_board;
+	return &g->board;
+}
+
+bool
+group_is_calling(const struct weir_group *g)
+{
+	return g->call.op != CALL_NONE;
 }
 
 uint32_t

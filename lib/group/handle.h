@@ -82,6 +82,8 @@ struct weir_group {
 	struct choice choice, *choices;
 	struct weir_group *sub;
 	uint32_t sub_deaths; /* SURVIVORS: deaths known when sub was made */
+	void *board;	     /* of windows (board.h); NULL: there have been none */
+	void (*free_board)(void *board);
 };
 
 /* ---- endpoint.c ---- */
@@ -116,10 +118,6 @@ bool group_lacks(int rc);
 int group_number(struct weir_group *g);
 /* Sets weir_reason() for the result of a collective call. */
 int group_error(const struct weir_group *g, int rc);
-/* ns of a timeout in ms; 0: do not wait; UINT64_MAX: no limit. */
-uint64_t group_deadline(int timeout_ms);
-/* ms left. */
-int group_left(uint64_t deadline);
 uint64_t group_mix(uint64_t a, uint64_t b);
 
 /* ---- call.c ---- */

@@ -492,7 +492,7 @@ gather(struct gathering *j, uint64_t deadline)
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, j->endpoint->worker, group_left(deadline));
+	weir_wait_init(&wait, j->endpoint->worker, weir_time_left(deadline));
 	wait.nap_always = true;
 	while ((rc = gather_step(j)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
@@ -610,7 +610,7 @@ int
 weir_group_join(struct weir *w, const char *name, const struct weir_group_options *o,
 		int timeout_ms, struct weir_group **group)
 {
-	uint64_t deadline = group_deadline(timeout_ms);
+	uint64_t deadline = weir_time_end(timeout_ms);
 	struct gathering *j;
 	int rc;
 

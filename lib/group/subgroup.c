@@ -141,7 +141,7 @@ begin_split(struct weir_group *g, int color, int key)
 int
 weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struct weir_group **sub)
 {
-	uint64_t deadline = group_deadline(timeout_ms);
+	uint64_t deadline = weir_time_end(timeout_ms);
 	const struct group_call call = {.op = CALL_SPLIT, .color = color, .key = key};
 	int rc;
 
@@ -181,7 +181,7 @@ int
 weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int timeout_ms,
 		  struct weir_group **sub)
 {
-	uint64_t deadline = group_deadline(timeout_ms);
+	uint64_t deadline = weir_time_end(timeout_ms);
 	struct group_call call = {.op = CALL_SUBSET};
 	bool *listed, member;
 	uint32_t i;

@@ -23,28 +23,6 @@ group_mix(uint64_t a, uint64_t b)
 
 /* ---- time ---- */
 
-uint64_t
-group_deadline(int timeout_ms)
-{
-	if (timeout_ms <= 0)
-		return timeout_ms ? UINT64_MAX : 0;
-	return weir_clock() + (uint64_t)timeout_ms * 1000000u;
-}
-
-int
-group_left(uint64_t deadline)
-{
-	uint64_t now, ms;
-
-	if (!deadline || deadline == UINT64_MAX)
-		return deadline ? -1 : 0;
-	now = weir_clock();
-	if (now >= deadline)
-		return 0;
-	ms = (deadline - now) / 1000000u;
-	return ms < 1 ? 1 : (int)ms;
-}
-
 /* ---- life ---- */
 
 static int send_message(void *user, uint32_t neighbour, const struct iovec *parts, unsigned n,
@@ -302,7 +280,7 @@ await(struct weir_group *g, uint64_t deadline)
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, g->endpoint->worker, group_left(deadline));
+	weir_wait_init(&wait, g->endpoint->worker, weir_time_left(deadline));
 	while ((rc = group_progress(g)) == -EAGAIN) {
 		/* another thread may have accepted what this one awaits, and no doorbell tells */
 		wait.nap_always = g->unready || g->nap;
@@ -341,7 +319,7 @@ group_spread(struct weir_group *g)
 	uint64_t end = weir_clock() + SPREAD_NS;
 	struct weir_wait wait;
 
-	weir_wait_init(&wait, g->endpoint->worker, group_left(end));
+	weir_wait_init(&wait, g->endpoint->worker, weir_time_left(end));
 	wait.nap_always = true;
 	while (!take_all(g) && exchange_tell(&g->x) == -EAGAIN && !weir_wait_next(&wait))
 		;

@@ -21,6 +21,9 @@ struct weir_export {
 	struct weir_thread *worker;  /* gets its notices; NULL: there are none */
 	uint8_t *base;		     /* in a region, which may have ended */
 	uint64_t length;
+	/* takes its notices instead of weir_notice_next(); NULL: none. Written and read with the
+	 * worker locked */
+	struct weir_notice_sink *sink;
 	LIST_ENTRY(weir_export) in_session;
 };
 
@@ -131,6 +134,17 @@ int weir_remote_room(struct weir_conn *c, uint64_t n);
 void weir_cell_write(struct weir_conn *c, uint8_t op, const void *cell);
 /* Has the engine say, once, when all that was begun is complete. */
 void weir_remote_ask_done(struct weir_conn *c);
+
+/*
+ * Its completed operations, and below those with an answer, for the thread of the lane without the
+ * lock: another one may complete them (window.h). Each load pairs with the store that another
+ * thread makes with the lock.
+ */
+static inline uint64_t
+weir_remote_completed(const struct weir_conn *c)
+{
+	return __atomic_load_n(&c->completed, __ATOMIC_RELAXED);
+}
 
 /* ---- result.c; worker locked ---- */
 

@@ -10,6 +10,7 @@
  * this one stays; of others it holds no pointer outside the lock of the worker.
  */
 #include "handle.h"
+#include "window.h"
 
 #include "client/progress.h"
 #include "client/reason.h"
@@ -530,4 +531,36 @@ weir_lanes_free(struct weir_remote *r)
 		LIST_REMOVE(l, in_remote);
 		free(l);
 	}
+}
+
+/* Of the export; else something lacks here. */
+static bool
+is_end(int rc)
+{
+	return rc == -ECONNRESET || rc == -EHOSTDOWN || rc == -ESTALE;
+}
+
+int
+weir_remote_check(struct weir_remote *r)
+{
+	struct weir_remote_lane *l;
+	struct weir_conn *c;
+	int rc = 0;
+
+	if (weir_state(r->w) != WEIR_UP)
+		return weir_gone(r->w);
+	c = weir_remote_make_conn(r, 0, &rc);
+	if (!c)
+		return is_end(rc) ? rc : 0;
+	weir_lock(c->worker);
+	weir_progress(c->worker, NULL);
+	weir_unlock(c->worker);
+	pthread_mutex_lock(&r->lock);
+	LIST_FOREACH(l, &r->lanes, in_remote)
+	if (l->conn && (rc = atomic_load_explicit(&l->conn->remote_end, memory_order_relaxed))) {
+		rc = weir_remote_ended(l->conn, rc);
+		break;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return is_end(rc) ? rc : 0;
 }

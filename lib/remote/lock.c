@@ -7,6 +7,7 @@
  */
 #include "lock.h"
 #include "handle.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
@@ -198,4 +199,29 @@ weir_remote_unlock(struct weir_remote *r, int timeout_ms)
 		put_unlock(c, 0);
 	weir_unlock(c->worker);
 	return rc;
+}
+
+void
+weir_remote_unlock_all(struct weir_remote *r)
+{
+	struct weir_remote_lane *l;
+
+	if (weir_state(r->w) == WEIR_FORKED)
+		return;
+	pthread_mutex_lock(&r->lock);
+	l = LIST_FIRST(&r->lanes);
+	pthread_mutex_unlock(&r->lock);
+	for (; l; l = LIST_NEXT(l, in_remote)) {
+		struct weir_conn *c;
+
+		weir_lock(l->worker);
+		c = l->conn;
+		if (c && c->lock_held) {
+			c->lock_held = 0; /* or lost with its connection */
+			if (c->state != CONN_ENDED)
+				put_unlock(c, 0);
+			weir_progress_leave(l->worker);
+		}
+		weir_unlock(l->worker);
+	}
 }

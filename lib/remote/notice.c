@@ -6,6 +6,7 @@
  */
 #include "handle.h"
 #include "notice.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
@@ -50,14 +51,22 @@ weir_notice_awaits_window(struct weir_conn *c)
 }
 
 int
-weir_remote_notify(struct weir_remote *r, uint32_t tag, uint32_t source, unsigned flags)
+weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source, uint64_t bytes,
+			unsigned flags)
 {
 	struct weir_cell_notice n = {.handle = WEIR_HANDLE_FIRST,
 				     .options = WEIR_NOTICE_DELIVER,
 				     .tag = tag,
-				     .source = source};
+				     .source = source,
+				     .bytes = bytes};
 
 	return weir_notice_begin(r, &n, flags);
+}
+
+int
+weir_remote_notify(struct weir_remote *r, uint32_t tag, uint32_t source, unsigned flags)
+{
+	return weir_remote_notify_with(r, tag, source, 0, flags);
 }
 
 /* ---- the target ---- */
@@ -94,14 +103,75 @@ make_room(struct weir_notices *q)
 	return true;
 }
 
+/* The export that a notice is for; NULL: it was revoked. *sink: who takes it, or NULL. */
+static struct weir_export *
+export_of(struct weir *w, const struct weir_slot_notice *n, struct weir_notice_sink **sink)
+{
+	struct weir_export *x;
+
+	pthread_mutex_lock(&w->remote_lock);
+	LIST_FOREACH(x, &w->exports[n->number % WEIR_EXPORT_LISTS], in_session)
+	if (x->number == n->number && x->generation == n->generation)
+		break;
+	*sink = x ? x->sink : NULL;
+	pthread_mutex_unlock(&w->remote_lock);
+	return x;
+}
+
+/* The sink of its export; NULL: it goes to the thread's queue. */
+static struct weir_notice_sink *
+sink_of(struct weir *w, const struct weir_slot_notice *n)
+{
+	struct weir_notice_sink *sink = NULL;
+
+	if (atomic_load_explicit(&w->notice_sinks, memory_order_relaxed))
+		export_of(w, n, &sink);
+	return sink;
+}
+
+void
+weir_export_set_sink(struct weir_export *x, struct weir_notice_sink *s)
+{
+	weir_lock(x->worker);
+	if (s && !x->sink)
+		atomic_fetch_add_explicit(&x->w->notice_sinks, 1, memory_order_relaxed);
+	else if (!s && x->sink)
+		atomic_fetch_sub_explicit(&x->w->notice_sinks, 1, memory_order_relaxed);
+	x->sink = s;
+	weir_unlock(x->worker);
+}
+
+struct weir_thread *
+weir_export_thread(const struct weir_export *x)
+{
+	return x->worker;
+}
+
+bool
+weir_notice_return(const struct weir_remote_notice *n, bool last)
+{
+	/* a data plane that is gone needs no window back */
+	return weir_state(n->channel->pipe.worker->w) != WEIR_UP ||
+	       weir_ctrl_noticed(n->channel, n->vqpn, last);
+}
+
 bool
 weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data)
 {
 	struct weir_thread *t = ch->pipe.worker;
 	struct weir_notices *q = t->notices;
+	struct weir_notice_sink *sink;
+	struct weir_slot_notice is;
 	struct queued *n;
 
 	weir_assert(weir_worker_locked(t));
+	memcpy(&is, data, sizeof(is));
+	sink = sink_of(t->w, &is);
+	if (sink) {
+		const struct weir_remote_notice sunk = {ch, vqpn, is.tag, is.source, is.bytes};
+
+		return sink->came(sink, &sunk);
+	}
 	if (!q)
 		t->notices = q = calloc(1, sizeof(*q));
 	if (!q || !make_room(q))
@@ -109,7 +179,7 @@ weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data)
 	n = &q->at[(q->first + q->count++) & (q->room - 1)];
 	n->channel = ch;
 	n->vqpn = vqpn;
-	memcpy(&n->is, data, sizeof(n->is));
+	n->is = is;
 	t->notice_news |= q->count == 1;
 	return true;
 }
@@ -123,20 +193,6 @@ weir_notices_free(struct weir_thread *t)
 	t->notices = NULL;
 }
 
-/* The export that a notice is for; NULL: it was revoked. */
-static struct weir_export *
-export_of(struct weir *w, const struct weir_slot_notice *n)
-{
-	struct weir_export *x;
-
-	pthread_mutex_lock(&w->remote_lock);
-	LIST_FOREACH(x, &w->exports[n->number % WEIR_EXPORT_LISTS], in_session)
-	if (x->number == n->number && x->generation == n->generation)
-		break;
-	pthread_mutex_unlock(&w->remote_lock);
-	return x;
-}
-
 /* Takes the oldest notice of t, which is locked. False: there is none. */
 static bool
 take(struct weir_thread *t, struct weir_notice *notice)
@@ -147,13 +203,14 @@ take(struct weir_thread *t, struct weir_notice *notice)
 	while (q && q->count && !notice->x) {
 		const struct queued n = q->at[q->first];
 
-		/* a data plane that is gone needs no window back */
-		if (weir_state(t->w) == WEIR_UP &&
-		    !weir_ctrl_noticed(n.channel, n.vqpn, q->count == 1))
+		const struct weir_remote_notice sunk = {.channel = n.channel, .vqpn = n.vqpn};
+		struct weir_notice_sink *sink;
+
+		if (!weir_notice_return(&sunk, q->count == 1))
 			return false;
 		q->first = (q->first + 1) & (q->room - 1);
 		q->count--;
-		*notice = (struct weir_notice){.x = export_of(t->w, &n.is),
+		*notice = (struct weir_notice){.x = export_of(t->w, &n.is, &sink),
 					       .tag = n.is.tag,
 					       .source = n.is.source,
 					       .bytes = n.is.bytes};

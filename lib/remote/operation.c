@@ -6,6 +6,7 @@
  */
 #include "operation.h"
 #include "notice.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
@@ -836,14 +837,13 @@ weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask)
 	return rc;
 }
 
-int
-weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
+/* Operations of the lane up to `all`. */
+static int
+await_lane(struct weir_remote_lane *l, uint64_t all, int timeout_ms)
 {
-	struct weir_remote_lane *l = c->remote;
 	struct weir_wait wait;
 	int rc;
 
-	all += l->before;
 	weir_wait_init(&wait, l->worker, timeout_ms);
 	rc = weir_operation_look(l, all, true);
 	while (!rc) {
@@ -853,6 +853,40 @@ weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
 	}
 	weir_wait_end(&wait);
 	return rc > 0 ? 0 : rc;
+}
+
+int
+weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
+{
+	return await_lane(c->remote, c->remote->before + all, timeout_ms);
+}
+
+int
+weir_remote_flush_others(struct weir_remote *r, int timeout_ms)
+{
+	const struct weir_thread *own = weir_thread_get(r->w);
+	uint64_t end = weir_time_end(timeout_ms), all;
+	struct weir_remote_lane *l;
+	int rc = 0;
+
+	if (weir_state(r->w) == WEIR_FORKED)
+		return weir_gone(r->w);
+	/* lanes stay as long as the handle; new ones come in front */
+	pthread_mutex_lock(&r->lock);
+	l = LIST_FIRST(&r->lanes);
+	pthread_mutex_unlock(&r->lock);
+	for (; l && !rc; l = LIST_NEXT(l, in_remote)) {
+		if (l->worker == own)
+			continue;
+		weir_lock(l->worker);
+		all = l->before + (l->conn ? l->conn->sent : 0);
+		/* a lock for which the thread waits is the last operation, and may take long */
+		if (l->conn && l->conn->lock_upto > l->conn->completed)
+			all--;
+		weir_unlock(l->worker);
+		rc = await_lane(l, all, weir_time_left(end));
+	}
+	return rc;
 }
 
 int
@@ -867,7 +901,7 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
 	c = weir_remote_conn(r);
-	if (!c || (c->completed == c->sent && !weir_results_last(c)))
+	if (!c || (weir_remote_completed(c) == c->sent && !weir_results_last(c)))
 		return 0;
 	return weir_operation_await(c, c->sent, timeout_ms);
 }
@@ -886,7 +920,7 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 		return rc;
 	c = weir_remote_conn(r);
 	last = c ? weir_results_last(c) : 0;
-	if (c && c->kept_upto > c->completed && c->kept_upto > last)
+	if (c && c->kept_upto > weir_remote_completed(c) && c->kept_upto > last)
 		last = c->kept_upto;
 	return last ? weir_operation_await(c, last, timeout_ms) : 0;
 }

@@ -136,7 +136,8 @@ weir_results_take(struct weir_conn *c)
 			memcpy(x->to, from, x->length);
 		if (x->block != WEIR_BLOCK_NONE)
 			weir_heap_give(c->worker, x->block);
-		s->head++;
+		/* pairs with the acquire in weir_results_last() of the thread without the lock */
+		__atomic_store_n(&s->head, s->head + 1, __ATOMIC_RELEASE);
 	}
 }
 
@@ -145,7 +146,9 @@ weir_results_last(const struct weir_conn *c)
 {
 	struct weir_results *s = c->results;
 
-	return s && s->head != s->tail ? at(s, s->tail - 1)->number + 1 : 0;
+	return s && __atomic_load_n(&s->head, __ATOMIC_ACQUIRE) != s->tail
+		   ? at(s, s->tail - 1)->number + 1
+		   : 0;
 }
 
 void

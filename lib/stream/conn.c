@@ -410,7 +410,8 @@ weir_conn_completed(struct weir_conn *c, uint64_t upto)
 	weir_assert(c->completed <= c->sent);
 	if (upto <= c->completed || upto > c->sent)
 		return;
-	c->completed = upto;
+	/* its thread may look without the lock: weir_remote_completed() */
+	__atomic_store_n(&c->completed, upto, __ATOMIC_RELAXED);
 	release_memory(c, upto);
 	if (c->cookies.head != c->cookies.tail &&
 	    c->cookies.ring[c->cookies.head & (c->cookies.room - 1)].number < upto)

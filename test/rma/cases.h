@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cases of remote memory and groups: functions that every rank of a group of programs runs. The
- * checks do not depend on where the ranks are: on one host with the memory mapped or apart, on
- * several hosts.
+ * Cases of remote memory, groups and windows: functions that every rank of a group of programs
+ * runs. The checks do not depend on where the ranks are: on one host with the memory mapped or
+ * apart, on several hosts.
  */
 #ifndef WEIR_RMA_CASES_H
 #define WEIR_RMA_CASES_H
@@ -31,7 +31,8 @@ struct rma_case {
 	void (*run)(struct ranks *r);
 };
 
-extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[];
+extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[],
+    window_cases[];
 
 /* Memory of every rank, opened by all, the own one, too. */
 struct memory {

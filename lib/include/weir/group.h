@@ -130,7 +130,8 @@ int weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, i
 		      struct weir_group **sub);
 
 /*
- * Leaves without waiting for other members, and frees the handle. Messages of complete collective
+ * Leaves without waiting for other members, and frees the handle. Free its windows
+ * (weir/window.h) first. Messages of complete collective
  * calls still reach the others. Groups made from this one stay. NULL is allowed. Does not block.
  */
 void weir_group_leave(struct weir_group *g);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Needs of windows beside weir/remote.h: handles that all threads of a program use. */
+#ifndef WEIR_REMOTE_WINDOW_H
+#define WEIR_REMOTE_WINDOW_H
+
+#include "public.h"
+
+#include <stdbool.h>
+
+struct weir_channel;
+
+/* weir_remote_flush() for the operations of all threads but the calling one. */
+int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
+/* Releases the locks that threads hold through r. Their operations are complete. */
+void weir_remote_unlock_all(struct weir_remote *r);
+/* 0, or how the export has ended, as far as the calling thread can know. */
+int weir_remote_check(struct weir_remote *r);
+
+/* weir_remote_notify() with any `bytes`. */
+int weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source, uint64_t bytes,
+			    unsigned flags);
+
+/* A notice, and whom its window goes back to. */
+struct weir_remote_notice {
+	struct weir_channel *channel;
+	uint32_t vqpn;
+	uint32_t tag, source;
+	uint64_t bytes;
+};
+
+/* Takes the notices of an export instead of weir_notice_next(). */
+struct weir_notice_sink {
+	/* A notice has come. False: it cannot be taken now. The exporting thread's object is locked
+	 * (weir_export_thread()). */
+	bool (*came)(struct weir_notice_sink *s, const struct weir_remote_notice *n);
+};
+
+/* Sets it before anybody has the key, and NULL when nobody sends any more. */
+void weir_export_set_sink(struct weir_export *x, struct weir_notice_sink *s);
+struct weir_thread *weir_export_thread(const struct weir_export *x);
+/* Returns the window of a notice that was taken; `last`: no other one waits. False: not now. Its
+ * thread's object is locked. */
+bool weir_notice_return(const struct weir_remote_notice *n, bool last);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Boards: memory of each member of a group that has windows, in which it publishes its parts. A
+ * member reads the part of another one when it first accesses it, so that no program gathers the
+ * keys of a window.
+ */
+#ifndef WEIR_WINDOW_BOARD_H
+#define WEIR_WINDOW_BOARD_H
+
+#include "public.h"
+
+#include <stdbool.h>
+
+/* A member's part of a window. Written by it before the collective call that makes the window is
+ * complete; read by the others after it. */
+struct board_part {
+	struct weir_key key; /* of the export that has the lock, and with it the memory unless the
+				window is shared */
+	uint64_t offset, bytes; /* of the part in its memory */
+	uint64_t reserved[6];
+};
+
+/* Where the board of a member is: what its key has beside the member's node. */
+struct board_ref {
+	uint64_t incarnation;
+	uint32_t index;	     /* generation 0: errno */
+	uint32_t generation; /* 0: the member has no board */
+	uint8_t secret[16];
+};
+
+struct board {
+	struct weir *w;
+	struct weir_group *g;
+	struct weir_region *region;
+	struct weir_export *x;
+	struct board_part *parts; /* own ones, by number of the window */
+	struct board_ref mine;
+	struct board_ref *refs;	    /* by rank */
+	bool ready;		    /* all members have theirs */
+	uint64_t used;		    /* numbers of windows; equal at all members */
+	struct weir_window *making; /* whose collective call has begun and is not complete */
+};
+
+/* The calling member's; made by its first call. NULL: no memory. */
+struct board *board_of(struct weir_group *g);
+/* Collective; makes the boards of a group that has none. 0 or -errno. */
+int board_make(struct board *b, uint64_t deadline);
+/* Reads a member's part. 0 or -errno. Any thread. */
+int board_read(struct board *b, uint32_t rank, uint32_t number, struct board_part *part);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Epochs. One thread at a time begins and ends them; operations of any thread look at the epoch's
+ * kind, and turn the one that a fence has prepared into an open one.
+ */
+#include "handle.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
+#include "group/board.h"
+#include "remote/window.h"
+
+#include <errno.h>
+
+static uint32_t
+epoch_of(struct weir_window *win)
+{
+	return atomic_load_explicit(&win->epoch, memory_order_relaxed);
+}
+
+static void
+set_epoch(struct weir_window *win, uint32_t epoch)
+{
+	atomic_store_explicit(&win->epoch, epoch, memory_order_relaxed);
+}
+
+static int
+misused(void)
+{
+	return weir_fail(-EINVAL, "no window, or an argument is invalid; see weir/window.h");
+}
+
+static int
+no_epoch(void)
+{
+	return weir_fail(-ENOLCK, "no epoch is open; begin one by weir_window_fence(), _start(), "
+				  "_lock() or _lock_all()");
+}
+
+static int
+other_epoch(void)
+{
+	return weir_fail(-EALREADY, "an epoch is open; end it first");
+}
+
+/* ---- targets of operations ---- */
+
+/* Within lock_all: the member's lock. */
+static int
+acquire(struct weir_window *win, struct window_member *m)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&m->acquiring);
+	if (!atomic_load_explicit(&m->lock, memory_order_relaxed)) {
+		if (!win->unchecked)
+			rc = weir_remote_lock(m->locks, WEIR_LOCK_SHARED, -1);
+		if (!rc || rc == -EOWNERDEAD)
+			/* pairs with the acquire in window_target(): what the lock protects */
+			atomic_store_explicit(&m->lock, win->unchecked ? LOCK_UNCHECKED : LOCK_HELD,
+					      memory_order_release);
+	}
+	pthread_mutex_unlock(&m->acquiring);
+	return window_note(win, m->rank, rc);
+}
+
+int
+window_target_slow(struct weir_window *win, uint32_t rank, struct window_member **m)
+{
+	uint32_t fenced = EPOCH_FENCED, epoch = epoch_of(win);
+	int rc;
+
+	*m = NULL;
+	if (epoch == EPOCH_NONE)
+		return no_epoch();
+	if (rank == WEIR_RANK_NULL)
+		return 0;
+	if (rank >= weir_group_size(win->g))
+		return weir_fail(-EINVAL, "rank %u of %u members", rank, weir_group_size(win->g));
+	if (epoch == EPOCH_LOCKS || epoch == EPOCH_STARTED) {
+		*m = window_member_find(win, rank);
+		if (*m && atomic_load_explicit(&(*m)->lock, memory_order_acquire))
+			return 0;
+		return weir_fail(-ENOLCK,
+				 "member %u is neither locked nor started; see "
+				 "weir_window_lock() and _start()",
+				 rank);
+	}
+	if (epoch == EPOCH_FENCED)
+		atomic_compare_exchange_strong_explicit(&win->epoch, &fenced, EPOCH_FENCE,
+							memory_order_relaxed, memory_order_relaxed);
+	rc = window_member_open(win, rank, m);
+	if (!rc && epoch == EPOCH_ALL && !atomic_load_explicit(&(*m)->lock, memory_order_acquire))
+		rc = acquire(win, *m);
+	return rc;
+}
+
+/* ---- fence ---- */
+
+int
+weir_window_fence(struct weir_window *win, unsigned asserts, int timeout_ms)
+{
+	uint64_t end = weir_time_end(timeout_ms);
+	uint32_t epoch;
+	int rc;
+
+	if (!win || asserts & ~(WEIR_NO_STORE | WEIR_NO_PUT | WEIR_NO_PRECEDE | WEIR_NO_SUCCEED))
+		return misused();
+	epoch = epoch_of(win);
+	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE)
+		return other_epoch();
+	if (!(asserts & WEIR_NO_PRECEDE)) {
+		rc = window_members_flush(win, false, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		win->fence_rc = win->fence_rc ? win->fence_rc : rc;
+	}
+	rc = weir_group_barrier(win->g, weir_time_left(end));
+	if (rc && group_is_calling(win->g))
+		return rc;
+	set_epoch(win, rc || asserts & WEIR_NO_SUCCEED ? EPOCH_NONE : EPOCH_FENCED);
+	rc = rc ? rc : win->fence_rc;
+	win->fence_rc = 0;
+	return rc;
+}
+
+/* ---- locks ---- */
+
+/* 0, or why no epoch of locks can begin. */
+static int
+may_lock(const struct weir_window *win, unsigned asserts)
+{
+	if (!win || asserts & ~WEIR_NO_CHECK)
+		return misused();
+	if (win->args.flags & WEIR_WINDOW_NO_LOCKS)
+		return weir_fail(-EINVAL, "the window was made with WEIR_WINDOW_NO_LOCKS");
+	return 0;
+}
+
+int
+weir_window_lock(struct weir_window *win, uint32_t rank, int kind, unsigned asserts, int timeout_ms)
+{
+	struct window_member *m;
+	uint32_t epoch;
+	int rc = may_lock(win, asserts);
+
+	if (rc)
+		return rc;
+	if (kind != WEIR_LOCK_SHARED && kind != WEIR_LOCK_EXCLUSIVE)
+		return misused();
+	epoch = epoch_of(win);
+	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_LOCKS)
+		return other_epoch();
+	if (rank != WEIR_RANK_NULL) {
+		rc = window_member_open(win, rank, &m);
+		if (rc)
+			return rc;
+		if (atomic_load_explicit(&m->lock, memory_order_relaxed))
+			return weir_fail(-EALREADY, "member %u is locked already", rank);
+		if (!(asserts & WEIR_NO_CHECK))
+			rc = weir_remote_lock(m->locks, kind, timeout_ms);
+		if (rc && rc != -EOWNERDEAD)
+			return window_note(win, rank, rc);
+		atomic_store_explicit(&m->lock,
+				      asserts & WEIR_NO_CHECK ? LOCK_UNCHECKED : LOCK_HELD,
+				      memory_order_release);
+	}
+	win->locks += rank != WEIR_RANK_NULL;
+	win->null_locks += rank == WEIR_RANK_NULL;
+	set_epoch(win, EPOCH_LOCKS);
+	return rc;
+}
+
+/* Completes the operations to a member and releases its lock. -EAGAIN, -EINTR: it is held. */
+static int
+release(struct weir_window *win, struct window_member *m, uint64_t end)
+{
+	int rc = window_member_flush(win, m, false, end);
+
+	if (rc == -EAGAIN || rc == -EINTR)
+		return rc;
+	if (atomic_load_explicit(&m->lock, memory_order_relaxed) == LOCK_HELD)
+		weir_remote_unlock_all(m->locks);
+	atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
+	return rc;
+}
+
+int
+weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms)
+{
+	struct window_member *m = NULL;
+	int rc = 0;
+
+	if (!win || (rank != WEIR_RANK_NULL && rank >= weir_group_size(win->g)))
+		return misused();
+	if (epoch_of(win) != EPOCH_LOCKS)
+		return no_epoch();
+	if (rank == WEIR_RANK_NULL && !win->null_locks)
+		return weir_fail(-ENOLCK, "WEIR_RANK_NULL is not locked");
+	if (rank != WEIR_RANK_NULL) {
+		m = window_member_find(win, rank);
+		if (!m || !atomic_load_explicit(&m->lock, memory_order_relaxed))
+			return weir_fail(-ENOLCK, "member %u is not locked", rank);
+		rc = release(win, m, weir_time_end(timeout_ms));
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+	}
+	win->locks -= m != NULL;
+	win->null_locks -= !m;
+	if (!win->locks && !win->null_locks)
+		set_epoch(win, EPOCH_NONE);
+	return rc;
+}
+
+int
+weir_window_lock_all(struct weir_window *win, unsigned asserts, int timeout_ms)
+{
+	uint32_t epoch;
+	int rc = may_lock(win, asserts);
+
+	(void)timeout_ms; /* the first operation to a member waits */
+	if (rc)
+		return rc;
+	epoch = epoch_of(win);
+	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED)
+		return other_epoch();
+	win->unchecked = asserts & WEIR_NO_CHECK;
+	set_epoch(win, EPOCH_ALL);
+	return 0;
+}
+
+int
+weir_window_unlock_all(struct weir_window *win, int timeout_ms)
+{
+	uint64_t end = weir_time_end(timeout_ms);
+	int first = 0, rc;
+
+	if (!win)
+		return misused();
+	if (epoch_of(win) != EPOCH_ALL)
+		return no_epoch();
+	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
+		struct window_member *m =
+		    atomic_load_explicit(&win->bucket[i], memory_order_acquire);
+
+		for (; m; m = m->next) {
+			if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
+				continue;
+			rc = release(win, m, end);
+			if (rc == -EAGAIN || rc == -EINTR)
+				return rc;
+			first = first ? first : rc;
+		}
+	}
+	set_epoch(win, EPOCH_NONE);
+	return first;
+}
+
+/* ---- flush ---- */
+
+static int
+flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
+{
+	struct window_member *m;
+	uint32_t epoch;
+
+	if (!win || (rank != WEIR_RANK_NULL && rank >= weir_group_size(win->g)))
+		return misused();
+	epoch = epoch_of(win);
+	if (epoch == EPOCH_NONE)
+		return no_epoch();
+	m = rank == WEIR_RANK_NULL ? NULL : window_member_find(win, rank);
+	if ((epoch == EPOCH_LOCKS || epoch == EPOCH_STARTED) && rank != WEIR_RANK_NULL &&
+	    (!m || !atomic_load_explicit(&m->lock, memory_order_relaxed)))
+		return weir_fail(-ENOLCK, "member %u is not locked", rank);
+	return m ? window_member_flush(win, m, local, weir_time_end(timeout_ms)) : 0;
+}
+
+static int
+flush_all(struct weir_window *win, bool local, int timeout_ms)
+{
+	if (!win)
+		return misused();
+	if (epoch_of(win) == EPOCH_NONE)
+		return no_epoch();
+	return window_members_flush(win, local, weir_time_end(timeout_ms));
+}
+
+int
+weir_window_flush(struct weir_window *win, uint32_t rank, int timeout_ms)
+{
+	return flush_one(win, rank, false, timeout_ms);
+}
+
+int
+weir_window_flush_all(struct weir_window *win, int timeout_ms)
+{
+	return flush_all(win, false, timeout_ms);
+}
+
+int
+weir_window_flush_local(struct weir_window *win, uint32_t rank, int timeout_ms)
+{
+	return flush_one(win, rank, true, timeout_ms);
+}
+
+int
+weir_window_flush_local_all(struct weir_window *win, int timeout_ms)
+{
+	return flush_all(win, true, timeout_ms);
+}
+
+void
+weir_window_sync(struct weir_window *win)
+{
+	(void)win;
+	atomic_thread_fence(memory_order_seq_cst);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows. A member's part is an export, and the data plane knows nothing else of a window. This
+ * library has MPI's rules: epochs, units, the collective calls.
+ */
+#ifndef WEIR_WINDOW_HANDLE_H
+#define WEIR_WINDOW_HANDLE_H
+
+#include "board.h"
+#include "match.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define WINDOW_BUCKETS 64u
+#define WINDOW_WORDS 4u /* that members compare */
+
+/* Arguments of the call that makes a window. Without padding: compared whole. */
+struct window_args {
+	struct weir_region *region;
+	uint64_t offset, bytes;
+	uint32_t kind, flags, rights, disp_unit;
+	int32_t numa_node;
+	uint32_t none;
+};
+
+enum window_epoch {
+	EPOCH_NONE,
+	EPOCH_FENCED, /* a fence has ended; the first operation begins the epoch */
+	EPOCH_FENCE,
+	EPOCH_LOCKS, /* of single members */
+	EPOCH_ALL,
+	EPOCH_STARTED, /* with the members of weir_window_start() */
+};
+
+enum window_lock {
+	LOCK_NONE,
+	LOCK_HELD,
+	LOCK_UNCHECKED, /* WEIR_NO_CHECK: nobody else wants it */
+	LOCK_STARTED,	/* none, but the member has posted */
+};
+
+/* A member that was accessed. Its fields but `lock` do not change once it is in its bucket. */
+struct window_member {
+	uint32_t rank;
+	/* enum window_lock; by who begins and ends epochs, or within EPOCH_ALL with `acquiring` */
+	_Atomic uint32_t lock;
+	pthread_mutex_t acquiring;   /* threads wait for the lock one behind the other */
+	struct weir_remote *memory;  /* puts and gets */
+	struct weir_remote *updates; /* the same, or through the engine */
+	struct weir_remote *locks;   /* the same, unless the window is shared */
+	uint64_t offset, bytes;	     /* of the part in its memory */
+	bool admitted;		     /* its POST was taken, for weir_window_start() */
+	uint32_t exposure;	     /* its number, from that POST */
+	struct window_member *next;
+};
+
+/* How far the collective call that makes a window is. */
+enum window_stage {
+	STAGE_BOARDS,
+	STAGE_OPTIONS,
+	STAGE_SIZES,   /* shared: of the parts */
+	STAGE_KEY,     /* shared: of the memory, from rank 0 */
+	STAGE_ADDRESS, /* same address: from rank 0 */
+	STAGE_TRY,     /* same address: whether all could use it */
+	STAGE_MEMORY,
+	STAGE_AGREE, /* whether all have their parts */
+	STAGE_DONE,
+};
+
+/* Its state from one call to the next. */
+struct window_making {
+	enum window_stage stage;
+	bool begun;   /* what precedes the stage's collective call is done */
+	bool misused; /* the arguments are invalid */
+	bool decided; /* it has failed at all members */
+	int rc;	      /* of this member */
+	uint64_t mine[2 * WINDOW_WORDS], all[2 * WINDOW_WORDS];
+	uint64_t *sizes; /* by rank */
+	struct {
+		uint64_t status; /* errno */
+		struct weir_key key;
+	} said; /* by rank 0 */
+	uint64_t address;
+	uint32_t tries;
+};
+
+struct weir_window {
+	struct weir_group *g;
+	struct weir *w;
+	struct board *board;
+	struct window_args args;
+	uint32_t number; /* of its parts in the boards */
+	char name[WEIR_WINDOW_NAME_MAX + 1];
+	void *user;
+	uint8_t *base;		    /* own part */
+	struct weir_region *region; /* of the window, or the program's, in use */
+	struct weir_export *x;
+	/* shared: memory of all parts, of rank 0; what maps it here, and goes through the engine */
+	struct weir_region *whole_region;
+	struct weir_export *whole_x;
+	struct weir_remote *whole, *whole_updates;
+	_Atomic uint32_t
+	    epoch; /* enum window_epoch; operations of any thread turn FENCED to FENCE */
+	/* EPOCH_LOCKS: members that are locked; locks of WEIR_RANK_NULL */
+	uint32_t locks, null_locks;
+	bool unchecked; /* EPOCH_ALL: locks are not acquired */
+	int fence_rc;	/* of the operations before a fence that waits for others */
+	/* ranks to which the part is exposed, by weir_window_post(), how many of them were told,
+	 * and have completed; number of this exposure, 0: unchecked; of the last one */
+	uint32_t *exposed, exposed_count, told, completed, exposure, exposures;
+	struct weir_notice_sink sink; /* of x, with its thread's object locked: */
+	struct match match;
+	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */
+	struct window_making making;
+	pthread_mutex_t lock; /* of opening members */
+	_Atomic(struct window_member *) bucket[WINDOW_BUCKETS];
+};
+
+/* ---- create.c ---- */
+/* Takes back what this member did for a window, made or not, and frees it. */
+void window_undo(struct weir_window *win);
+/* How another member's part of a collective call failed: -number, with the reason. */
+int window_other_failed(uint32_t rank, uint64_t number);
+
+/* ---- member.c ---- */
+/*
+ * The member that an operation or an epoch is for, opened if it is not yet. 0, -EINVAL (no such
+ * rank) or the errors of weir_remote_open().
+ */
+int window_member_open(struct weir_window *win, uint32_t rank, struct window_member **m);
+/* Completes operations to a member; `local`: those with a result. 0 or -errno, which is noted. */
+int window_member_flush(struct weir_window *win, struct window_member *m, bool local,
+			uint64_t deadline);
+/* The same for all members. -EAGAIN, -EINTR, or the first error after all others. */
+int window_members_flush(struct weir_window *win, bool local, uint64_t deadline);
+void window_members_close(struct weir_window *win);
+/* Notes how the member has failed, if rc says that it has. Returns rc. */
+int window_note(struct weir_window *win, uint32_t rank, int rc);
+
+/* One that was opened, or NULL. */
+static inline struct window_member *
+window_member_find(struct weir_window *win, uint32_t rank)
+{
+	/* pairs with the release in window_member_open() */
+	struct window_member *m =
+	    atomic_load_explicit(&win->bucket[rank % WINDOW_BUCKETS], memory_order_acquire);
+
+	while (m && m->rank != rank)
+		m = m->next;
+	return m;
+}
+
+/* ---- epoch.c ---- */
+/*
+ * The member that an operation is for; NULL: WEIR_RANK_NULL. 0, or -ENOLCK, -EINVAL and the errors
+ * of weir_remote_open() and weir_remote_lock().
+ */
+int window_target_slow(struct weir_window *win, uint32_t rank, struct window_member **m);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Members of a window, as this program accesses them. */
+#include "handle.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
+#include "remote/window.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Opens what the part says. 0 or -errno: what was opened is in *m. */
+static int
+open_part(struct weir_window *win, struct window_member *m)
+{
+	const struct window_args *a = &win->args;
+	bool apart = a->flags & WEIR_WINDOW_APART;
+	uint32_t flags = apart ? WEIR_OPEN_APART : 0;
+	uint32_t own = WEIR_MAY_NOTIFY | (a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK);
+	struct weir_remote_info info;
+	struct board_part part;
+	int rc = board_read(win->board, m->rank, win->number, &part);
+
+	if (rc)
+		return rc;
+	m->offset = part.offset;
+	m->bytes = part.bytes;
+	if (a->kind == WEIR_WINDOW_SHARED) {
+		m->memory = win->whole;
+		m->updates = win->whole_updates;
+		rc = weir_remote_open(win->w, &part.key, own, WEIR_OPEN_APART, -1, &m->locks);
+	} else {
+		rc = weir_remote_open(win->w, &part.key, a->rights | own, flags, -1, &m->memory);
+		m->updates = m->locks = m->memory;
+		if (!rc && a->flags & WEIR_WINDOW_BY_ENGINE && !apart)
+			rc = weir_remote_open(win->w, &part.key, a->rights, WEIR_OPEN_APART, -1,
+					      &m->updates);
+	}
+	if (rc)
+		return rc;
+	/* the member wrote it */
+	weir_remote_info(m->memory, &info);
+	if (part.offset > info.length || part.bytes > info.length - part.offset)
+		return weir_fail(-EPROTO, "member %u has spoilt its part of the window", m->rank);
+	return 0;
+}
+
+static void
+close_member(const struct weir_window *win, struct window_member *m)
+{
+	bool shared = win->args.kind == WEIR_WINDOW_SHARED;
+
+	if (m->locks != m->memory)
+		weir_remote_close(m->locks);
+	if (!shared && m->updates != m->memory)
+		weir_remote_close(m->updates);
+	if (!shared)
+		weir_remote_close(m->memory);
+	pthread_mutex_destroy(&m->acquiring);
+	free(m);
+}
+
+int
+window_member_open(struct weir_window *win, uint32_t rank, struct window_member **out)
+{
+	struct window_member *m = window_member_find(win, rank);
+	int rc = 0;
+
+	*out = m;
+	if (m)
+		return 0;
+	if (rank >= weir_group_size(win->g))
+		return weir_fail(-EINVAL, "rank %u of %u members", rank, weir_group_size(win->g));
+	pthread_mutex_lock(&win->lock);
+	m = window_member_find(win, rank);
+	if (!m) {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			rc = weir_fail(-ENOMEM, "no memory for a member of the window; free some");
+	}
+	if (!rc && !m->memory) {
+		m->rank = rank;
+		pthread_mutex_init(&m->acquiring, NULL);
+		rc = open_part(win, m);
+		if (rc) {
+			close_member(win, m);
+			window_note(win, rank, rc);
+		} else {
+			_Atomic(struct window_member *) *first =
+			    &win->bucket[rank % WINDOW_BUCKETS];
+
+			m->next = atomic_load_explicit(first, memory_order_relaxed);
+			atomic_store_explicit(first, m, memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&win->lock);
+	*out = rc ? NULL : m;
+	return rc;
+}
+
+void
+window_members_close(struct weir_window *win)
+{
+	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
+		struct window_member *m, *next;
+
+		for (m = atomic_load_explicit(&win->bucket[i], memory_order_relaxed); m; m = next) {
+			next = m->next;
+			close_member(win, m);
+		}
+		atomic_store_explicit(&win->bucket[i], NULL, memory_order_relaxed);
+	}
+}
+
+int
+window_note(struct weir_window *win, uint32_t rank, int rc)
+{
+	if (rc == -ECONNRESET || rc == -EHOSTDOWN || rc == -ESTALE)
+		atomic_store_explicit(&win->failed, (uint64_t)rank << 32 | (uint32_t)-rc,
+				      memory_order_relaxed);
+	return rc;
+}
+
+int
+weir_window_error(const struct weir_window *win, uint32_t *rank)
+{
+	uint64_t failed = atomic_load_explicit(&win->failed, memory_order_relaxed);
+
+	if (!failed)
+		return -ENOENT;
+	if (rank)
+		*rank = (uint32_t)(failed >> 32);
+	return -(int)(uint32_t)failed;
+}
+
+static int
+flush(const struct weir_window *win, struct weir_remote *r, bool local, uint64_t deadline)
+{
+	int rc = local ? weir_remote_flush_local(r, weir_time_left(deadline))
+		       : weir_remote_flush(r, weir_time_left(deadline));
+
+	if (!rc && !(win->args.flags & WEIR_WINDOW_THREADS))
+		rc = weir_remote_flush_others(r, weir_time_left(deadline));
+	return rc;
+}
+
+int
+window_member_flush(struct weir_window *win, struct window_member *m, bool local, uint64_t deadline)
+{
+	int rc = flush(win, m->memory, local, deadline);
+
+	if (!rc && m->updates != m->memory)
+		rc = flush(win, m->updates, local, deadline);
+	if (!rc && m->locks != m->memory)
+		rc = flush(win, m->locks, local, deadline);
+	return window_note(win, m->rank, rc);
+}
+
+int
+window_members_flush(struct weir_window *win, bool local, uint64_t deadline)
+{
+	int first = 0, rc;
+
+	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
+		struct window_member *m =
+		    atomic_load_explicit(&win->bucket[i], memory_order_acquire);
+
+		for (; m; m = m->next) {
+			rc = window_member_flush(win, m, local, deadline);
+			if (rc == -EAGAIN || rc == -EINTR)
+				return rc;
+			first = first ? first : rc;
+		}
+	}
+	return first;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations: those of remote memory, within an epoch and within a part. */
+#include "notice.h"
+
+#include "client/reason.h"
+#include "ipc/layout.h"
+
+#include <errno.h>
+
+/* As window_target_slow(). */
+static inline int
+target(struct weir_window *win, uint32_t rank, struct window_member **m)
+{
+	uint32_t epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
+
+	*m = window_member_find(win, rank);
+	/* acquire: pairs with the release of who locked the member */
+	if (*m && (epoch == EPOCH_FENCE || atomic_load_explicit(&(*m)->lock, memory_order_acquire)))
+		return 0;
+	return window_target_slow(win, rank, m);
+}
+
+static __attribute__((cold, noinline)) int
+outside(const struct window_member *m, uint64_t disp, uint64_t length)
+{
+	return weir_fail(-ERANGE,
+			 "%llu bytes at displacement %llu are not within the %llu of member %u",
+			 (unsigned long long)length, (unsigned long long)disp,
+			 (unsigned long long)m->bytes, m->rank);
+}
+
+/* Where it is in the member's memory. 0 or -ERANGE. */
+static inline int
+place(const struct weir_window *win, const struct window_member *m, uint64_t disp, uint64_t length,
+      uint64_t *offset)
+{
+	uint64_t at;
+
+	if (__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at > m->bytes ||
+	    length > m->bytes - at)
+		return outside(m, disp, length);
+	*offset = m->offset + at;
+	return 0;
+}
+
+/* The same of a layout there, or of `length` bytes; an invalid layout is refused later. */
+static int
+place_pieces(const struct weir_window *win, const struct window_member *m, uint64_t disp,
+	     uint64_t length, const struct weir_layout *there, uint64_t *offset)
+{
+	uint64_t bytes = there ? weir_layout_bytes(there) : length;
+	int rc = place(win, m, disp, there ? 0 : length, offset);
+
+	if (!rc && there && bytes != UINT64_MAX &&
+	    !weir_layout_fits(there, *offset - m->offset, m->bytes))
+		return outside(m, disp, bytes);
+	return rc;
+}
+
+static int
+no_window(void)
+{
+	return weir_fail(-EINVAL, "no window, or nothing to do; see weir/window.h");
+}
+
+int
+weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf,
+		size_t length, unsigned flags)
+{
+	struct window_member *m;
+	uint64_t offset = 0;
+	int rc;
+
+	if (!win)
+		return no_window();
+	rc = target(win, rank, &m);
+	if (rc || !m)
+		return rc;
+	rc = place(win, m, disp, length, &offset);
+	if (!rc)
+		rc = weir_remote_put(m->memory, offset, buf, length, flags);
+	return rc ? window_note(win, rank, rc) : 0;
+}
+
+int
+weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
+		unsigned flags)
+{
+	struct window_member *m;
+	uint64_t offset = 0;
+	int rc;
+
+	if (!win)
+		return no_window();
+	rc = target(win, rank, &m);
+	if (rc || !m)
+		return rc;
+	rc = place(win, m, disp, length, &offset);
+	if (!rc)
+		rc = weir_remote_get(m->memory, offset, buf, length, flags);
+	return rc ? window_note(win, rank, rc) : 0;
+}
+
+/* Where the word of a signal is. */
+static int
+place_signal(const struct weir_window *win, const struct window_member *m, struct weir_transfer *t)
+{
+	if (win->args.kind == WEIR_WINDOW_SHARED)
+		return weir_fail(-EINVAL, "shared windows have no signals: members load and store");
+	return place(win, m, t->signal, sizeof(t->operand), &t->signal);
+}
+
+static int
+transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
+	 int (*begin)(struct weir_remote *r, const struct weir_transfer *t))
+{
+	struct weir_transfer placed;
+	struct window_member *m;
+	bool notice;
+	int rc;
+
+	if (!win || !t)
+		return no_window();
+	if (t->op)
+		*t->op = (struct weir_op){0};
+	rc = target(win, rank, &m);
+	if (rc || !m)
+		return rc;
+	placed = *t;
+	placed.source = weir_group_rank(win->g);
+	rc = place_pieces(win, m, t->offset, t->length, t->there, &placed.offset);
+	if (!rc && t->notify && !(win->args.rights & WEIR_MAY_NOTIFY))
+		rc = weir_fail(-EACCES, "the window was made without WEIR_MAY_NOTIFY");
+	if (!rc && t->notify & WEIR_WITH_NOTICE && t->tag == WEIR_TAG_ANY)
+		rc = weir_fail(-EINVAL, "the tag stands for any; give another one");
+	if (!rc && t->notify & (WEIR_WITH_SIGNAL_SET | WEIR_WITH_SIGNAL_ADD))
+		rc = place_signal(win, m, &placed);
+	/* behind operations of several handles it goes alone */
+	notice = t->notify & WEIR_WITH_NOTICE && (m->locks != m->memory || m->updates != m->memory);
+	if (notice)
+		placed.notify &= ~WEIR_WITH_NOTICE;
+	if (!rc && notice && t->flags & WEIR_NOWAIT)
+		rc = weir_fail(-EMSGSIZE, "here a notice waits for the bytes; ask without "
+					  "WEIR_NOWAIT");
+	if (!rc)
+		rc = begin(m->memory, &placed);
+	if (!rc && notice)
+		rc = window_notice_send(win, m, MATCH_TAG, t->tag,
+					t->there ? weir_layout_bytes(t->there) : t->length, 0);
+	return rc ? window_note(win, rank, rc) : 0;
+}
+
+int
+weir_window_put_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t)
+{
+	return transfer(win, rank, t, weir_remote_put_with);
+}
+
+int
+weir_window_get_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t)
+{
+	return transfer(win, rank, t, weir_remote_get_with);
+}
+
+/* ---- updates ---- */
+
+int
+weir_window_update_with(struct weir_window *win, uint32_t rank, const struct weir_update *u)
+{
+	struct weir_update placed;
+	struct window_member *m;
+	uint64_t bytes;
+	int rc;
+
+	if (!win || !u)
+		return no_window();
+	if (u->handle)
+		*u->handle = (struct weir_op){0};
+	rc = target(win, rank, &m);
+	if (rc || !m)
+		return rc;
+	if (__builtin_mul_overflow(u->count, weir_type_size((enum weir_type)u->type), &bytes))
+		bytes = UINT64_MAX;
+	placed = *u;
+	rc = place_pieces(win, m, u->offset, bytes, u->there, &placed.offset);
+	if (!rc)
+		rc = weir_remote_update(m->updates, &placed);
+	return rc ? window_note(win, rank, rc) : 0;
+}
+
+int
+weir_window_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
+		       uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	const struct weir_update u = {.offset = disp,
+				      .operand = operand,
+				      .count = count,
+				      .type = type,
+				      .op = op,
+				      .flags = flags};
+
+	return weir_window_update_with(win, rank, &u);
+}
+
+int
+weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp,
+			   const void *operand, void *result, uint64_t count, enum weir_type type,
+			   enum weir_acc op, unsigned flags)
+{
+	const struct weir_update u = {.offset = disp,
+				      .operand = operand,
+				      .result = result,
+				      .count = count,
+				      .type = type,
+				      .op = op,
+				      .flags = flags};
+
+	if (!result && count)
+		return weir_fail(-EINVAL, "no memory for the values; see weir/window.h");
+	return weir_window_update_with(win, rank, &u);
+}
+
+int
+weir_window_fetch_op(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
+		     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	return weir_window_get_accumulate(win, rank, disp, operand, result, 1, type, op, flags);
+}
+
+int
+weir_window_compare_swap(struct weir_window *win, uint32_t rank, uint64_t disp, const void *compare,
+			 const void *operand, void *result, enum weir_type type, unsigned flags)
+{
+	struct window_member *m;
+	uint64_t offset = 0;
+	int rc;
+
+	if (!win)
+		return no_window();
+	rc = target(win, rank, &m);
+	if (rc || !m)
+		return rc;
+	rc = place(win, m, disp, weir_type_size(type), &offset);
+	if (!rc)
+		rc = weir_remote_compare_swap(m->updates, offset, compare, operand, result, type,
+					      flags);
+	return rc ? window_note(win, rank, rc) : 0;
+}

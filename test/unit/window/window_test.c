@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows from the public calls down to the engines: calls that go on after a timeout, threads,
+ * members that end. Whatever all ranks run alike is in test/rma/window.c.
+ */
+#include "../group/team.h"
+#include "worlds/test.h"
+
+#include "weir/window.h"
+
+#define PART 4096u
+#define WRITERS 3u
+
+/* Repeats a call until it is complete. */
+#define GO_ON(rc, call)                                                                            \
+	do                                                                                         \
+		(rc) = (call);                                                                     \
+	while ((rc) == -EAGAIN)
+
+/* ---- timeouts ---- */
+
+static int
+patient(struct team *t, uint32_t i)
+{
+	struct weir_group *g = t->g[i];
+	uint32_t rank = weir_group_rank(g), size = weir_group_size(g);
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	uint64_t v = 100 + rank;
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	for (unsigned apart = 0; apart < 2; apart++) {
+		o.flags = apart ? WEIR_WINDOW_APART : 0;
+		usleep(rank * 3000);
+		rc = weir_window_allocate(g, PART, &o, 0, &base, &win);
+		if (rc == -EAGAIN &&
+		    weir_window_allocate(g, 2 * PART, &o, 0, &base, &win) != -EBUSY)
+			return __LINE__;
+		if (rc == -EAGAIN && weir_group_barrier(g, 0) != -EBUSY)
+			return __LINE__;
+		if (rc == -EAGAIN)
+			GO_ON(rc, weir_window_allocate(g, PART, &o, 0, &base, &win));
+		if (rc)
+			return __LINE__;
+		GO_ON(rc, weir_window_fence(win, 0, 0));
+		if (rc || weir_window_put(win, (rank + 1) % size, 8, &v, 8, 0))
+			return __LINE__;
+		usleep(rank * 3000);
+		GO_ON(rc, weir_window_fence(win, 0, 0));
+		if (rc || ((uint64_t *)base)[1] != 100 + (rank + size - 1) % size)
+			return __LINE__;
+		GO_ON(rc, weir_window_free(win, 0));
+		if (rc)
+			return __LINE__;
+	}
+	return 0;
+}
+
+TEST(test_timeouts)
+{
+	struct team t;
+
+	team_open(&t, 5, false);
+	team_join(&t);
+	team_run(&t, patient);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+/* ---- a call that is given up ---- */
+
+static int
+give_up(struct team *t, uint32_t i)
+{
+	struct weir_window *win;
+	void *base;
+
+	if (weir_group_rank(t->g[i]) != 1)
+		return weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ==
+			       -ECONNRESET
+			   ? 0
+			   : __LINE__;
+	if (weir_window_allocate(t->g[i], PART, NULL, 0, &base, &win) != -EAGAIN)
+		return __LINE__;
+	weir_group_leave(t->g[i]);
+	t->g[i] = NULL;
+	return 0;
+}
+
+TEST(test_given_up)
+{
+	struct team t;
+
+	team_open(&t, 3, false);
+	team_join(&t);
+	team_run(&t, give_up);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+/* ---- threads ---- */
+
+struct writer {
+	struct weir_window *win;
+	uint32_t rank, number;
+	int rc;
+};
+
+static void *
+write_words(void *arg)
+{
+	struct writer *w = arg;
+	uint64_t one = 1;
+
+	for (uint32_t n = 0; n < 50 && !w->rc; n++)
+		w->rc = weir_window_accumulate(w->win, w->rank, w->number, &one, 1, WEIR_T_UINT64,
+					       WEIR_ACC_SUM, 0);
+	return NULL;
+}
+
+/* The end of an epoch covers what all threads did; an exclusive lock is the program's. */
+static int
+write_by_threads(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]);
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct writer writer[WRITERS];
+	pthread_t thread[WRITERS];
+	struct weir_window *win;
+	uint64_t *base;
+	void *at;
+
+	o.flags = WEIR_WINDOW_APART;
+	o.disp_unit = 8;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win))
+		return __LINE__;
+	base = at;
+	for (unsigned exclusive = 0; exclusive < 2; exclusive++) {
+		uint32_t to = (rank + 1) % size;
+
+		if (exclusive ? weir_window_lock(win, to, WEIR_LOCK_EXCLUSIVE, 0, PATIENT)
+			      : weir_window_lock_all(win, 0, PATIENT))
+			return __LINE__;
+		for (uint32_t k = 0; k < WRITERS; k++) {
+			writer[k] = (struct writer){win, to, k, 0};
+			if (pthread_create(&thread[k], NULL, write_words, &writer[k]))
+				return __LINE__;
+		}
+		for (uint32_t k = 0; k < WRITERS; k++) {
+			pthread_join(thread[k], NULL);
+			if (writer[k].rc)
+				return __LINE__;
+		}
+		if (exclusive ? weir_window_unlock(win, to, PATIENT)
+			      : weir_window_unlock_all(win, PATIENT))
+			return __LINE__;
+		if (weir_group_barrier(t->g[i], PATIENT))
+			return __LINE__;
+		for (uint32_t k = 0; k < WRITERS; k++)
+			if (base[k] != 50 * (exclusive + 1))
+				return __LINE__;
+		if (weir_group_barrier(t->g[i], PATIENT))
+			return __LINE__;
+	}
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_threads)
+{
+	struct team t;
+
+	team_open(&t, 4, false);
+	team_join(&t);
+	team_run(&t, write_by_threads);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+/* ---- members that end ---- */
+
+static int
+outlive(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), who = 9;
+	const uint32_t dead = 2;
+	struct weir_watch watch;
+	struct weir_window *win, *other;
+	uint64_t v = rank + 1, seen = 0;
+	void *base, *at;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	/* all have all open */
+	for (uint32_t k = 0; k < size; k++)
+		if (weir_window_put(win, k, 8 * rank, &v, 8, 0))
+			return __LINE__;
+	if (weir_window_fence(win, WEIR_NO_SUCCEED, PATIENT) ||
+	    weir_window_lock_all(win, WEIR_NO_CHECK, 0))
+		return __LINE__;
+	if (rank == dead) {
+		for (uint32_t k = 0; k < size; k++) /* no fence of another member waits for it */
+			while (k != dead && !atomic_load(&((_Atomic uint64_t *)base)[8 + k]))
+				usleep(100);
+		plane_die(t->f, t->w[i]);
+		weir_window_unlock_all(win, 0);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	do { /* until it is known */
+		rc = weir_window_put(win, dead, 64 + 8 * rank, &v, 8, 0);
+		if (!rc)
+			rc = weir_window_flush(win, dead, PATIENT);
+	} while (!rc);
+	if (rc != -ECONNRESET || weir_window_error(win, &who) != -ECONNRESET || who != dead)
+		return __LINE__;
+	/* the others go on */
+	if (weir_window_get(win, (rank + 1) % size == dead ? 3 : (rank + 1) % size, 8 * rank, &seen,
+			    8, 0))
+		return __LINE__;
+	rc = weir_window_unlock_all(win, PATIENT);
+	if ((rc && rc != -ECONNRESET) || seen != v)
+		return __LINE__;
+	if (weir_window_start(win, &dead, 1, 0, PATIENT) != -ECONNRESET)
+		return __LINE__;
+	weir_watch_init(&watch, win, dead, 1, 1);
+	if (weir_watch_wait(&watch, PATIENT) != -ECONNRESET)
+		return __LINE__;
+	if (weir_window_fence(win, 0, PATIENT) != -ECONNRESET)
+		return __LINE__;
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &at, &other) != -ECONNRESET)
+		return __LINE__;
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_death)
+{
+	struct team t;
+
+	team_open(&t, 4, false);
+	team_join(&t);
+	team_run(&t, outlive);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
