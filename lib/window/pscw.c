@@ -104,13 +104,12 @@ weir_window_post(struct weir_window *win, const uint32_t *ranks, uint32_t n, uns
 	return rc;
 }
 
-/* Waits for a notice of the kind from `rank`; WEIR_RANK_ANY: from one of the n ranks. 0 and *tag,
- * or -errno. */
+/* Waits for a notice of the kind from `rank`, WEIR_RANK_ANY: from any member, while those of n
+ * ranks live. 0 and *notice, or -errno. */
 static int
-await(struct weir_window *win, enum match_kind kind, uint32_t rank, uint32_t *tag,
-      const uint32_t *ranks, uint32_t n, uint64_t end)
+await(struct weir_window *win, enum match_kind kind, uint32_t rank, uint32_t tag,
+      const uint32_t *ranks, uint32_t n, uint64_t end, struct weir_remote_notice *notice)
 {
-	struct weir_remote_notice notice;
 	struct window_member *m;
 	struct weir_wait wait;
 	uint32_t looks = 0;
@@ -119,7 +118,7 @@ await(struct weir_window *win, enum match_kind kind, uint32_t rank, uint32_t *ta
 	weir_wait_init(&wait, weir_export_thread(win->x), weir_time_left(end));
 	/* no doorbell tells another thread than that of the window that a member has ended */
 	wait.nap_always = weir_thread_get(win->w) != wait.worker;
-	while (!(rc = window_notice_take(win, kind, rank, *tag, &notice)) && !failed) {
+	while (!(rc = window_notice_take(win, kind, rank, tag, notice)) && !failed) {
 		if (wait.armed || ++looks % LOOKS_CHECK == 0)
 			for (uint32_t i = 0; !failed && i < n; i++) {
 				m = window_member_find(win, ranks[i]);
@@ -131,8 +130,6 @@ await(struct weir_window *win, enum match_kind kind, uint32_t rank, uint32_t *ta
 			failed = weir_wait_next(&wait);
 	}
 	weir_wait_end(&wait);
-	if (rc > 0)
-		*tag = notice.tag;
 	return rc > 0 ? 0 : rc ? rc : failed;
 }
 
@@ -141,6 +138,7 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 		  int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
+	struct weir_remote_notice notice;
 	struct window_member *m;
 	uint32_t epoch;
 	int rc = 0;
@@ -156,9 +154,11 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 		rc = window_member_open(win, ranks[i], &m);
 		if (rc || m->admitted)
 			continue;
-		m->exposure = asserts & WEIR_NO_CHECK ? 0 : WEIR_TAG_ANY;
+		notice.tag = 0;
 		if (!(asserts & WEIR_NO_CHECK))
-			rc = await(win, MATCH_POST, ranks[i], &m->exposure, &ranks[i], 1, end);
+			rc = await(win, MATCH_POST, ranks[i], WEIR_TAG_ANY, &ranks[i], 1, end,
+				   &notice);
+		m->exposure = notice.tag;
 		m->admitted = !rc;
 	}
 	if (rc)
@@ -207,19 +207,37 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 	return first;
 }
 
+/* A member has completed: it is not awaited any more. A notice of another one counts for nothing.
+ */
+static void
+note_complete(struct weir_window *win, uint32_t rank)
+{
+	for (uint32_t i = win->completed; i < win->exposed_count; i++)
+		if (win->exposed[i] == rank) {
+			win->exposed[i] = win->exposed[win->completed];
+			win->exposed[win->completed++] = rank;
+			return;
+		}
+}
+
 int
 weir_window_wait(struct weir_window *win, int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
+	struct weir_remote_notice notice;
 	int rc = 0;
 
 	if (!win)
 		return misused();
 	if (!win->exposed || win->told < win->exposed_count)
 		return weir_fail(-ENOLCK, "the part is not exposed; see weir_window_post()");
-	for (; !rc && win->completed < win->exposed_count; win->completed += !rc)
-		rc = await(win, MATCH_COMPLETE, WEIR_RANK_ANY, &win->exposure, win->exposed,
-			   win->exposed_count, end);
+	while (!rc && win->completed < win->exposed_count) {
+		rc = await(win, MATCH_COMPLETE, WEIR_RANK_ANY, win->exposure,
+			   win->exposed + win->completed, win->exposed_count - win->completed, end,
+			   &notice);
+		if (!rc)
+			note_complete(win, notice.source);
+	}
 	if (rc != -EAGAIN && rc != -EINTR)
 		end_exposure(win);
 	return rc;

@@ -76,6 +76,7 @@ TEST(test_same_thread)
 	struct weir_messenger *m;
 	uint64_t in = 0, one = 1;
 	struct weir_request r;
+	pthread_t closing;
 	struct both p;
 	unsigned before;
 
@@ -98,11 +99,12 @@ TEST(test_same_thread)
 	must(r.status);
 	assert_int_equal(in, 1);
 	assert_int_equal(p.a.created + p.b.created, 2);
-	/* both close in order, one after the other, in one thread */
+	/* both close in order */
 	assert_int_equal(weir_message_disconnect(p.a.m, PLANE_NODE(7)), -ENOTCONN);
-	weir_messenger_close(p.a.m);
+	closing = close_beside(p.a.m);
 	p.a.m = NULL;
 	drive(&p, p.b.lost == 1);
+	pthread_join(closing, NULL);
 	assert_int_equal(p.b.status, 0);
 	close_both(&p);
 }
@@ -246,6 +248,7 @@ TEST(test_two)
 	struct weir_handler h = WEIR_HANDLER_INIT;
 	struct weir_messenger *b2, *client;
 	struct side other = {0};
+	pthread_t closing;
 	struct both p;
 
 	open_both(&p, NULL, &no_threads);
@@ -271,8 +274,9 @@ TEST(test_two)
 	}
 	assert_int_equal(p.b.notes, 20);
 	assert_int_equal(other.notes, 40);
-	weir_messenger_close(client);
+	closing = close_beside(client);
 	weir_messenger_close(b2);
+	pthread_join(closing, NULL);
 	close_both(&p);
 }
 

@@ -431,7 +431,9 @@ TEST(test_refused_by_close)
 
 				plane_settle(p.f);
 				assert_int_equal(weir_poll(p.a, &e, 1), 0);
+				plane_run(p.f);
 				weir_detach(p.b); /* and goes with its program */
+				plane_stop(p.f);
 				gone = true;
 			}
 			expect(&p, p.a, p.c, WEIR_EVENT_CLOSED, -ECONNREFUSED);

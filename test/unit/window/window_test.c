@@ -248,3 +248,46 @@ TEST(test_death)
 		assert_int_equal(t.result[i], 0);
 	team_close(&t);
 }
+
+/* A member that has completed may end: those that are still awaited are awaited on. */
+static int
+complete_and_end(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), zero = 0, ended;
+	const uint32_t others[] = {2, 1};
+	struct weir_window *win;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	if (!rank) {
+		if (weir_window_post(win, others, 2, 0) || weir_window_wait(win, PATIENT))
+			return __LINE__;
+		return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+	}
+	if (weir_window_start(win, &zero, 1, 0, PATIENT))
+		return __LINE__;
+	while (rank == 2 && weir_group_failed(t->g[i], &ended, 1) < 1)
+		usleep(1000);
+	if (rank == 2)
+		usleep(50000); /* rank 0 has learnt of it, too */
+	if (weir_window_complete(win, PATIENT))
+		return __LINE__;
+	if (rank == 1) {
+		usleep(20000); /* a program that dies takes notices along that have not left */
+		plane_die(t->f, t->w[i]);
+	}
+	return weir_window_free(win, rank == 1 ? 0 : PATIENT) ? 0 : __LINE__;
+}
+
+TEST(test_completed_and_ended)
+{
+	struct team t;
+
+	team_open(&t, 3, false);
+	team_join(&t);
+	team_run(&t, complete_and_end);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}

@@ -135,13 +135,20 @@ close_messenger(void *m)
 	return NULL;
 }
 
-void
-close_both(struct both *p)
+pthread_t
+close_beside(struct weir_messenger *m)
 {
 	pthread_t t;
 
-	/* at once: without threads of its own an end would not handle the other's last messages */
-	assert_int_equal(pthread_create(&t, NULL, close_messenger, p->b.m), 0);
+	assert_int_equal(pthread_create(&t, NULL, close_messenger, m), 0);
+	return t;
+}
+
+void
+close_both(struct both *p)
+{
+	pthread_t t = close_beside(p->b.m);
+
 	weir_messenger_close(p->a.m);
 	pthread_join(t, NULL);
 	weir_detach(p->a.w);

@@ -89,6 +89,9 @@ void open_side(struct side *s, struct weir_messenger_options *o);
 /* NULL: message_plane; the defaults. */
 void open_both(struct both *p, const struct plane_options *plane,
 	       const struct weir_messenger_options *options);
+/* Closes a messenger in a thread of its own, for the caller to join: an end without threads has to
+ * handle the last messages of the other one meanwhile. */
+pthread_t close_beside(struct weir_messenger *m);
 void close_both(struct both *p);
 /* TYPE_KEEP. */
 void register_keep(struct side *s);
