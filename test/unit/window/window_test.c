@@ -189,6 +189,7 @@ outlive(struct team *t, uint32_t i)
 	const uint32_t dead = 2;
 	struct weir_watch watch;
 	struct weir_window *win, *other;
+	struct weir_group *living;
 	uint64_t v = rank + 1, seen = 0;
 	void *base, *at;
 	int rc;
@@ -234,6 +235,10 @@ outlive(struct team *t, uint32_t i)
 		return __LINE__;
 	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &at, &other) != -ECONNRESET)
 		return __LINE__;
+	/* no barrier of the group tells any more that nobody uses the part */
+	if (weir_group_survivors(t->g[i], PATIENT, &living) || weir_group_barrier(living, PATIENT))
+		return __LINE__;
+	weir_group_leave(living);
 	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
 }
 
