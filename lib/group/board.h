@@ -12,7 +12,7 @@ struct weir_group;
 struct weir *group_session(const struct weir_group *g);
 /* Their place for it; NULL at first. Leaving the group passes it to free_board(). */
 void **group_board(struct weir_group *g, void (*free_board)(void *board));
-/* Whether a collective call has begun and is not complete: the same call goes on with it. */
+/* Whether a collective call has begun and can go on: by the same call, while the session lives. */
 bool group_is_calling(const struct weir_group *g);
 
 #endif

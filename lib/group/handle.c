@@ -35,7 +35,7 @@ group_board(struct weir_group *g, void (*free_board)(void *board))
 bool
 group_is_calling(const struct weir_group *g)
 {
-	return g->call.op != CALL_NONE;
+	return g->call.op != CALL_NONE && weir_state(g->endpoint->w) == WEIR_UP;
 }
 
 uint32_t

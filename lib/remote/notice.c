@@ -103,17 +103,25 @@ make_room(struct weir_notices *q)
 	return true;
 }
 
-/* The export that a notice is for; NULL: it was revoked. *sink: who takes it, or NULL. */
+/* The export that a notice is for; NULL: it was revoked. w->remote_lock held. */
 static struct weir_export *
-export_of(struct weir *w, const struct weir_slot_notice *n, struct weir_notice_sink **sink)
+find_export(const struct weir *w, const struct weir_slot_notice *n)
+{
+	struct weir_export *x;
+
+	LIST_FOREACH(x, &w->exports[n->number % WEIR_EXPORT_LISTS], in_session)
+	if (x->number == n->number && x->generation == n->generation)
+		break;
+	return x;
+}
+
+static struct weir_export *
+export_of(struct weir *w, const struct weir_slot_notice *n)
 {
 	struct weir_export *x;
 
 	pthread_mutex_lock(&w->remote_lock);
-	LIST_FOREACH(x, &w->exports[n->number % WEIR_EXPORT_LISTS], in_session)
-	if (x->number == n->number && x->generation == n->generation)
-		break;
-	*sink = x ? x->sink : NULL;
+	x = find_export(w, n);
 	pthread_mutex_unlock(&w->remote_lock);
 	return x;
 }
@@ -122,10 +130,15 @@ export_of(struct weir *w, const struct weir_slot_notice *n, struct weir_notice_s
 static struct weir_notice_sink *
 sink_of(struct weir *w, const struct weir_slot_notice *n)
 {
-	struct weir_notice_sink *sink = NULL;
+	struct weir_notice_sink *sink;
+	const struct weir_export *x;
 
-	if (atomic_load_explicit(&w->notice_sinks, memory_order_relaxed))
-		export_of(w, n, &sink);
+	if (!atomic_load_explicit(&w->notice_sinks, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&w->remote_lock); /* another thread may revoke it */
+	x = find_export(w, n);
+	sink = x ? x->sink : NULL;
+	pthread_mutex_unlock(&w->remote_lock);
 	return sink;
 }
 
@@ -202,15 +215,13 @@ take(struct weir_thread *t, struct weir_notice *notice)
 	notice->x = NULL;
 	while (q && q->count && !notice->x) {
 		const struct queued n = q->at[q->first];
-
 		const struct weir_remote_notice sunk = {.channel = n.channel, .vqpn = n.vqpn};
-		struct weir_notice_sink *sink;
 
 		if (!weir_notice_return(&sunk, q->count == 1))
 			return false;
 		q->first = (q->first + 1) & (q->room - 1);
 		q->count--;
-		*notice = (struct weir_notice){.x = export_of(t->w, &n.is, &sink),
+		*notice = (struct weir_notice){.x = export_of(t->w, &n.is),
 					       .tag = n.is.tag,
 					       .source = n.is.source,
 					       .bytes = n.is.bytes};

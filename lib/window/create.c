@@ -136,26 +136,19 @@ free_memory(struct weir_window *win)
 
 /* ---- shared memory ---- */
 
-static uint64_t
-room_of(const struct weir_window *win, uint64_t bytes)
-{
-	uint64_t to = win->args.flags & WEIR_WINDOW_PAGES ? PAGE : 16;
-
-	return (bytes + to - 1) / to * to;
-}
-
 /* Where the part of `rank` begins; of the rank behind the last: bytes of all. UINT64_MAX: too many
  * bytes. */
 static uint64_t
 start_of(const struct weir_window *win, uint32_t rank)
 {
-	uint64_t sum = 0;
+	/* else contiguous: programs compute one address from another */
+	uint64_t sum = 0, to = win->args.flags & WEIR_WINDOW_PAGES ? PAGE : 1;
 
 	for (uint32_t i = 0; i < rank; i++) {
-		/* contiguous: programs compute one address from another */
-		sum += win->args.flags & WEIR_WINDOW_PAGES ? room_of(win, win->making.sizes[i])
-							   : win->making.sizes[i];
-		if (win->making.sizes[i] > WEIR_WINDOW_PART_MAX || sum > WEIR_WINDOW_PART_MAX)
+		if (win->making.sizes[i] > WEIR_WINDOW_PART_MAX)
+			return UINT64_MAX;
+		sum += (win->making.sizes[i] + to - 1) / to * to;
+		if (sum > WEIR_WINDOW_PART_MAX)
 			return UINT64_MAX;
 	}
 	return sum;
@@ -530,8 +523,7 @@ make(struct weir_group *g, struct window_args *a, const struct weir_window_optio
 	}
 	rc = go_on(win, weir_time_end(timeout_ms));
 	/* the members go on with it; without memory a call of the group has not begun here alone */
-	if (rc && weir_state(win->w) == WEIR_UP &&
-	    (group_is_calling(g) || (rc == -ENOMEM && !win->making.decided)))
+	if (rc && (group_is_calling(g) || (rc == -ENOMEM && !win->making.decided)))
 		return rc;
 	if (rc) {
 		if (win->making.misused)
@@ -612,7 +604,7 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	if (rc == -EAGAIN || rc == -EINTR)
 		return rc;
 	rc = weir_group_barrier(win->g, weir_time_left(end));
-	if (rc && group_is_calling(win->g) && weir_state(win->w) == WEIR_UP)
+	if (rc && group_is_calling(win->g))
 		return rc;
 	window_undo(win);
 	return rc;

@@ -56,7 +56,7 @@ acquire(struct weir_window *win, struct window_member *m)
 		if (!win->unchecked)
 			rc = weir_remote_lock(m->locks, WEIR_LOCK_SHARED, -1);
 		if (!rc || rc == -EOWNERDEAD)
-			/* pairs with the acquire in window_target(): what the lock protects */
+			/* pairs with the acquire in target(): what the lock protects */
 			atomic_store_explicit(&m->lock, win->unchecked ? LOCK_UNCHECKED : LOCK_HELD,
 					      memory_order_release);
 	}

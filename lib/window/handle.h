@@ -41,7 +41,10 @@ enum window_lock {
 	LOCK_STARTED,	/* none, but the member has posted */
 };
 
-/* A member that was accessed. Its fields but `lock` do not change once it is in its bucket. */
+/*
+ * A member that was accessed. The thread that begins and ends epochs writes `lock`, `admitted` and
+ * `exposure`; the other fields do not change once it is in its bucket.
+ */
 struct window_member {
 	uint32_t rank;
 	/* enum window_lock; by who begins and ends epochs, or within EPOCH_ALL with `acquiring` */

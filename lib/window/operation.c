@@ -63,22 +63,27 @@ no_window(void)
 	return weir_fail(-EINVAL, "no window, or nothing to do; see weir/window.h");
 }
 
+/* The member of an operation, and where its bytes are; NULL: WEIR_RANK_NULL. 0 or -errno. */
+static inline int
+reach(struct weir_window *win, uint32_t rank, uint64_t disp, uint64_t length,
+      struct window_member **m, uint64_t *offset)
+{
+	int rc = win ? target(win, rank, m) : no_window();
+
+	return rc || !*m ? rc : place(win, *m, disp, length, offset);
+}
+
 int
 weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf,
 		size_t length, unsigned flags)
 {
-	struct window_member *m;
+	struct window_member *m = NULL;
 	uint64_t offset = 0;
-	int rc;
+	int rc = reach(win, rank, disp, length, &m, &offset);
 
-	if (!win)
-		return no_window();
-	rc = target(win, rank, &m);
 	if (rc || !m)
 		return rc;
-	rc = place(win, m, disp, length, &offset);
-	if (!rc)
-		rc = weir_remote_put(m->memory, offset, buf, length, flags);
+	rc = weir_remote_put(m->memory, offset, buf, length, flags);
 	return rc ? window_note(win, rank, rc) : 0;
 }
 
@@ -86,18 +91,13 @@ int
 weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
 		unsigned flags)
 {
-	struct window_member *m;
+	struct window_member *m = NULL;
 	uint64_t offset = 0;
-	int rc;
+	int rc = reach(win, rank, disp, length, &m, &offset);
 
-	if (!win)
-		return no_window();
-	rc = target(win, rank, &m);
 	if (rc || !m)
 		return rc;
-	rc = place(win, m, disp, length, &offset);
-	if (!rc)
-		rc = weir_remote_get(m->memory, offset, buf, length, flags);
+	rc = weir_remote_get(m->memory, offset, buf, length, flags);
 	return rc ? window_note(win, rank, rc) : 0;
 }
 
@@ -231,18 +231,12 @@ int
 weir_window_compare_swap(struct weir_window *win, uint32_t rank, uint64_t disp, const void *compare,
 			 const void *operand, void *result, enum weir_type type, unsigned flags)
 {
-	struct window_member *m;
+	struct window_member *m = NULL;
 	uint64_t offset = 0;
-	int rc;
+	int rc = reach(win, rank, disp, weir_type_size(type), &m, &offset);
 
-	if (!win)
-		return no_window();
-	rc = target(win, rank, &m);
 	if (rc || !m)
 		return rc;
-	rc = place(win, m, disp, weir_type_size(type), &offset);
-	if (!rc)
-		rc = weir_remote_compare_swap(m->updates, offset, compare, operand, result, type,
-					      flags);
+	rc = weir_remote_compare_swap(m->updates, offset, compare, operand, result, type, flags);
 	return rc ? window_note(win, rank, rc) : 0;
 }

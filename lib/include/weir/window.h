@@ -67,7 +67,7 @@ enum weir_window_kind {
 
 /* Initialize with WEIR_WINDOW_OPTIONS_INIT, then change single fields. */
 struct weir_window_options {
-	const char *name;   /* for operators, copied; NULL: none */
+	const char *name;   /* see weir_window_info(), copied; NULL: none */
 	uint32_t flags;	    /* WEIR_WINDOW_* */
 	uint32_t rights;    /* of the other members: WEIR_MAY_READ to _NOTIFY; 0: all of these */
 	uint32_t disp_unit; /* bytes; 0: 1 */
@@ -200,7 +200,8 @@ int weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void 
 /*
  * t->offset and t->signal count in units, like disp; other fields as in weir/remote.h. A notice
  * comes to watches of the target (weir_watch_init()), with the caller's rank as source. -EINVAL
- * also for a tag of WEIR_TAG_ANY, and signals in shared windows.
+ * also for a tag of WEIR_TAG_ANY, and signals in shared windows; -EMSGSIZE also for a notice with
+ * WEIR_NOWAIT in a window that is shared, or has WEIR_WINDOW_BY_ENGINE.
  */
 int weir_window_put_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t);
 int weir_window_get_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t);
@@ -299,7 +300,8 @@ int weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms);
 
 /*
  * Begins an epoch with shared locks of all members. A member's lock is acquired by the first
- * operation to it, which waits for it; a member without operations costs nothing. Does not block.
+ * operation to it, which waits for it; a member without operations costs nothing. Does not
+ * block, whatever the time.
  *
  * Returns 0, -EALREADY (an epoch is open) or -EINVAL as weir_window_lock().
  */

@@ -142,14 +142,7 @@ make_parts(struct team *t, uint32_t i)
 static void
 test_parts(void **state)
 {
-	struct team t;
-
-	team_open(&t, 5, false);
-	team_join(&t);
-	team_run(&t, make_parts);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(5, make_parts);
 }
 
 /* ---- timeouts and differences ---- */
@@ -175,14 +168,7 @@ come_late(struct team *t, uint32_t i)
 static void
 test_continue(void **state)
 {
-	struct team t;
-
-	team_open(&t, 3, false);
-	team_join(&t);
-	team_run(&t, come_late);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(3, come_late);
 }
 
 static int
@@ -242,14 +228,7 @@ go_on(struct team *t, uint32_t i)
 static void
 test_death(void **state)
 {
-	struct team t;
-
-	team_open(&t, 6, false);
-	team_join(&t);
-	team_run(&t, go_on);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(6, go_on);
 }
 
 /* The lowest rank connects to all others: none connects to it, and so finds that it has ended. */
@@ -271,14 +250,7 @@ miss(struct team *t, uint32_t i)
 static void
 test_absent(void **state)
 {
-	struct team t;
-
-	team_open(&t, 4, false);
-	team_join(&t);
-	team_run(&t, miss);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(4, miss);
 }
 
 /* A member that leaves is missed when it is needed, by all. */

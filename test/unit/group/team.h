@@ -105,6 +105,20 @@ team_join(struct team *t)
 	}
 }
 
+/* Members on two nodes that join and run: each is to return 0, not the line that fails. */
+static inline void
+team_of(uint32_t size, int (*run)(struct team *t, uint32_t index))
+{
+	struct team t;
+
+	team_open(&t, size, false);
+	team_join(&t);
+	team_run(&t, run);
+	for (uint32_t i = 0; i < size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
 /* All collective calls; 0, or the line that fails. */
 static inline int
 all_calls(struct weir_group *g)

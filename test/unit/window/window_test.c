@@ -59,14 +59,7 @@ patient(struct team *t, uint32_t i)
 
 TEST(test_timeouts)
 {
-	struct team t;
-
-	team_open(&t, 5, false);
-	team_join(&t);
-	team_run(&t, patient);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(5, patient);
 }
 
 /* ---- a call that is given up ---- */
@@ -91,14 +84,7 @@ give_up(struct team *t, uint32_t i)
 
 TEST(test_given_up)
 {
-	struct team t;
-
-	team_open(&t, 3, false);
-	team_join(&t);
-	team_run(&t, give_up);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(3, give_up);
 }
 
 /* ---- threads ---- */
@@ -170,14 +156,7 @@ write_by_threads(struct team *t, uint32_t i)
 
 TEST(test_threads)
 {
-	struct team t;
-
-	team_open(&t, 4, false);
-	team_join(&t);
-	team_run(&t, write_by_threads);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(4, write_by_threads);
 }
 
 /* ---- members that end ---- */
@@ -244,14 +223,7 @@ outlive(struct team *t, uint32_t i)
 
 TEST(test_death)
 {
-	struct team t;
-
-	team_open(&t, 4, false);
-	team_join(&t);
-	team_run(&t, outlive);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(4, outlive);
 }
 
 /* A member that has completed may end: those that are still awaited are awaited on. */
@@ -279,7 +251,10 @@ complete_and_end(struct team *t, uint32_t i)
 	if (weir_window_complete(win, PATIENT))
 		return __LINE__;
 	if (rank == 1) {
-		usleep(20000); /* a program that dies takes notices along that have not left */
+		/* a program that dies takes notices along that have not left */
+		if (weir_window_lock_all(win, WEIR_NO_CHECK, 0) ||
+		    weir_window_flush(win, 0, PATIENT) || weir_window_unlock_all(win, PATIENT))
+			return __LINE__;
 		plane_die(t->f, t->w[i]);
 	}
 	return weir_window_free(win, rank == 1 ? 0 : PATIENT) ? 0 : __LINE__;
@@ -287,12 +262,5 @@ complete_and_end(struct team *t, uint32_t i)
 
 TEST(test_completed_and_ended)
 {
-	struct team t;
-
-	team_open(&t, 3, false);
-	team_join(&t);
-	team_run(&t, complete_and_end);
-	for (uint32_t i = 0; i < t.size; i++)
-		assert_int_equal(t.result[i], 0);
-	team_close(&t);
+	team_of(3, complete_and_end);
 }
