@@ -23,9 +23,12 @@ enum { EXPORT_KEYS = (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE) };
 
 struct broker_export {
 	enum export_state state;
-	uint32_t generation; /* of this life of its number */
-	uint32_t region, rights;
+	uint32_t generation;	  /* of this life of its number */
+	char name[WEIR_NAME_MAX]; /* for operators; may be empty */
+	uint32_t region, rights;  /* region 0: dynamic */
 	uint64_t offset, length;
+	/* dynamic: as engines know them, or are being told; else NULL */
+	struct engine_ranges *ranges;
 	uint8_t secret[WEIR_KEY_SECRET];
 	bool revoking;	/* REVOKE has no answer yet */
 	uint32_t keyed; /* STOPPING: connections whose peers have its key */
@@ -46,6 +49,16 @@ bool export_key_is_ours(const struct broker *b, const struct weir_key_fields *ke
 void export_request(struct broker_session *s, const struct weir_session_msg *m);
 void map_request(struct broker_session *s, const struct weir_session_msg *m);
 void revoke_request(struct broker_session *s, const struct weir_session_msg *m);
+/* ATTACH and DETACH. */
+void range_attach_request(struct broker_session *s, const struct weir_session_msg *m);
+void range_detach_request(struct broker_session *s, const struct weir_session_msg *m);
+/* Whether memory of the region is attached to the export. */
+bool ranges_have(const struct broker_export *x, uint32_t region);
+/* Bytes that are attached to it. */
+uint64_t ranges_bytes(const struct broker_export *x);
+/* The session's region, if this range of it can be exported; else NULL, and the refusal. */
+struct broker_region *export_region(struct broker_session *s, uint32_t region, uint64_t offset,
+				    uint64_t length);
 /* Ends all exports of a region: before the engines are told to remove that. */
 void exports_leave(struct broker_session *s, uint32_t region);
 /* weirctl evict: 1, or -errno and a reason. `id`: as in a row. */

@@ -62,8 +62,11 @@ struct broker_session {
 	bool *view_owned;		/* view i has registered its send_mr itself */
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
 	struct broker_export *export;	/* config.exports of them; index i is export i + 1 */
-	uint64_t region_bytes;		/* bytes of all regions that are not free */
-	uint64_t adopted_bytes;		/* of those of them that were adopted */
+	uint32_t ranges;		/* of all its dynamic exports */
+	uint32_t ranges_waiting;	/* engines that have not taken the latest list of them */
+	struct engine_ranges *ranges_former; /* the list before that */
+	uint64_t region_bytes;		     /* bytes of all regions that are not free */
+	uint64_t adopted_bytes;		     /* of those of them that were adopted */
 	struct {
 		bool waits; /* for a region that is leaving, in broker.adopt_waiting */
 		uint32_t flags;

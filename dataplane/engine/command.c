@@ -148,6 +148,9 @@ execute(struct engine *e, struct engine_command *command)
 		return region_remove(e, &command->region);
 	case ENGINE_EXPORT_ADD:
 		return export_add(e, &command->export);
+	case ENGINE_EXPORT_RANGES:
+		export_set_ranges(e, &command->export);
+		return 0;
 	case ENGINE_EXPORT_STOP:
 		return export_stop(e, &command->export);
 	case ENGINE_EXPORT_REMOVE:

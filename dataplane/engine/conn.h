@@ -63,12 +63,18 @@ struct conn_cold {
 				struct {
 					struct export *export; /* executing end; NULL: revoked */
 					uint64_t length;       /* bytes of the export */
-					uint32_t rights;       /* WEIR_RIGHT_* */
+					/* of which runs of operations are taken: `length`; 0 at the
+					 * executing end of a dynamic export */
+					uint64_t direct;
+					uint32_t rights; /* WEIR_RIGHT_* */
 					struct list_node of_export;
 					/* executing end: the export whose key the peer has, also
 					 * after it was revoked; NULL: none */
 					struct export *keyed;
 					uint32_t keyed_generation;
+					/* executing end: operations outside the ranges of a dynamic
+					 * export */
+					uint64_t refused;
 					uint64_t cells; /* beginning end: that have left */
 					/* executing end: what ACCEPT says; beginning: said */
 					struct weir_wire_key key;

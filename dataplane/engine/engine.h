@@ -70,6 +70,20 @@ struct engine_region {
 	_Atomic bool *updating;
 };
 
+/* Memory of a dynamic export: `address` is that of the program. */
+struct engine_range {
+	uint64_t address, bytes;
+	uint8_t *base;	 /* data plane's mapping */
+	uint32_t region; /* of the session; engines do not keep it, main removes the range first */
+	_Atomic bool *updating; /* of engine_region */
+};
+
+/* Its ranges by address, none of which overlap. Main's; never changed, but replaced. */
+struct engine_ranges {
+	uint32_t count;
+	struct engine_range of[];
+};
+
 /*
  * A range of adopted memory that connections may be made to, as every engine knows it. Main chooses
  * its number and generation, which differs in each life of the number and is not 0.
@@ -77,11 +91,13 @@ struct engine_region {
 struct engine_export {
 	uint32_t session, number; /* number: 1 ... engine_config.exports */
 	uint32_t generation;
-	uint32_t region;
+	uint32_t region;	 /* 0: a dynamic export */
 	uint64_t offset, length; /* within the region */
-	uint32_t rights;	 /* WEIR_RIGHT_* */
-	uint32_t channel;	 /* with WEIR_RIGHT_NOTIFY: index in the arena */
-	uint32_t keyed;		 /* out of EXPORT_STOP: connections whose peers have its key */
+	/* dynamic: used until EXPORT_RANGES with others, or EXPORT_STOP, is done; else NULL */
+	const struct engine_ranges *ranges;
+	uint32_t rights;  /* WEIR_RIGHT_* */
+	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: index in the arena */
+	uint32_t keyed;	  /* out of EXPORT_STOP: connections whose peers have its key */
 };
 
 /* ns that peers have for acknowledging the end of an export; then their WRITEs and READs fail */
@@ -135,6 +151,7 @@ enum engine_command_type {
 				  on it begins. Out: keyed */
 	ENGINE_EXPORT_REMOVE,  /* export, after EXPORT_STOP: done when no peer of this engine
 				  WRITEs or READs it any more, or after ENGINE_KEYED_NS */
+	ENGINE_EXPORT_RANGES,  /* export: it has these ranges from now on */
 	ENGINE_LOCK,	       /* lock: to the owner engine: a request, which is done when it is
 				  granted, or with an error never will be; or its end. `said`: to
 				  that of the connection */

@@ -13,9 +13,10 @@ struct export
 {
 	uint32_t generation; /* 0: none */
 	uint32_t rights;     /* WEIR_RIGHT_* */
-	uint8_t *base;
+	uint8_t *base;	     /* dynamic: of no bytes */
 	uint64_t length;
-	_Atomic bool *updating; /* of engine_region */
+	const struct engine_ranges *ranges; /* dynamic; else NULL */
+	_Atomic bool *updating;		    /* of engine_region; dynamic: NULL */
 	struct weir_export_counters counters;
 	struct {			/* in the owner engine */
 		struct list_node queue; /* struct engine_seat, in the order of their coming */
@@ -27,7 +28,7 @@ struct export
 		bool told;	 /* the present one, exclusive, of the end of the one before */
 		bool ended;
 	} lock;
-	uint16_t region; /* which it keeps */
+	uint16_t region; /* which it keeps; 0: none */
 	uint16_t session, number;
 	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: of its session, for notices */
 	uint32_t openers; /* length of conns */
@@ -38,6 +39,8 @@ struct export
 };
 
 int export_add(struct engine *e, const struct engine_export *k);
+/* Replaces the ranges of a dynamic export. */
+void export_set_ranges(struct engine *e, const struct engine_export *k);
 /* From now on no operation on it begins. Cells are executed at once, so none is under way; WRITEs
  * and READs of peers may be: k->keyed. */
 int export_stop(struct engine *e, struct engine_export *k);

@@ -16,7 +16,7 @@
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 10u
+#define WEIR_CTL_VERSION 11u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_CTL_VERSIONS ((struct weir_versions){WEIR_CTL_VERSION, WEIR_CTL_VERSION})
 #define WEIR_CTL_MAX 32768u
@@ -219,6 +219,7 @@ struct weir_row_export {
 	uint32_t holders, waiters;  /* connections that hold it, that wait */
 	char state[16];		    /* adding, open, leaving, evicted */
 	char program[32];	    /* name of the session */
+	char name[32];		    /* of the export; may be empty */
 	char lock[16];		    /* shared, exclusive; free: "", "in-doubt" */
 	char holder[48];	    /* the latest: PROGRAM:PID or node:ID; "": not known */
 };

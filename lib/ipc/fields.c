@@ -644,6 +644,7 @@ static const struct weir_field export_fields[] = {
     TEXT(program, .title = "PROGRAM"),
     NUMBER(pid, .title = "PID"),
     TEXT(state, .title = "STATE"),
+    TEXT(name, .title = "NAME"),
     NUMBER(region, .title = "REGION"),
     NUMBER(offset, .title = "OFFSET", .unit = UNIT_BYTES),
     NUMBER(bytes, .title = "BYTES", .unit = UNIT_BYTES),

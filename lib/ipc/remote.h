@@ -28,6 +28,19 @@
 #define WEIR_RIGHTS_ALIGNED (WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
 #define WEIR_EXPORT_ALIGN 16u
 
+/*
+ * A dynamic export has no memory of its own: its program attaches ranges of regions to it, and
+ * detaches them. Offsets are addresses of that program. An operation outside the ranges is counted
+ * like an executed one, but changes nothing, and what it reads is 0.
+ */
+#define WEIR_DYNAMIC_BYTES (UINT64_C(1) << 48)	     /* its length */
+#define WEIR_DYNAMIC_END (WEIR_DYNAMIC_BYTES - 4096) /* no range goes beyond that */
+/* A GET of 8 bytes there reads how many operations of its connection, before it, were outside. */
+#define WEIR_DYNAMIC_REFUSALS (WEIR_DYNAMIC_BYTES - 8)
+/* ranges of a dynamic export; of all of a session */
+#define WEIR_RANGES_MAX 4096u
+#define WEIR_SESSION_RANGES_MAX (4 * WEIR_RANGES_MAX)
+
 /* Which export a CONNECT is for: in its `service`, flag WEIR_CONNECTS_MEMORY. */
 struct weir_wire_export {
 	uint32_t index, generation; /* of the key (key.h), as is the secret */

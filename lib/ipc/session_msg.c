@@ -33,6 +33,8 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_REVOKE] = {BODY(exported), "revoke"},
     [WEIR_MSG_OPEN] = {BODY(open), "open"},
     [WEIR_MSG_MAP] = {BODY(map), "map"},
+    [WEIR_MSG_ATTACH] = {BODY(range), "attach"},
+    [WEIR_MSG_DETACH] = {BODY(range), "detach"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -87,6 +89,9 @@ weir_session_check(const struct weir_session_msg *m, size_t length)
 		break;
 	case WEIR_MSG_CONNECT:
 		ok = ended(m->connect.address.service, sizeof(m->connect.address.service));
+		break;
+	case WEIR_MSG_EXPORT:
+		ok = ended(m->export.name, sizeof(m->export.name));
 		break;
 	case WEIR_MSG_FIND:
 		ok = ended(m->find.service, sizeof(m->find.service));

@@ -16,7 +16,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 11u
+#define WEIR_SESSION_VERSION 12u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
@@ -51,7 +51,9 @@ enum weir_session_type {
 	WEIR_MSG_OPEN = 17,   /* connects to an export; answer and events as of CONNECT */
 	/* memory of a whole export of this host; answer MAPPED + fd */
 	WEIR_MSG_MAP = 18,
-	WEIR_MSG_NODES = 22, /* nodes that have changed; answer NODE_LIST */
+	WEIR_MSG_ATTACH = 19, /* a range to a dynamic export; answer OK: peers may operate on it */
+	WEIR_MSG_DETACH = 20, /* answer OK: no operation on it is under way, none will begin */
+	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -219,15 +221,23 @@ struct weir_session_msg {
 		} region; /* also DISOWN, by number */
 		struct {
 			uint64_t offset, length; /* bytes, within the region */
-			uint32_t region;
-			uint32_t rights; /* WEIR_RIGHT_* */
+			uint32_t region;	 /* 0: a dynamic export; offset and length are 0 */
+			uint32_t rights;	 /* WEIR_RIGHT_* */
 			/* with WEIR_RIGHT_NOTIFY: the exporting thread's channels, as in LISTEN */
 			uint32_t channel[WEIR_ENGINES_MAX];
+			char name[WEIR_NAME_MAX]; /* for operators; may be empty */
 		} export;
 		struct {
 			uint32_t number, generation;
 			uint8_t key[WEIR_KEY_BYTES]; /* struct weir_key_fields */
 		} exported;			     /* also REVOKE, by number */
+		struct {
+			uint32_t number, generation; /* of the export */
+			uint64_t address;	     /* in the program, of the first byte */
+			uint64_t offset, length;     /* ATTACH: bytes, within the region */
+			uint32_t region;	     /* ATTACH */
+			uint32_t reserved;	     /* 0 */
+		} range;
 		struct {
 			uint32_t channel;
 			uint32_t rights; /* WEIR_RIGHT_*, at least one */

@@ -2,6 +2,7 @@
 /* Exporting: the data plane makes keys and keeps the exports; the library knows their numbers. */
 #include "handle.h"
 #include "revoke.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
@@ -10,18 +11,19 @@
 #include "ipc/remote.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { REVOKE_MS = 10000, REVOKE_NAP_NS = 50000, REVOKE_NAP_MAX_NS = 5000000 };
 
-int
-weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
-	    struct weir_export **x, struct weir_key *key)
+/* region: NULL for a dynamic export. name: for operators; NULL: none. */
+static int export(struct weir *w, const struct weir_region *region, uint64_t offset,
+		  uint64_t length, unsigned rights, const char *name, struct weir_export **x,
+		  struct weir_key *key)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_EXPORT), r;
 	int fds[WEIR_SESSION_FDS], rc;
 	struct weir_thread *t = NULL;
 	struct weir_export *made;
-	struct weir *w;
 
 	static_assert(WEIR_MAY_NOTIFY == WEIR_RIGHT_NOTIFY, "the same bit");
 	static_assert(WEIR_MAY_READ == WEIR_RIGHT_READ && WEIR_MAY_WRITE == WEIR_RIGHT_WRITE &&
@@ -29,10 +31,6 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 			  WEIR_MAY_LOCK == WEIR_RIGHT_LOCK && WEIR_MAY_MAP == WEIR_RIGHT_MAP,
 		      "the same bits");
 	static_assert(sizeof(key->bytes) == WEIR_KEY_BYTES, "the same bytes");
-	if (!region || !x || !key)
-		return weir_fail(-EINVAL, "no region, or no place for handle and key; see "
-					  "weir/remote.h");
-	w = region->w;
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	if (!rights || rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP))
@@ -51,9 +49,10 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return weir_fail(-ENOMEM, "no memory for an export; free some");
-	m.export.region = region->index;
+	m.export.region = region ? region->index : 0;
 	m.export.offset = offset;
 	m.export.length = length;
+	memcpy(m.export.name, name ? name : "", name ? strnlen(name, WEIR_NAME_MAX - 1) : 0);
 	m.export.rights = rights | (rights & WEIR_MAY_MAP ? WEIR_MAY_READ : 0);
 	rc = weir_request(w, &m, WEIR_MSG_EXPORTED, &r, fds);
 	if (rc) {
@@ -63,8 +62,8 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 	made->w = w;
 	made->number = r.exported.number;
 	made->generation = r.exported.generation;
-	made->base = region->addr + offset;
-	made->length = length;
+	made->base = region ? region->addr + offset : NULL;
+	made->length = region ? length : WEIR_DYNAMIC_BYTES;
 	made->worker = t;
 	if (t) /* no other thread takes its place */
 		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
@@ -74,6 +73,65 @@ weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsign
 	pthread_mutex_unlock(&w->remote_lock);
 	*x = made;
 	return 0;
+}
+
+int
+weir_export_named(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+		  const char *name, struct weir_export **x, struct weir_key *key)
+{
+	if (!region || !x || !key)
+		return weir_fail(-EINVAL, "no region, or no place for handle and key; see "
+					  "weir/remote.h");
+	return export(region->w, region, offset, length, rights, name, x, key);
+}
+
+int
+weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+	    struct weir_export **x, struct weir_key *key)
+{
+	return weir_export_named(region, offset, length, rights, NULL, x, key);
+}
+
+int
+weir_export_dynamic(struct weir *w, unsigned rights, const char *name, struct weir_export **x,
+		    struct weir_key *key)
+{
+	return export(w, NULL, 0, 0, rights, name, x, key);
+}
+
+static int
+request_range(struct weir_export *x, struct weir_session_msg *m)
+{
+	int fds[WEIR_SESSION_FDS];
+	struct weir_session_msg r;
+
+	if (weir_state(x->w) != WEIR_UP)
+		return weir_gone(x->w);
+	m->range.number = x->number;
+	m->range.generation = x->generation;
+	return weir_request(x->w, m, WEIR_MSG_OK, &r, fds);
+}
+
+int
+weir_export_attach(struct weir_export *x, const struct weir_region *region, uint64_t offset,
+		   uint64_t bytes)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_ATTACH);
+
+	m.range.region = region->index;
+	m.range.offset = offset;
+	m.range.length = bytes;
+	m.range.address = (uintptr_t)region->addr + offset;
+	return request_range(x, &m);
+}
+
+int
+weir_export_detach(struct weir_export *x, uint64_t address)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DETACH);
+
+	m.range.address = address;
+	return request_range(x, &m);
 }
 
 int

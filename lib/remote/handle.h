@@ -32,6 +32,7 @@ struct weir_remote {
 	struct weir_key key;
 	uint32_t rights; /* WEIR_MAY_* */
 	bool local;
+	bool dynamic; /* of a dynamic export: weir_remote_set_dynamic() */
 	/* the lane that was used last: a hint, written and read by all threads; its worker is set
 	 * before the release that publishes it */
 	_Atomic(struct weir_remote_lane *) recent;
@@ -63,6 +64,10 @@ struct weir_remote_lane {
 	TAILQ_ENTRY(weir_remote_lane) in_worker;
 	uint64_t before; /* operations of its former connections, all complete. As conn */
 	struct weir_remote *remote;
+	/* of a dynamic export: how many operations of the connection were outside its ranges, as
+	 * the engine has answered, and the program was told; operations of the lane before the last
+	 * question. Worker locked */
+	uint64_t refusals, refusals_told, asked;
 	bool opened;  /* a former one was open */
 	uint8_t lack; /* enum lack: why the last attempt was refused. The thread's */
 	/* ns, if others were closed for it: when yet another one is; when a refusal counts again.

@@ -134,6 +134,7 @@ close_conn(struct weir_remote_lane *l)
 
 	TAILQ_REMOVE(&l->worker->remote_lanes, l, in_worker);
 	l->before += c->sent;
+	l->refusals = l->refusals_told = 0;
 	l->opened |= !c->never_opened && c->state != CONN_OPENING;
 	pthread_mutex_lock(&r->lock);
 	if (!r->length) {
@@ -158,6 +159,10 @@ is_idle(const struct weir_remote_lane *l)
 		return false;
 	weir_conn_update_completed(c);
 	weir_results_take(c);
+	/* a flush tells how they ended */
+	if (l->remote->dynamic &&
+	    (l->asked != l->before + c->sent || l->refusals != l->refusals_told))
+		return false;
 	return c->completed == c->sent && !weir_results_last(c);
 }
 

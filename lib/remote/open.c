@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening keys, and closing handles. */
 #include "handle.h"
+#include "window.h"
 
 #include "client/progress.h"
 #include "client/reason.h"
@@ -67,6 +68,12 @@ weir_remote_open(struct weir *w, const struct weir_key *key, unsigned rights, ui
 	pthread_mutex_unlock(&w->remote_lock);
 	*remote = r;
 	return 0;
+}
+
+void
+weir_remote_set_dynamic(struct weir_remote *r)
+{
+	r->dynamic = true;
 }
 
 void

@@ -328,6 +328,24 @@ ask_room(struct weir_conn *c)
 		weir_ctrl_wake(c->channel);
 }
 
+/* The same; where room lacks, the engine is asked for it. */
+static int
+put_or_ask(struct weir_conn *c, struct todo *d)
+{
+	int rc;
+
+	weir_progress(c->worker, NULL);
+	rc = put_some(c, d);
+	if (rc != -EAGAIN || !weir_conn_is_open(c))
+		return rc;
+	c->blocked = true;
+	if (!d->notice || !weir_notice_awaits_window(c))
+		weir_ctrl_need_room(c);
+	if (weir_results_last(c) || c->blocks.head != c->blocks.tail)
+		weir_remote_ask_done(c);
+	return rc;
+}
+
 /* Waits for room, until all is written. */
 static int
 put_waiting(struct weir_conn *c, struct todo *d)
@@ -339,15 +357,7 @@ put_waiting(struct weir_conn *c, struct todo *d)
 	weir_wait_init(&wait, t, -1);
 	do {
 		weir_lock(t);
-		weir_progress(t, NULL);
-		rc = put_some(c, d);
-		if (rc == -EAGAIN && weir_conn_is_open(c)) {
-			c->blocked = true;
-			if (!d->notice || !weir_notice_awaits_window(c))
-				weir_ctrl_need_room(c);
-			if (weir_results_last(c) || c->blocks.head != c->blocks.tail)
-				weir_remote_ask_done(c);
-		}
+		rc = put_or_ask(c, d);
 		weir_unlock(t);
 		if (rc != -EAGAIN)
 			break;
@@ -855,6 +865,69 @@ await_lane(struct weir_remote_lane *l, uint64_t all, int timeout_ms)
 	return rc > 0 ? 0 : rc;
 }
 
+/*
+ * Asks the engine of a dynamic export, behind all operations of the lane, how many of the
+ * connection were outside its ranges, unless that was asked before. *all: operations up to the
+ * answer. 0, -EAGAIN, -EINTR, or how the connection has ended.
+ */
+static int
+ask_refusals(struct weir_remote_lane *l, uint64_t *all, int timeout_ms)
+{
+	struct weir_thread *t = l->worker;
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, t, timeout_ms);
+	do {
+		struct todo d = {
+		    .op = WEIR_OP_GET,
+		    .cell = {.handle = WEIR_HANDLE_FIRST, .offset = WEIR_DYNAMIC_REFUSALS},
+		    .to = (uint8_t *)&l->refusals,
+		    .left = sizeof(l->refusals),
+		    .unit = 1,
+		    .most = WEIR_ANSWER_MAX};
+
+		rc = 0;
+		weir_lock(t);
+		*all = l->before + (l->conn ? l->conn->sent : 0);
+		if (l->conn && l->conn->lock_upto > l->conn->completed) {
+			(*all)--; /* nothing goes behind a lock for which the thread waits */
+		} else if (l->asked != *all) {
+			rc = put_or_ask(l->conn, &d);
+			if (!rc)
+				*all = l->asked = l->before + l->conn->sent;
+		}
+		weir_unlock(t);
+		if (rc != -EAGAIN)
+			break;
+		rc = weir_wait_next(&wait);
+	} while (!rc);
+	weir_wait_end(&wait);
+	return rc;
+}
+
+/* Completes the operations of a lane to a dynamic export. -ERANGE: some were outside its ranges. */
+static int
+flush_dynamic(struct weir_remote_lane *l, int timeout_ms)
+{
+	uint64_t end = weir_time_end(timeout_ms), all, n;
+	int rc = ask_refusals(l, &all, timeout_ms);
+
+	if (!rc)
+		rc = await_lane(l, all, weir_time_left(end));
+	if (rc)
+		return rc;
+	weir_lock(l->worker);
+	n = l->refusals - l->refusals_told;
+	l->refusals_told = l->refusals;
+	weir_unlock(l->worker);
+	return n ? weir_fail(-ERANGE,
+			     "%llu operations were not within the ranges that the member has "
+			     "attached",
+			     (unsigned long long)n)
+		 : 0;
+}
+
 int
 weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
 {
@@ -878,6 +951,10 @@ weir_remote_flush_others(struct weir_remote *r, int timeout_ms)
 	for (; l && !rc; l = LIST_NEXT(l, in_remote)) {
 		if (l->worker == own)
 			continue;
+		if (r->dynamic) {
+			rc = flush_dynamic(l, weir_time_left(end));
+			continue;
+		}
 		weir_lock(l->worker);
 		all = l->before + (l->conn ? l->conn->sent : 0);
 		/* a lock for which the thread waits is the last operation, and may take long */
@@ -901,6 +978,8 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
 	c = weir_remote_conn(r);
+	if (c && r->dynamic)
+		return flush_dynamic(c->remote, timeout_ms);
 	if (!c || (weir_remote_completed(c) == c->sent && !weir_results_last(c)))
 		return 0;
 	return weir_operation_await(c, c->sent, timeout_ms);

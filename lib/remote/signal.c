@@ -87,6 +87,7 @@ weir_signal_wait(struct weir_export *x, uint64_t offset, enum weir_compare compa
 {
 	struct word s = {.compare = compare, .value = value};
 	struct weir_region *region;
+	uintptr_t at;
 	int rc;
 
 	if (!x || compare < WEIR_EQ || compare > WEIR_LE)
@@ -96,16 +97,17 @@ weir_signal_wait(struct weir_export *x, uint64_t offset, enum weir_compare compa
 	rc = weir_remote_range(x->length, offset, sizeof(uint64_t));
 	if (rc)
 		return rc;
-	if ((uintptr_t)(x->base + offset) % sizeof(uint64_t))
+	at = (uintptr_t)x->base + offset; /* of a dynamic export the base is 0 */
+	if (at % sizeof(uint64_t))
 		return weir_fail(-EINVAL,
 				 "the word lies at an address that 8 does not divide; correct the "
 				 "offset");
 	/* the memory stays as long as this call uses it */
-	region = weir_region_use(x->w, x->base + offset, sizeof(uint64_t), WEIR_ADOPT_EXPOSE);
+	region = weir_region_use(x->w, (void *)at, sizeof(uint64_t), WEIR_ADOPT_EXPOSE);
 	if (!region)
 		return weir_fail(-ESTALE, "the memory of the export was freed; export other "
 					  "memory");
-	s.at = (const _Atomic uint64_t *)(const void *)(x->base + offset);
+	s.at = (const _Atomic uint64_t *)at;
 	rc = look(&s) ? 0 : await(x->w, &s, timeout_ms);
 	weir_region_drop(region);
 	if (!rc && seen)

@@ -20,6 +20,32 @@ int weir_remote_check(struct weir_remote *r);
 int weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source, uint64_t bytes,
 			    unsigned flags);
 
+/* weir_export() with a name for operators, of at most 31 bytes, or NULL. */
+int weir_export_named(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+		      const char *name, struct weir_export **x, struct weir_key *key);
+/*
+ * An export to which ranges of regions are attached: offsets of operations are the addresses of
+ * these. Errors as of weir_export().
+ */
+int weir_export_dynamic(struct weir *w, unsigned rights, const char *name, struct weir_export **x,
+			struct weir_key *key);
+/*
+ * Attaches a range of a region, which the caller keeps until it is detached. 0, -EEXIST: it
+ * overlaps one that is attached; -EMFILE: too many are; -ESTALE, -ECONNABORTED: the export has
+ * ended; -EINVAL, -EACCES, -EFAULT as of weir_export().
+ */
+int weir_export_attach(struct weir_export *x, const struct weir_region *region, uint64_t offset,
+		       uint64_t bytes);
+/* Detaches the range that begins at an address: no operation there is under way, and none will
+ * begin. 0, -ENOENT, or as above. */
+int weir_export_detach(struct weir_export *x, uint64_t address);
+/*
+ * The export of r is dynamic: weir_remote_flush(), and that of other threads, return -ERANGE, once,
+ * where an operation was outside the ranges. It changed nothing, and read zeros. Before any
+ * operation.
+ */
+void weir_remote_set_dynamic(struct weir_remote *r);
+
 /* A notice, and whom its window goes back to. */
 struct weir_remote_notice {
 	struct weir_channel *channel;

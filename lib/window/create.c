@@ -10,6 +10,8 @@
 #include "client/session.h"
 #include "client/wait.h"
 #include "group/board.h"
+#include "ipc/remote.h"
+#include "remote/window.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -52,6 +54,14 @@ publish(struct weir_window *win, uint64_t offset)
 
 	*part = (struct board_part){.offset = offset, .bytes = a->bytes};
 	rights |= a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK;
+	if (a->kind == WEIR_WINDOW_DYNAMIC) {
+		part->bytes = WEIR_DYNAMIC_END;
+		rc =
+		    weir_export_dynamic(win->w, rights | a->rights, win->name, &win->x, &part->key);
+		if (!rc)
+			window_notices_begin(win);
+		return rc;
+	}
 	if (alone) {
 		rc = weir_region_alloc(win->w, PAGE, &small, &win->region);
 		if (rc)
@@ -67,7 +77,7 @@ publish(struct weir_window *win, uint64_t offset)
 		    bytes == info.bytes)
 			rights |= WEIR_MAY_MAP;
 	}
-	rc = weir_export(win->region, from, bytes, rights, &win->x, &part->key);
+	rc = weir_export_named(win->region, from, bytes, rights, win->name, &win->x, &part->key);
 	if (!rc)
 		window_notices_begin(win);
 	return rc;
@@ -126,6 +136,9 @@ free_memory(struct weir_window *win)
 		weir_revoke(win->x);
 	if (win->whole_x)
 		weir_revoke(win->whole_x);
+	for (uint32_t i = 0; i < win->range_count; i++)
+		weir_region_drop(win->ranges[i].region);
+	free(win->ranges);
 	if (win->region && win->args.kind == WEIR_WINDOW_CREATED && win->args.bytes)
 		weir_region_drop(win->region);
 	else if (win->region)
@@ -168,8 +181,8 @@ make_whole(struct weir_window *win, struct weir_key *key)
 	if (rc)
 		return rc;
 	weir_region_info(win->whole_region, &info);
-	return weir_export(win->whole_region, 0, info.bytes, WHOLE | WEIR_MAY_MAP, &win->whole_x,
-			   key);
+	return weir_export_named(win->whole_region, 0, info.bytes, WHOLE | WEIR_MAY_MAP, win->name,
+				 &win->whole_x, key);
 }
 
 /* All: opens it, and maps it. */
@@ -432,6 +445,7 @@ window_undo(struct weir_window *win)
 		b->making = NULL;
 	free(win->making.sizes);
 	pthread_mutex_destroy(&win->lock);
+	pthread_mutex_destroy(&win->attaching);
 	free(win);
 }
 
@@ -457,6 +471,9 @@ check(const struct weir_group *g, const struct window_args *a, const struct weir
 	    (a->flags & WEIR_WINDOW_APART && a->kind == WEIR_WINDOW_SHARED))
 		return weir_fail(-EINVAL, "flags that this kind of window does not have; see "
 					  "weir/window.h");
+	if (a->kind == WEIR_WINDOW_DYNAMIC && a->disp_unit != 1)
+		return weir_fail(-EINVAL, "invalid disp_unit %u of a dynamic window (expected 1)",
+				 a->disp_unit);
 	for (uint32_t i = 0; a->kind == WEIR_WINDOW_SHARED && i < weir_group_size(g); i++)
 		if (!weir_group_member(g, i, &m) && !m.local)
 			return weir_fail(-EXDEV,
@@ -514,6 +531,7 @@ make(struct weir_group *g, struct window_args *a, const struct weir_window_optio
 		win->board = b;
 		win->args = *a;
 		pthread_mutex_init(&win->lock, NULL);
+		pthread_mutex_init(&win->attaching, NULL);
 		/* the other members hear it */
 		win->making.rc = check(g, a, o);
 		win->making.misused = win->making.rc;
@@ -546,6 +564,15 @@ weir_window_create(struct weir_group *g, struct weir_region *region, uint64_t of
 				.offset = bytes ? offset : 0,
 				.bytes = bytes,
 				.numa_node = -1};
+
+	return make(g, &a, options, timeout_ms, win);
+}
+
+int
+weir_window_create_dynamic(struct weir_group *g, const struct weir_window_options *options,
+			   int timeout_ms, struct weir_window **win)
+{
+	struct window_args a = {.kind = WEIR_WINDOW_DYNAMIC, .numa_node = -1};
 
 	return make(g, &a, options, timeout_ms, win);
 }
@@ -669,6 +696,9 @@ weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint64_t 
 
 	if (!win || !base)
 		return weir_fail(-EINVAL, "no window, or no place for the address");
+	if (win->args.kind == WEIR_WINDOW_DYNAMIC)
+		return weir_fail(-EINVAL, "a dynamic window has no part to address; see "
+					  "weir_address_of()");
 	if (any)
 		rank = 0;
 	do

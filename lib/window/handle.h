@@ -89,6 +89,12 @@ struct window_making {
 	uint32_t tries;
 };
 
+/* A range that is attached to a dynamic window, whose region is in use for it. */
+struct window_range {
+	uint64_t address;
+	struct weir_region *region;
+};
+
 struct weir_window {
 	struct weir_group *g;
 	struct weir *w;
@@ -100,6 +106,10 @@ struct weir_window {
 	uint8_t *base;		    /* own part */
 	struct weir_region *region; /* of the window, or the program's, in use */
 	struct weir_export *x;
+	/* dynamic: by address. With `attaching` */
+	struct window_range *ranges;
+	uint32_t range_count, range_room;
+	pthread_mutex_t attaching;
 	/* shared: memory of all parts, of rank 0; what maps it here, and goes through the engine */
 	struct weir_region *whole_region;
 	struct weir_export *whole_x;

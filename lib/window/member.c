@@ -32,7 +32,9 @@ open_part(struct weir_window *win, struct window_member *m)
 	} else {
 		rc = weir_remote_open(win->w, &part.key, a->rights | own, flags, -1, &m->memory);
 		m->updates = m->locks = m->memory;
-		if (!rc && a->flags & WEIR_WINDOW_BY_ENGINE && !apart)
+		if (!rc && a->kind == WEIR_WINDOW_DYNAMIC)
+			weir_remote_set_dynamic(m->memory);
+		else if (!rc && a->flags & WEIR_WINDOW_BY_ENGINE && !apart)
 			rc = weir_remote_open(win->w, &part.key, a->rights, WEIR_OPEN_APART, -1,
 					      &m->updates);
 	}
@@ -112,12 +114,18 @@ window_members_close(struct weir_window *win)
 	}
 }
 
+static void
+note(struct weir_window *win, uint32_t rank, int rc)
+{
+	atomic_store_explicit(&win->failed, (uint64_t)rank << 32 | (uint32_t)-rc,
+			      memory_order_relaxed);
+}
+
 int
 window_note(struct weir_window *win, uint32_t rank, int rc)
 {
 	if (rc == -ECONNRESET || rc == -EHOSTDOWN || rc == -ESTALE)
-		atomic_store_explicit(&win->failed, (uint64_t)rank << 32 | (uint32_t)-rc,
-				      memory_order_relaxed);
+		note(win, rank, rc);
 	return rc;
 }
 
@@ -153,6 +161,8 @@ window_member_flush(struct weir_window *win, struct window_member *m, bool local
 		rc = flush(win, m->updates, local, deadline);
 	if (!rc && m->locks != m->memory)
 		rc = flush(win, m->locks, local, deadline);
+	if (rc == -ERANGE) /* outside the ranges of a dynamic window */
+		note(win, m->rank, rc);
 	return window_note(win, m->rank, rc);
 }
 

@@ -248,6 +248,8 @@ weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compar
 		return weir_fail(-EINVAL, "no window");
 	if (win->args.kind == WEIR_WINDOW_SHARED)
 		return weir_fail(-EINVAL, "shared windows have no signals: members load and store");
+	if (win->args.kind == WEIR_WINDOW_DYNAMIC)
+		return weir_signal_wait(win->x, disp, compare, value, timeout_ms, seen);
 	if (__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at > win->args.bytes ||
 	    win->args.bytes - at < sizeof(uint64_t))
 		return weir_fail(-ERANGE, "the word is not within the part of %llu bytes",

@@ -2,7 +2,8 @@
 /*
  * Operations on remote memory into an engine: slots that a program publishes, apart or for a peer,
  * and lines that a peer writes. Whatever they are, bytes beside the export stay as they were, and
- * another connection to it goes on. The first byte says who writes and which rights there are.
+ * another connection to it goes on. The first byte says who writes, which rights there are, and
+ * whether to a dynamic export, to which two halves of the same memory are attached.
  */
 #include "worlds/engine_world.h"
 
@@ -23,6 +24,9 @@ static const struct weir_wire_export the_export = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static const struct weir_wire_export dynamic_export = {
+    .index = 2, .generation = 78, .rights = WEIR_RIGHTS_KNOWN};
+
 static void
 require(bool good)
 {
@@ -31,12 +35,10 @@ require(bool good)
 }
 
 static struct pconn *
-open_remote(struct program *by, uint32_t rights)
+open_remote(struct program *by, struct weir_wire_export x)
 {
-	struct weir_wire_export x = the_export;
 	struct pconn *c;
 
-	x.rights = rights;
 	c = pconn_connect_memory(by, &x);
 	STEP_MOST(by->w, 400, !c->opened);
 	require(c->opened && !c->open_status);
@@ -106,6 +108,11 @@ inject(struct pconn *c, const uint8_t *data, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct {
+		struct engine_ranges r;
+		struct engine_range of[2];
+	} ranges = {.r.count = 2};
+	struct weir_wire_export x;
 	struct pair p;
 	struct engine_command k = {.type = ENGINE_EXPORT_ADD};
 	struct pconn *c, *honest;
@@ -118,7 +125,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	how = data[0];
 	rights = how >> 2 ? (how >> 2) & WEIR_RIGHTS_KNOWN : WEIR_RIGHTS_KNOWN;
-	rights = rights ? rights : WEIR_RIGHT_READ;
+	x = how & 0x80 ? dynamic_export : the_export;
+	x.rights = rights ? rights : WEIR_RIGHT_READ;
 	p = pair_programs(NULL, 1);
 	owner = p.pb;
 	owner->stopped = true; /* it takes no notices */
@@ -131,19 +139,31 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					  .length = LENGTH,
 					  .rights = WEIR_RIGHTS_KNOWN};
 	require(program_command(owner, &k) == 0);
+	for (uint64_t i = 0; i < 2; i++) /* its addresses are offsets in the region */
+		ranges.of[i] = (struct engine_range){
+		    .address = START + i * LENGTH / 2,
+		    .bytes = LENGTH / 2,
+		    .base = owner->region[0].base + START + i * LENGTH / 2,
+		    .region = 1,
+		    .updating = owner->region[0].updating,
+		};
+	k.export = (struct engine_export){.session = owner->id,
+					  .number = dynamic_export.index,
+					  .generation = dynamic_export.generation,
+					  .length = WEIR_DYNAMIC_BYTES,
+					  .ranges = &ranges.r,
+					  .rights = WEIR_RIGHTS_KNOWN};
+	require(program_command(owner, &k) == 0);
 	apart = program_open(p.w, 1, 1);
 	honest = pconn_open_apart(apart, owner, &the_export);
 	if (how & 1) {
-		c = open_remote(p.pa, rights);
+		c = open_remote(p.pa, x);
 		inject(c, data + 1, size - 1);
 	} else if (how & 2) {
-		struct weir_wire_export x = the_export;
-
-		x.rights = rights;
 		c = pconn_open_apart(program_open(p.w, 1, 1), owner, &x);
 		publish(c, data + 1, size - 1);
 	} else {
-		c = open_remote(p.pa, rights);
+		c = open_remote(p.pa, x);
 		publish(c, data + 1, size - 1);
 	}
 	world_run(p.w, 60);

@@ -32,7 +32,7 @@ struct rma_case {
 };
 
 extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[],
-    window_cases[];
+    window_cases[], dynamic_cases[];
 
 /* Memory of every rank, opened by all, the own one, too. */
 struct memory {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct rma_case *const lists[] = {access_cases, update_cases, sync_cases, group_cases,
-					       window_cases};
+static const struct rma_case *const lists[] = {access_cases, update_cases, sync_cases,
+					       group_cases,  window_cases, dynamic_cases};
 
 int
 ranks_join(struct ranks *r, const char *group)

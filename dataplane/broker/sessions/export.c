@@ -67,6 +67,9 @@ export_free(struct broker_session *s, struct broker_export *x)
 	command_unreserve(s->b, reserved(s->b));
 	user_give(s->owner, USER_EXPORTS, 1);
 	free(x->why);
+	if (x->ranges)
+		s->ranges -= x->ranges->count;
+	free(x->ranges);
 	*x = (struct broker_export){.state = EXPORT_FREE};
 }
 
@@ -76,6 +79,7 @@ exports_free(struct broker_session *s)
 	for (uint32_t i = 0; i < s->b->config.exports; i++)
 		if (s->export[i].state != EXPORT_FREE)
 			export_free(s, &s->export[i]);
+	free(s->ranges_former);
 }
 
 /* channel: that of each engine for notices; NULL: there are none. */
@@ -89,6 +93,7 @@ tell_engines(struct broker_session *s, struct broker_export *x, enum engine_comm
 				  .region = x->region,
 				  .offset = x->offset,
 				  .length = x->length,
+				  .ranges = x->ranges,
 				  .rights = x->rights & WEIR_RIGHTS_KNOWN};
 
 	weir_assert(s->state == SESSION_OPEN && !x->waiting);
@@ -188,7 +193,8 @@ void
 exports_leave(struct broker_session *s, uint32_t region)
 {
 	for (uint32_t i = 0; i < s->b->config.exports; i++)
-		if (s->export[i].state == EXPORT_OPEN && s->export[i].region == region)
+		if (s->export[i].state == EXPORT_OPEN &&
+		    (s->export[i].region == region || ranges_have(&s->export[i], region)))
 			leave(s, &s->export[i]);
 }
 
@@ -222,7 +228,7 @@ added(struct broker *b, struct broker_command *c)
 	x = answered(c);
 	if (!x)
 		return;
-	if (s->region[x->region - 1].damaged)
+	if (x->region && s->region[x->region - 1].damaged)
 		x->result = -EFAULT;
 	if (x->result) {
 		session_refuse(s, -x->result, "an engine doesn't take the export: %s; attach again",
@@ -235,46 +241,63 @@ added(struct broker *b, struct broker_command *c)
 	reply_exported(s, x);
 }
 
-/* Whether the range can be exported; else the refusal. */
-static bool
-range_ok(struct broker_session *s, const struct weir_session_msg *m)
+struct broker_region *
+export_region(struct broker_session *s, uint32_t region, uint64_t offset, uint64_t length)
 {
-	uint32_t i = m->export.region - 1, channel;
-	const struct broker_region *r = i < s->b->config.regions ? &s->region[i] : NULL;
+	uint32_t i = region - 1;
+	struct broker_region *r = i < s->b->config.regions ? &s->region[i] : NULL;
 
 	if (!r || r->state != REGION_OPEN) {
-		session_refuse(s, ENOENT, "no region %u; allocate or adopt it first",
-			       m->export.region);
-		return false;
+		session_refuse(s, ENOENT, "no region %u; allocate or adopt it first", region);
+		return NULL;
 	}
 	if (!(r->flags & WEIR_ADOPT_EXPOSE)) {
 		session_refuse(s, EACCES,
 			       "the memory was not adopted for exposing; give WEIR_ADOPT_EXPOSE");
-		return false;
+		return NULL;
 	}
-	if (!m->export.length || m->export.offset > r->bytes ||
-	    m->export.length > r->bytes - m->export.offset) {
+	if (!length || offset > r->bytes || length > r->bytes - offset) {
 		session_refuse(s, EINVAL,
 			       "%llu bytes at %llu are not within the region of %llu; correct the "
 			       "range",
-			       (unsigned long long)m->export.length,
-			       (unsigned long long)m->export.offset, (unsigned long long)r->bytes);
+			       (unsigned long long)length, (unsigned long long)offset,
+			       (unsigned long long)r->bytes);
+		return NULL;
+	}
+	if (r->damaged) {
+		session_refuse(s, EFAULT,
+			       "holes were punched into the region; free it and make another");
+		return NULL;
+	}
+	return r;
+}
+
+/* Whether it can be exported; else the refusal. */
+static bool
+export_ok(struct broker_session *s, const struct weir_session_msg *m)
+{
+	const struct broker_region *r = NULL;
+	uint32_t channel;
+
+	if (m->export.region) {
+		r = export_region(s, m->export.region, m->export.offset, m->export.length);
+		if (!r)
+			return false;
+	} else if (m->export.offset || m->export.length || m->export.rights & WEIR_RIGHT_MAP) {
+		session_refuse(s, EINVAL,
+			       "a dynamic export has neither offset nor length, and is not mapped; "
+			       "correct the program");
 		return false;
 	}
 	if (!m->export.rights || m->export.rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP)) {
 		session_refuse(s, EINVAL, "no rights, or unknown ones; see weir/remote.h");
 		return false;
 	}
-	if (m->export.rights & WEIR_RIGHT_MAP && m->export.length != r->bytes) {
+	if (m->export.rights & WEIR_RIGHT_MAP && r && m->export.length != r->bytes) {
 		session_refuse(s, EINVAL,
 			       "only a whole region can be mapped; export all %llu bytes, or "
 			       "without WEIR_MAY_MAP",
 			       (unsigned long long)r->bytes);
-		return false;
-	}
-	if (r->damaged) {
-		session_refuse(s, EFAULT,
-			       "holes were punched into the region; free it and make another");
 		return false;
 	}
 	if (m->export.rights & WEIR_RIGHTS_ALIGNED && m->export.offset % WEIR_EXPORT_ALIGN) {
@@ -284,7 +307,8 @@ range_ok(struct broker_session *s, const struct weir_session_msg *m)
 			       (unsigned long long)m->export.offset, WEIR_EXPORT_ALIGN);
 		return false;
 	}
-	for (i = 0; m->export.rights & WEIR_RIGHT_NOTIFY && i < s->b->config.engines; i++) {
+	for (uint32_t i = 0; m->export.rights & WEIR_RIGHT_NOTIFY && i < s->b->config.engines;
+	     i++) {
 		channel = m->export.channel[i];
 		if (channel < s->channel_count && s->channel[channel].engine == i)
 			continue;
@@ -304,7 +328,7 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 	uint32_t i = 0;
 	int rc;
 
-	if (!range_ok(s, m))
+	if (!export_ok(s, m))
 		return;
 	while (i < b->config.exports && s->export[i].state != EXPORT_FREE)
 		i++;
@@ -333,7 +357,16 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 				    .region = m->export.region,
 				    .rights = m->export.rights,
 				    .offset = m->export.offset,
-				    .length = m->export.length};
+				    .length =
+					m->export.region ? m->export.length : WEIR_DYNAMIC_BYTES};
+	memcpy(x->name, m->export.name, sizeof(x->name));
+	if (!x->region)
+		x->ranges = broker_alloc(sizeof(*x->ranges));
+	if (!x->region && !x->ranges) {
+		export_free(s, x);
+		session_refuse_memory(s);
+		return;
+	}
 	/* up to 256 bytes come whole (getrandom(2)) */
 	if (getrandom(x->secret, sizeof(x->secret), GRND_NONBLOCK) != sizeof(x->secret)) {
 		export_free(s, x);
@@ -484,7 +517,8 @@ export_row(const struct broker *b, uint32_t id, struct weir_row_export *r)
 	r->region = x->region;
 	r->rights = x->rights;
 	r->offset = x->offset;
-	r->bytes = x->length;
+	r->bytes = x->region ? x->length : ranges_bytes(x);
+	memcpy(r->name, x->name, sizeof(r->name));
 	r->counters.refused = x->refused;
 	snprintf(r->state, sizeof(r->state), "%s", state[x->state]);
 	memcpy(r->program, s->name, sizeof(r->program));
@@ -586,12 +620,12 @@ export_key(struct broker *b, uint32_t engine, const struct engine_conn_command *
 	struct broker_export *x = &s->export[k->export_number - 1];
 	uint32_t rights = k->rights & (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE), i = 0;
 	struct nic_device *dev = broker_engine(b, engine)->dev;
-	const struct broker_region *r = &s->region[x->region - 1];
+	const struct broker_region *r;
 	unsigned access = 0;
 	struct nic_mr *mr;
 
 	weir_assert(x->state == EXPORT_OPEN);
-	if (!dev || !rights)
+	if (!dev || !rights || !x->region)
 		return (struct engine_export_key){0};
 	if (!x->keys)
 		x->keys = broker_alloc(b->config.engines * sizeof(*x->keys));
@@ -600,6 +634,7 @@ export_key(struct broker *b, uint32_t engine, const struct engine_conn_command *
 	while (broker_engine(b, i)->dev != dev)
 		i++;
 	mr = &x->keys[i][rights - 1];
+	r = &s->region[x->region - 1];
 	if (rights & WEIR_RIGHT_READ)
 		access |= NIC_REMOTE_READ;
 	if (rights & WEIR_RIGHT_WRITE)

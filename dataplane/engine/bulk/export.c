@@ -28,34 +28,53 @@ export_add(struct engine *e, const struct engine_export *k)
 {
 	struct session *s;
 	struct export *x = find_export(e, k->session, k->number, &s);
-	const struct region *r;
+	static uint8_t nothing[1]; /* where a PUT of 0 bytes puts them */
+	const struct region *r = NULL;
 
-	if (!x || s->remove || s->violated || k->region - 1 >= s->region_count)
+	if (!x || s->remove || s->violated || k->region > s->region_count)
 		return -ENOENT;
-	r = &s->regions[k->region - 1];
-	if (!r->base || r->leaving)
-		return -ENOENT;
+	if (k->region) {
+		r = &s->regions[k->region - 1];
+		if (!r->base || r->leaving)
+			return -ENOENT;
+	}
 	if (x->generation)
 		return -EBUSY;
-	if (!k->generation || !k->length || k->offset > r->bytes ||
-	    k->length > r->bytes - k->offset || k->rights & ~WEIR_RIGHTS_KNOWN ||
+	if (!k->generation || !k->length || k->rights & ~WEIR_RIGHTS_KNOWN ||
 	    (k->rights & WEIR_RIGHTS_ALIGNED && k->offset % WEIR_EXPORT_ALIGN) ||
 	    (k->rights & WEIR_RIGHT_NOTIFY &&
 	     (k->channel >= s->shared->geometry.channels || !s->channels[k->channel].session)))
 		return -EINVAL;
+	if (r ? k->ranges || k->offset > r->bytes || k->length > r->bytes - k->offset
+	      : !k->ranges || k->offset || k->length != WEIR_DYNAMIC_BYTES)
+		return -EINVAL;
 	*x = (struct export){.generation = k->generation,
 			     .rights = k->rights,
-			     .base = r->base + k->offset,
+			     .base = r ? r->base + k->offset : nothing,
 			     .length = k->length,
-			     .updating = r->updating,
+			     .ranges = k->ranges,
+			     .updating = r ? r->updating : NULL,
 			     .region = (uint16_t)k->region,
 			     .session = (uint16_t)k->session,
 			     .number = (uint16_t)k->number,
 			     .channel = k->channel};
 	list_init(&x->conns);
 	list_init(&x->lock.queue);
-	region_keep(s, x->region);
+	if (r)
+		region_keep(s, x->region);
 	return 0;
+}
+
+void
+export_set_ranges(struct engine *e, const struct engine_export *k)
+{
+	struct session *s;
+	struct export *x = find_export(e, k->session, k->number, &s);
+
+	if (!x || x->generation != k->generation) /* its session has ended */
+		return;
+	weir_assert(x->ranges && k->ranges);
+	x->ranges = k->ranges;
 }
 
 static void
@@ -79,7 +98,8 @@ end_conns(struct engine *e, struct export *x, uint32_t status)
 static void
 forget(struct session *s, struct export *x)
 {
-	region_drop(s, x->region);
+	if (x->region)
+		region_drop(s, x->region);
 	x->generation = 0;
 }
 
@@ -146,6 +166,7 @@ export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t rights,
 	weir_assert(c->kind == CONN_MEMORY && !c->cold->memory.export);
 	c->cold->memory.export = x;
 	c->cold->memory.length = x->length;
+	c->cold->memory.direct = x->ranges ? 0 : x->length;
 	c->cold->memory.rights = x->rights & rights;
 	list_append(&x->conns, &c->cold->memory.of_export);
 	x->openers++;

@@ -9,6 +9,7 @@
 #include "conn.h"
 #include "credit.h"
 #include "ctrl_line.h"
+#include "dynamic.h"
 #include "events.h"
 #include "export.h"
 #include "notice.h"
@@ -78,11 +79,16 @@ notice_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 	memcpy(&n, head->data, sizeof(n));
 	/* pairs with the acquire in weir_signal_wait(): operations before it are seen with it */
 	if (n.options & WEIR_NOTICE_SIGNALS) {
-		word = (uint64_t *)(void *)(x->base + n.signal);
-		if (n.options & WEIR_NOTICE_SET)
+		word = x->ranges ? dynamic_word(x, n.signal)
+				 : (uint64_t *)(void *)(x->base + n.signal);
+		if (!word) {
+			c->cold->memory.refused++;
+			x->counters.refused++;
+		} else if (n.options & WEIR_NOTICE_SET) {
 			__atomic_store_n(word, n.operand, __ATOMIC_RELEASE);
-		else
+		} else {
 			__atomic_fetch_add(word, n.operand, __ATOMIC_RELEASE);
+		}
 		notice_wake(e, x);
 	}
 	if (n.options & WEIR_NOTICE_DELIVER)

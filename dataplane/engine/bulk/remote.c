@@ -10,6 +10,7 @@
 #include "credit.h"
 #include "ctrl_line.h"
 #include "deliver.h"
+#include "dynamic.h"
 #include "events.h"
 #include "export.h"
 #include "link.h"
@@ -48,13 +49,13 @@ put_fields(const uint8_t *data)
 	return put;
 }
 
-/* Whether the connection may put `length` bytes there. */
+/* Whether the connection may put `length` bytes there, within `whole`. */
 static inline bool
-put_ok(const struct conn *c, const struct put_fields *put, uint32_t length)
+put_ok(const struct conn *c, const struct put_fields *put, uint32_t length, uint64_t whole)
 {
 	return put->handle == WEIR_HANDLE_FIRST && !put->options &&
-	       c->cold->memory.rights & WEIR_RIGHT_WRITE && put->offset <= c->cold->memory.length &&
-	       length <= c->cold->memory.length - put->offset;
+	       c->cold->memory.rights & WEIR_RIGHT_WRITE && put->offset <= whole &&
+	       length <= whole - put->offset;
 }
 
 /* Where the slots of a cell are: at `pos` of a ring. */
@@ -243,14 +244,14 @@ static inline __attribute__((always_inline)) bool
 run_ok(const struct conn *c, uint8_t op, bool answered, const uint8_t *data, uint32_t length,
        struct run_kind *kind, uint64_t *offset)
 {
-	uint64_t whole = c->cold->memory.length;
+	uint64_t whole = c->cold->memory.direct;
 	struct weir_cell_access a;
 	struct put_fields put;
 
 	if (op == WEIR_OP_PUT) {
 		put = put_fields(data);
 		*offset = put.offset;
-		return put_ok(c, &put, length);
+		return put_ok(c, &put, length, whole);
 	}
 	memcpy(&a, data, WEIR_ACCESS_FIELDS);
 	atomic_signal_fence(memory_order_seq_cst);
@@ -277,7 +278,8 @@ cell_ok(const struct conn *c, const struct weir_slot *head, const struct at *at,
 	if (head->op != WEIR_OP_PUT)
 		return access_ok(c, head, at, laid);
 	put = put_fields(head->data);
-	return put_ok(c, &put, head->length) || laid_put_ok(c, &put, head, at, laid);
+	return put_ok(c, &put, head->length, c->cold->memory.length) ||
+	       laid_put_ok(c, &put, head, at, laid);
 }
 
 uint32_t
@@ -353,32 +355,39 @@ get_execute(struct export *x, const struct weir_cell_access *a, const struct lai
  * update. So engines exclude one another, for less than WEIR_ACCESS_MAX bytes each.
  */
 static COLD int
-apply_wide(const struct export *x, const struct weir_cell_access *a, void *to,
+apply_wide(_Atomic bool *updating, const struct weir_cell_access *a, void *to,
 	   const uint8_t *operands, uint8_t *result, uint64_t n)
 {
 	int rc;
 
 	/* pairs with the release below */
-	while (atomic_exchange_explicit(x->updating, true, memory_order_acquire))
+	while (atomic_exchange_explicit(updating, true, memory_order_acquire))
 		sched_yield(); /* its engine may share our CPU */
 	rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, result, n);
-	atomic_store_explicit(x->updating, false, memory_order_release);
+	atomic_store_explicit(updating, false, memory_order_release);
 	return rc;
 }
 
 /* Updates n elements. */
 static inline void
-apply(const struct export *x, const struct weir_cell_access *a, void *to, const uint8_t *operands,
+apply(_Atomic bool *updating, const struct weir_cell_access *a, void *to, const uint8_t *operands,
       uint8_t *result, uint64_t n)
 {
 	enum weir_type type = (enum weir_type)a->type;
 	int rc;
 
 	if (UNLIKELY(weir_type_is_wide(type)))
-		rc = apply_wide(x, a, to, operands, result, n);
+		rc = apply_wide(updating, a, to, operands, result, n);
 	else
 		rc = weir_apply(type, (enum weir_acc)a->acc, to, operands, result, n);
 	weir_assert(!rc); /* exports for updates are aligned */
+}
+
+void
+remote_apply(_Atomic bool *updating, const struct weir_cell_access *a, void *to,
+	     const uint8_t *operands, uint8_t *result, uint64_t n)
+{
+	apply(updating, a, to, operands, result, n);
 }
 
 /* Updates the elements of a cell with a layout. */
@@ -394,7 +403,8 @@ update_pieces(struct export *x, const struct weir_cell_access *a, const struct l
 
 	weir_pieces_start(&laid->pieces, &walk);
 	for (; left && (n = weir_layout_next(&walk, left, &at)); left -= n) {
-		apply(x, a, x->base + (a->offset + (uint64_t)at), operand, result, n / size);
+		apply(x->updating, a, x->base + (a->offset + (uint64_t)at), operand, result,
+		      n / size);
 		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
 		result += result ? n : 0;
 	}
@@ -415,13 +425,61 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	memory = x->base + a->offset;
 	copy_payload(operands, head->op, head->length, head->data, at);
 	if (head->op != WEIR_OP_CAS) {
-		apply(x, a, memory, operands, a->options & WEIR_ACCESS_RESULT ? result : NULL,
-		      a->count);
+		apply(x->updating, a, memory, operands,
+		      a->options & WEIR_ACCESS_RESULT ? result : NULL, a->count);
 		return;
 	}
 	rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
 				     operands + head->length / 2, result);
 	weir_assert(!rc); /* exports for updates are aligned */
+}
+
+/*
+ * Executes a PUT, GET, UPDATE or CAS on a dynamic export. One whose bytes are not all attached is
+ * counted, and answered with zeros.
+ */
+static COLD void
+execute_by_address(struct conn *c, const struct weir_slot *head, const struct at *at,
+		   const struct laid *laid, const struct weir_cell_access *a, uint8_t *result)
+{
+	struct export *x = c->cold->memory.export;
+	uint32_t answer = remote_answer_bytes(head);
+	uint8_t payload[WEIR_PUT_MAX];
+	struct dynamic_op o = {.op = head->op,
+			       .access = head->op == WEIR_OP_PUT ? NULL : a,
+			       .address = a->offset,
+			       .bytes = head->op == WEIR_OP_PUT ? head->length - laid->head
+								: access_bytes(head->op, a),
+			       .pieces = laid->head ? &laid->pieces : NULL,
+			       .payload = laid->payload + laid->head,
+			       .result = answer ? result : NULL};
+
+	static_assert(offsetof(struct put_fields, offset) ==
+			  offsetof(struct weir_cell_access, offset),
+		      "the same of all of them");
+	static_assert(WEIR_PUT_MAX >= WEIR_ACCESS_MAX, "room for any payload");
+	if (head->op == WEIR_OP_GET && !laid->head && a->offset == WEIR_DYNAMIC_REFUSALS) {
+		memcpy(result, &c->cold->memory.refused, a->count); /* at most 8 */
+		return;
+	}
+	if (!laid->head) {
+		copy_payload(payload, head->op, head->length, head->data, at);
+		o.payload = payload;
+	}
+	if (!o.bytes) /* of a PUT, which changes nothing */
+		return;
+	if (!dynamic_execute(x, &o)) {
+		if (answer)
+			memset(result, 0, answer);
+		c->cold->memory.refused++;
+		x->counters.refused++;
+		return;
+	}
+	x->counters.puts += head->op == WEIR_OP_PUT;
+	x->counters.bytes_put += head->op == WEIR_OP_PUT ? o.bytes : 0;
+	x->counters.gets += head->op == WEIR_OP_GET;
+	x->counters.bytes_got += head->op == WEIR_OP_GET ? o.bytes : 0;
+	x->counters.updates += head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS;
 }
 
 /*
@@ -437,26 +495,23 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, con
 	struct weir_cell_access a;
 
 	memcpy(&a, head->data, sizeof(a));
-	switch (head->op) {
-	case WEIR_OP_PUT:
-		put_execute(x, head, at, laid);
-		break;
-	case WEIR_OP_NOTICE:
+	if (head->op == WEIR_OP_NOTICE)
 		notice_execute(e, c, head);
-		break;
-	case WEIR_OP_LOCK:
-	case WEIR_OP_UNLOCK:
+	else if (weir_op_is_lock(head->op))
 		lock_execute(e, c, head);
-		break;
-	case WEIR_OP_GET:
+	else if (UNLIKELY(x->ranges))
+		execute_by_address(c, head, at, laid, &a, result);
+	else if (head->op == WEIR_OP_PUT)
+		put_execute(x, head, at, laid);
+	else if (head->op == WEIR_OP_GET)
 		get_execute(x, &a, laid, result);
-		bytes = a.count;
-		break;
-	default:
+	else
 		update_execute(x, head, &a, at, laid, result);
-		if (x->rights & WEIR_RIGHT_NOTIFY)
-			notice_wake(e, x);
-	}
+	if (head->op == WEIR_OP_GET)
+		bytes = a.count;
+	if ((head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS) &&
+	    x->rights & WEIR_RIGHT_NOTIFY)
+		notice_wake(e, x);
 	count(&e->counters.remote_operations, 1);
 	count(&e->counters.remote_bytes, bytes);
 }

@@ -416,7 +416,7 @@ ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot 
 			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
 			datagrams_open(e, c, s->extra);
 		} else if (memory) {
-			c->cold->memory.length = s->value;
+			c->cold->memory.length = c->cold->memory.direct = s->value;
 			c->cold->memory.rights = s->length & WEIR_RIGHTS_KNOWN;
 			memcpy(&c->cold->memory.key, &s->place[3], sizeof(c->cold->memory.key));
 			conn_opened(e, c, s->extra, s->place[2], 0);

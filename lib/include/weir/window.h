@@ -5,7 +5,8 @@
  * memory model is unified: a load observes every operation that is complete at its member;
  * weir_window_sync() orders loads and stores with the operations of others.
  *
- * `disp` counts in units of the window (disp_unit). Lengths are bytes, counts are elements. A
+ * `disp` counts in units of the window (disp_unit); in a dynamic window it is an address of the
+ * target. Lengths are bytes, counts are elements. A
  * member's part has at most 2^47 bytes; parts may differ in size. Only collective calls, and
  * post and wait, need the target's program. docs/window.md is the guide.
  *
@@ -49,12 +50,14 @@ enum weir_window_kind {
 	WEIR_WINDOW_CREATED = 1,   /* over a region of the program */
 	WEIR_WINDOW_ALLOCATED = 2, /* with memory of its own, on request at one address everywhere
 				    */
+	WEIR_WINDOW_DYNAMIC = 3,   /* over ranges that members attach and detach */
 	WEIR_WINDOW_SHARED = 4,	   /* of one host: members can load and store every part */
 };
 
 #define WEIR_WINDOWS_MAX 64u			 /* windows of a group at a time */
 #define WEIR_WINDOW_NAME_MAX 31u		 /* bytes of a name */
 #define WEIR_WINDOW_PART_MAX (UINT64_C(1) << 47) /* bytes of a member's part */
+#define WEIR_WINDOW_RANGES_MAX 4096u		 /* attached at a time, to a member's part */
 
 #define WEIR_WINDOW_SAME_ADDRESS 0x1u /* allocated: base and size are equal at all members */
 #define WEIR_WINDOW_APART 0x2u	      /* members map nothing: every access is checked */
@@ -134,6 +137,46 @@ int weir_window_allocate(struct weir_group *g, uint64_t bytes,
 int weir_window_allocate_shared(struct weir_group *g, uint64_t bytes,
 				const struct weir_window_options *options, int timeout_ms,
 				void **base, struct weir_window **win);
+
+/*
+ * Makes a dynamic window, whose parts are empty until their members attach memory to them. Returns
+ * as above. `disp_unit` is 1, and the data plane executes all operations, also on this host.
+ */
+int weir_window_create_dynamic(struct weir_group *g, const struct weir_window_options *options,
+			       int timeout_ms, struct weir_window **win);
+
+/*
+ * Attaches [offset, offset + bytes) of a region to the own part of a dynamic window, for operations
+ * of all members; these need its addresses. An operation may cross from one range into another that
+ * adjoins it, but no element may. The region cannot be disowned or freed before the range is
+ * detached. Local; blocks until the data plane has answered. Any thread.
+ *
+ * Returns 0, or
+ *   -EINVAL       not a dynamic window, or not within the region, or bytes is 0
+ *   -EACCES       the region was not adopted with WEIR_ADOPT_EXPOSE, or is being freed
+ *   -EEXIST       the range overlaps one that is attached
+ *   -EMFILE       WEIR_WINDOW_RANGES_MAX ranges are attached, or 4 times as many of the session
+ *   -ENOMEM       no memory, here or in the data plane
+ *   -EFAULT       holes were punched into the region
+ *   -ESTALE       the part has ended, because such a region was attached to it
+ *   -ECONNABORTED an operator has ended the part, or the session
+ *   -ENODEV       the data plane has ended
+ */
+int weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t offset,
+		       uint64_t bytes);
+
+/*
+ * Detaches the range that begins at `base`. When it returns no operation there is under way, and
+ * later ones are refused: they change nothing, read zeros, and the flush that ends them returns
+ * -ERANGE to the member that began them, once. Local; blocks as above. Any thread.
+ *
+ * Returns 0, -EINVAL: not a dynamic window, or -ENOENT: no range begins there. A range of a part
+ * that has ended, or of a session that has, is detached, too.
+ */
+int weir_window_detach(struct weir_window *win, const void *base);
+
+/* An address as a number, which other members use as `disp`, and compute with. Any thread. */
+uint64_t weir_address_of(const void *p);
 
 /*
  * Frees a window; collective. A flush and a barrier; afterwards no member can access it. NULL is an

@@ -125,7 +125,7 @@ TEST_FAKE(test_limits, two_engines)
 	exporter(f, &s);
 	assert_int_equal(fake_adopt(f, &s, BYTES, WEIR_ADOPT_SEND), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		static const uint32_t none[] = {0, 3, UINT32_MAX};
+		static const uint32_t none[] = {3, 4, UINT32_MAX};
 
 		export(f, &s, none[i], 0, 1, WEIR_RIGHT_WRITE);
 		expect_refused(&s, ENOENT);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations on dynamic exports: by address, across ranges that adjoin one another. */
+#include "dynamic.h"
+#include "remote.h"
+
+#include "ipc/apply.h"
+
+/* The range that has the byte at an address. NULL: it is not attached. */
+static const struct engine_range *
+range_of(const struct engine_ranges *r, uint64_t address)
+{
+	uint32_t low = 0, high = r->count;
+
+	while (low < high) { /* ranges before `low` begin at or before the address */
+		uint32_t i = low + (high - low) / 2;
+
+		if (r->of[i].address <= address)
+			low = i + 1;
+		else
+			high = i;
+	}
+	if (!low || address - r->of[low - 1].address >= r->of[low - 1].bytes)
+		return NULL;
+	return &r->of[low - 1];
+}
+
+/* Bytes from an address to the end of its range. */
+static uint64_t
+rest_of(const struct engine_range *r, uint64_t address)
+{
+	return r->bytes - (address - r->address);
+}
+
+/* Whether all bytes are attached, and no unit lies in two ranges. */
+static bool
+attached(const struct engine_ranges *ranges, uint64_t address, uint64_t bytes, uint64_t unit)
+{
+	const struct engine_range *r;
+	uint64_t rest;
+
+	while ((r = range_of(ranges, address))) {
+		rest = rest_of(r, address);
+		if (rest >= bytes)
+			return true;
+		if (rest % unit)
+			return false;
+		address += rest;
+		bytes -= rest;
+	}
+	return false;
+}
+
+/* The next piece of an operation that has `left` bytes: its bytes and address; 0: there is none. */
+static uint64_t
+next_piece(const struct dynamic_op *o, struct weir_layout_walk *walk, uint64_t left,
+	   uint64_t *address)
+{
+	uint64_t n = left;
+	int64_t at = 0;
+
+	if (o->pieces && left == o->bytes)
+		weir_pieces_start(o->pieces, walk);
+	if (o->pieces)
+		n = left ? weir_layout_next(walk, left, &at) : 0;
+	*address = o->address + (uint64_t)at;
+	return n;
+}
+
+static size_t
+unit_of(const struct dynamic_op *o)
+{
+	if (o->op == WEIR_OP_PUT || o->op == WEIR_OP_GET)
+		return 1;
+	return weir_type_size((enum weir_type)o->access->type);
+}
+
+/* Executes bytes of one range. */
+static void
+execute_part(const struct engine_range *r, const struct dynamic_op *o, uint64_t address,
+	     uint64_t bytes, const uint8_t *payload, uint8_t *result)
+{
+	uint8_t *to = r->base + (address - r->address);
+	int rc;
+
+	switch (o->op) {
+	case WEIR_OP_PUT:
+		weir_store_whole(to, payload, bytes);
+		break;
+	case WEIR_OP_GET:
+		weir_load_whole(result, to, bytes);
+		break;
+	case WEIR_OP_CAS:
+		rc = weir_apply_compare_swap((enum weir_type)o->access->type, to, payload,
+					     payload + bytes, result);
+		weir_assert(!rc); /* main attaches ranges with the alignment of their memory */
+		break;
+	default:
+		remote_apply(r->updating, o->access, to, payload, result, bytes / unit_of(o));
+	}
+}
+
+bool
+dynamic_execute(const struct export *x, const struct dynamic_op *o)
+{
+	const uint8_t *payload = o->payload;
+	uint8_t *result = o->result;
+	struct weir_layout_walk walk;
+	uint64_t left, n, part, address;
+	bool takes = o->op != WEIR_OP_GET && !(o->access && o->access->acc == WEIR_ACC_NO_OP);
+
+	for (left = o->bytes; (n = next_piece(o, &walk, left, &address)); left -= n)
+		if (!attached(x->ranges, address, n, unit_of(o)))
+			return false;
+	for (left = o->bytes; (n = next_piece(o, &walk, left, &address)); left -= n)
+		for (uint64_t rest = n; rest; rest -= part) {
+			const struct engine_range *r = range_of(x->ranges, address);
+
+			part = rest_of(r, address) < rest ? rest_of(r, address) : rest;
+			execute_part(r, o, address, part, payload, result);
+			address += part;
+			payload += takes ? part : 0;
+			result += result ? part : 0;
+		}
+	return true;
+}
+
+uint64_t *
+dynamic_word(const struct export *x, uint64_t address)
+{
+	const struct engine_range *r = range_of(x->ranges, address);
+
+	if (!r || rest_of(r, address) < sizeof(uint64_t))
+		return NULL;
+	return (uint64_t *)(void *)(r->base + (address - r->address));
+}
