@@ -4,6 +4,7 @@
 #define WEIR_GROUP_BOARD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct weir;
 struct weir_group;
@@ -14,5 +15,17 @@ struct weir *group_session(const struct weir_group *g);
 void **group_board(struct weir_group *g, void (*free_board)(void *board));
 /* Whether a collective call has begun and can go on: by the same call, while the session lives. */
 bool group_is_calling(const struct weir_group *g);
+
+/*
+ * A collective call of windows, in which members meet without messages of the group, between
+ * these two: no other call of the group begins meanwhile. group_meet(): 0: it begins; 1: it goes on
+ * after -EAGAIN or -EINTR; or an error. group_met() returns rc, or how the group has ended.
+ */
+int group_meet(struct weir_group *g);
+int group_met(struct weir_group *g, int rc);
+/* Takes messages that have come, between them. 0, or how a member or the session has ended. */
+int group_watch(struct weir_group *g);
+/* The caller waits for a member: if that has left, it counts as ended. */
+void group_missing(struct weir_group *g, uint32_t rank);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collective calls: arguments, and going on after a timeout. */
+#include "board.h"
 #include "handle.h"
 
 #include <string.h>
@@ -39,6 +40,20 @@ group_leave_call(struct weir_group *g, int rc)
 		return group_error(g, rc);
 	}
 	return rc;
+}
+
+int
+group_meet(struct weir_group *g)
+{
+	const struct group_call call = {.op = CALL_MEET};
+
+	return group_enter(g, &call);
+}
+
+int
+group_met(struct weir_group *g, int rc)
+{
+	return group_leave_call(g, rc);
 }
 
 static int

@@ -50,6 +50,7 @@ enum call_op {
 	CALL_SPLIT,
 	CALL_SUBSET,
 	CALL_SURVIVORS,
+	CALL_MEET, /* of windows (board.h) */
 };
 struct group_call {
 	uint32_t op;	    /* enum call_op */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The connections of a group with its neighbours, and waiting for them. */
+#include "board.h"
 #include "handle.h"
 
 #include "client/progress.h"
@@ -324,6 +325,24 @@ group_spread(struct weir_group *g)
 	while (!take_all(g) && exchange_tell(&g->x) == -EAGAIN && !weir_wait_next(&wait))
 		;
 	weir_wait_end(&wait);
+}
+
+int
+group_watch(struct weir_group *g)
+{
+	int rc;
+
+	weir_assert(g->call.op == CALL_MEET);
+	rc = take_all(g);
+	return rc && !group_lacks(rc) ? rc : exchange_error(&g->x);
+}
+
+void
+group_missing(struct weir_group *g, uint32_t rank)
+{
+	for (uint32_t i = 0; i < g->x.neighbours; i++)
+		if (g->x.neighbour[i].rank == rank && g->x.neighbour[i].ended)
+			exchange_failed(&g->x, rank, -ECONNRESET);
 }
 
 int

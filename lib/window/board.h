@@ -9,6 +9,7 @@
 
 #include "public.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 /* A member's part of a window. Written by it before the collective call that makes the window is
@@ -28,6 +29,20 @@ struct board_ref {
 	uint8_t secret[16];
 };
 
+/* A member's line in the memory of its host, on which members of the host meet in fences. */
+struct board_line {
+	_Alignas(64) _Atomic uint64_t arrived; /* fences that the member has come to */
+	_Atomic uint64_t released; /* the leader's: fences that all hosts have come to */
+};
+
+/* How far board_make() is. */
+enum board_stage {
+	BOARD_REFS,    /* all learn where the boards are */
+	BOARD_LINES,   /* whether all have mapped the lines of their hosts */
+	BOARD_LEADERS, /* the group of leaders */
+	BOARD_READY,
+};
+
 struct board {
 	struct weir *w;
 	struct weir_group *g;
@@ -35,16 +50,32 @@ struct board {
 	struct weir_export *x;
 	struct board_part *parts; /* own ones, by number of the window */
 	struct board_ref mine;
-	struct board_ref *refs;	    /* by rank */
-	bool ready;		    /* all members have theirs */
-	uint64_t used;		    /* numbers of windows; equal at all members */
-	struct weir_window *making; /* whose collective call has begun and is not complete */
+	struct board_ref *refs; /* by rank */
+	enum board_stage stage;
+	/* of the host: by members' on_host, the first of which is the leader and owns them; NULL:
+	 * there are none, and members meet by the group's barrier */
+	struct board_line *lines;
+	uint32_t *local, local_count, on_host; /* ranks of the host's members; own index there */
+	uint32_t hosts;
+	struct weir_region *lines_region; /* the leader's */
+	struct weir_export *lines_x;
+	struct weir_remote *lines_at; /* the others': what maps them */
+	struct weir_group *leaders;   /* the leader's, if there are several hosts */
+	int64_t vote, votes;	      /* BOARD_LINES: 0 or -errno; of all */
+	uint64_t fences;	      /* that this member has come to */
+	uint64_t used;		      /* numbers of windows; equal at all members */
+	struct weir_window *making;   /* whose collective call has begun and is not complete */
 };
 
 /* The calling member's; made by its first call. NULL: no memory. */
 struct board *board_of(struct weir_group *g);
 /* Collective; makes the boards of a group that has none. 0 or -errno. */
 int board_make(struct board *b, uint64_t deadline);
+/*
+ * Collective: waits until all members have come, by the lines of the host. 0, or as every
+ * collective call; after -EAGAIN and -EINTR it goes on where it was.
+ */
+int board_meet(struct board *b, uint64_t deadline);
 /* Reads a member's part. 0 or -errno. Any thread. */
 int board_read(struct board *b, uint32_t rank, uint32_t number, struct board_part *part);
 

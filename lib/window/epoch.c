@@ -115,7 +115,10 @@ weir_window_fence(struct weir_window *win, unsigned asserts, int timeout_ms)
 			return rc;
 		win->fence_rc = win->fence_rc ? win->fence_rc : rc;
 	}
-	rc = weir_group_barrier(win->g, weir_time_left(end));
+	if (win->board->lines && !(win->args.flags & WEIR_WINDOW_APART))
+		rc = board_meet(win->board, end);
+	else
+		rc = weir_group_barrier(win->g, weir_time_left(end));
 	if (rc && group_is_calling(win->g))
 		return rc;
 	set_epoch(win, rc || asserts & WEIR_NO_SUCCEED ? EPOCH_NONE : EPOCH_FENCED);

@@ -50,6 +50,14 @@ patient(struct team *t, uint32_t i)
 		GO_ON(rc, weir_window_fence(win, 0, 0));
 		if (rc || ((uint64_t *)base)[1] != 100 + (rank + size - 1) % size)
 			return __LINE__;
+		usleep(rank * 3000);
+		rc = weir_window_fence(win, WEIR_NO_PRECEDE, 0);
+		if (rc == -EAGAIN && !apart && weir_group_barrier(g, 0) != -EBUSY)
+			return __LINE__;
+		if (rc == -EAGAIN)
+			GO_ON(rc, weir_window_fence(win, WEIR_NO_PRECEDE, 0));
+		if (rc)
+			return __LINE__;
 		GO_ON(rc, weir_window_free(win, 0));
 		if (rc)
 			return __LINE__;
@@ -224,6 +232,58 @@ outlive(struct team *t, uint32_t i)
 TEST(test_death)
 {
 	team_of(4, outlive);
+}
+
+static struct weir_window *left[4]; /* of members that left before they freed them */
+
+/* One ends, or leaves, while the others wait for it in a fence. */
+static int
+end_in_fence(struct team *t, uint32_t i)
+{
+	const uint32_t ends = 2;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &left[i]) ||
+	    weir_window_fence(left[i], 0, PATIENT))
+		return __LINE__;
+	if (weir_group_rank(t->g[i]) != ends)
+		return weir_window_fence(left[i], 0, PATIENT) == -ECONNRESET &&
+			       weir_window_free(left[i], PATIENT) == -ECONNRESET
+			   ? 0
+			   : __LINE__;
+	usleep(20000);
+	plane_die(t->f, t->w[i]);
+	return weir_window_free(left[i], 0) ? 0 : __LINE__;
+}
+
+TEST(test_end_in_fence)
+{
+	team_of(4, end_in_fence);
+}
+
+static int
+leave_in_fence(struct team *t, uint32_t i)
+{
+	const uint32_t leaves = 2;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &left[i]) ||
+	    weir_window_fence(left[i], 0, PATIENT))
+		return __LINE__;
+	if (weir_group_rank(t->g[i]) != leaves)
+		return weir_window_fence(left[i], 0, PATIENT) == -ECONNRESET &&
+			       weir_window_free(left[i], PATIENT) == -ECONNRESET
+			   ? 0
+			   : __LINE__;
+	usleep(20000);
+	weir_group_leave(t->g[i]);
+	t->g[i] = NULL;
+	return 0;
+}
+
+TEST(test_leave_in_fence)
+{
+	team_of(4, leave_in_fence);
 }
 
 /* A member that has completed may end: those that are still awaited are awaited on. */
