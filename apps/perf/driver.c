@@ -134,7 +134,7 @@ struct perf_message
 driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 {
 	const struct perf_options *o = d->options;
-	bool many = d->flow_count > 1 || d->team;
+	bool many = d->flow_count > 1 || d->team, window = perf_in_window(o, test);
 	struct perf_message m = {
 	    .test = test,
 	    .size = size,
@@ -158,6 +158,15 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 		     (i || d->number ? PERF_NO_PORTS : 0),
 	};
 
+	if (window) {
+		m.group = d->group;
+		m.members = o->alltoall ? d->team->count : 2 * o->programs;
+		m.rank = o->alltoall ? d->number : driver_rank(d, i);
+		/* else a flush would wait for the operations of all threads */
+		m.options = (o->threads > 1 ? WEIR_WINDOW_THREADS : 0) |
+			    (o->apart ? WEIR_WINDOW_APART : 0) |
+			    (o->by_engine ? WEIR_WINDOW_BY_ENGINE : 0);
+	}
 	if (test == PERF_READ && !(m.flags & PERF_TRANSFERS))
 		m.flags |= WEIR_READ;
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);
@@ -313,6 +322,7 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	d->sent = d->received = 0;
 	d->moved = UINT64_MAX;
 	d->moved_ns = d->looked_ns = now_ns();
+	d->group = d->team ? d->team->group : perf_mix(now_ns() ^ (uint64_t)getpid() << 40) | 1;
 	r->ports_known = reads && perf_ports_read(d->options->instance, &before, &r->pid) == 0;
 	*what = "asking the server";
 	rc = request_all(d, test, size, r);
@@ -342,6 +352,11 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 		rc = arrive(d, TEAM_DONE);
 	if (!rc)
 		rc = finish(d, 0, 1, r);
+	/* the other drivers may still need this one's server */
+	if (!rc && d->window.win)
+		rc = arrive(d, TEAM_CHECKED);
+	if (!rc && d->window.win)
+		rc = remote_window_close(&d->window, d->options->patience_s * 1000);
 	if (d->progress)
 		fputs("\r\033[K", stderr);
 	if (!rc && r->ports_known) {

@@ -30,6 +30,9 @@ struct driver {
 	char service[WEIR_SERVICE_MAX]; /* of the server */
 	char reason[TEAM_REASON];	/* why a thread of this program failed; "": none did */
 
+	uint64_t group;		     /* of this run's window */
+	struct remote_window window; /* while a run goes through it */
+
 	struct team *team; /* NULL: alone */
 	uint32_t number;   /* in the team */
 
@@ -62,6 +65,20 @@ driver_allowed(const struct driver *d, uint64_t ns)
 	return (uint64_t)(d->options->rate * (double)ns / 1e9) + 1;
 }
 
+/* Ranks in the window's group: of this driver, and of the member at connection i. */
+static inline uint32_t
+driver_member(const struct driver *d)
+{
+	return d->options->alltoall ? d->number : 2 * d->number;
+}
+
+static inline uint32_t
+driver_rank(const struct driver *d, uint32_t i)
+{
+	/* the first connection is to the successor */
+	return d->options->alltoall ? (d->number + 1 + i) % d->team->count : 2 * d->number + 1;
+}
+
 /* Whether the team ends the run now. */
 static inline bool
 driver_stopped(const struct driver *d)
@@ -76,6 +93,8 @@ int driver_many(struct driver *d, struct perf_result *r);
 int driver_read(struct driver *d, struct perf_result *r);
 int driver_tx(struct driver *d, struct perf_result *r);
 int driver_remote(struct driver *d, struct perf_result *r);
+/* Makes the window of a run; collective. 0 or -errno. */
+int driver_window(struct driver *d, const struct perf_message *request);
 /* The REQUEST of connection i. */
 struct perf_message driver_request(const struct driver *d, uint32_t test, uint32_t size,
 				   uint32_t i);

@@ -18,13 +18,14 @@
 #include "weir/address.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 7u
+#define PERF_VERSION 8u
 /* what is spoken besides: until 1.0 nothing */
 #define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
 #define PERF_BATCH_MAX 64u  /* messages per call */
 #define PERF_KEY_BYTES 64u  /* of a key of remote memory */
 #define PERF_EXTENT_MAX (1u << 30) /* bytes in which the pieces of an operation lie */
+#define PERF_PROGRAMS_MAX 256u	   /* drivers of a run */
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
@@ -73,7 +74,11 @@ struct perf_message {
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
 	uint32_t type, op;	    /* REQUEST, acc, fop: enum weir_type, weir_acc; 0: int64, sum */
 	uint32_t block, stride;	    /* REQUEST, put, get, acc: pieces of the memory; 0: one */
-	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
+	uint64_t group;	  /* REQUEST: number in the name of the window's group; 0: remote memory */
+	uint32_t members; /* REQUEST: of the group */
+	uint32_t rank;	  /* REQUEST: of the target; with PERF_HERE of the driver */
+	uint64_t options; /* REQUEST: WEIR_WINDOW_* */
+	struct perf_ports ports;     /* RESULT: counted by the server's ports during the run */
 	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */
 };
 

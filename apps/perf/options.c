@@ -232,6 +232,8 @@ static const struct option_spec specs[] = {
      "rate: messages per call, each of up to 948 bytes", NUMBER(1, PERF_BATCH_MAX)},
     {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
      "both directions at once (bw, rate, mix)"},
+    {"by-engine", 0, OPTION_FLAG, AT(by_engine), NULL, NULL,
+     "acc, fop, cas through a window: the target's data plane executes updates, also on one host"},
     {"calibrate", 0, OPTION_FLAG, AT(calibrate), NULL, NULL,
      "measure the machine before and after each run (the default)"},
     {"connections", 0, OPTION_UNSIGNED, AT(connections), "N", "1",
@@ -283,6 +285,8 @@ static const struct option_spec specs[] = {
     {"rate", 0, OPTION_CALL, 0, 0, "N", NULL,
      "bw, rate, mix: maximum of messages per second; k and m may follow", .take = take_rate,
      .expected = "messages per second from 0 to 1000000m; 0: no limit"},
+    {"readers", 0, OPTION_UNSIGNED, AT(readers), "N", "0",
+     "lock: programs that lock shared, of those that --programs gives", NUMBER(0, OPTIONS_NODES)},
     {"region", 0, OPTION_SIZE, AT(region), "SIZE", "1024m",
      "read: bytes of the server's memory to read from", NUMBER(4096, 1ull << 40)},
     {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "seed of sizes, contents and --pick random",
@@ -299,9 +303,12 @@ static const struct option_spec specs[] = {
      "put, get, ...: the program that owns the memory sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
      .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
-		 "cas, notify, signal or lock"},
+		 "cas, notify, signal, lock, lockall, fence or pscw"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
      "message, request, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
+    {"through", 0, OPTION_WORD, AT(through), NULL, "remote",
+     "put, get, ...: as remote memory, or through a window of all programs of the run",
+     .words = "remote|window"},
     {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: use sockets instead of Weir",
      .words = "weir|tcp"},
     {"type", 0, OPTION_CALL, 0, 0, "NAME", NULL, "acc, fop: type of the elements (int64)",
@@ -332,7 +339,8 @@ const struct option_table perf_option_table = {
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers from its memory); message model: message, request;\n"
 	"  remote memory: put, get, acc (updates elements), fop (fetches and updates them),\n"
-	"  cas, notify and signal (puts that the other end answers), lock\n"
+	"  cas, notify and signal (puts that the other end answers), lock;\n"
+	"  windows: lockall, fence, pscw (post, start, complete, wait)\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
@@ -361,7 +369,8 @@ find_cluster(struct perf_options *o)
 static const char *
 settle_test(struct perf_options *o, uint32_t test)
 {
-	bool fits = o->size_count || o->region >= 65536, small = true;
+	bool fits = o->size_count || o->region >= 65536, small = true, bytes = false;
+	bool window = perf_in_window(o, test);
 
 	if (test == PERF_MIX) {
 		if (!o->count)
@@ -377,6 +386,8 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "--adopt is for -t bw, without --copy and --transport; leave it out";
 	for (uint32_t i = 0; i < o->size_count; i++)
 		small &= o->sizes[i] <= PERF_SMALL_MAX;
+	for (uint32_t i = 0; i < o->size_count; i++)
+		bytes |= o->sizes[i];
 	if (o->batch > 1 && (test != PERF_RATE || !small || o->tcp || o->window || o->verify ||
 			     o->flags & ~(uint32_t)WEIR_RC))
 		return "--batch is for -t rate and messages of up to 948 bytes, without "
@@ -403,7 +414,7 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "-t %s makes its connections itself; leave out --loop and --connections";
 	if (perf_is_remote(test) && (o->both || o->rate > 0 || o->flags))
 		return "-t %s goes one way, as fast as it can; leave out -b, --rate and --flags";
-	if (perf_is_serial(test) && o->alltoall)
+	if (o->alltoall && (perf_is_answered(test) || (perf_is_serial(test) && !window)))
 		return "-t %s goes to one server; leave out --alltoall";
 	if (perf_is_remote(test) && o->alltoall && o->count && o->count < o->threads)
 		return "-t %s has fewer operations than threads; raise -n";
@@ -415,10 +426,22 @@ settle_test(struct perf_options *o, uint32_t test)
 			return test == PERF_ACC
 				   ? "-t %s updates whole elements; give multiples of them to -s"
 				   : "-t %s is of one element; leave out -s";
-	if (perf_is_lock(test) && (o->size_count > 1 || (o->size_count && o->sizes[0])))
-		return "-t %s moves no bytes; leave out -s";
-	if (perf_is_lock(test) && o->window)
-		return "-t %s has one lock under way; leave out --window";
+	if (test == PERF_LOCK && bytes && !window)
+		return "-t %s moves no bytes; leave out -s, or give --through window";
+	if (test == PERF_LOCK && bytes && (o->programs > 1 || o->alltoall))
+		return "programs contend for one -t %s; leave out -s, or --programs and --alltoall";
+	if (perf_is_epoch(test) && o->window)
+		return "-t %s has one operation under way; leave out --window";
+	if (perf_is_epoch(test) && window && o->threads > 1)
+		return "one thread of a program has the epoch of -t %s; leave out --threads";
+	if (o->readers && (test != PERF_LOCK || o->readers > o->programs))
+		return "--readers are some of the --programs of -t lock; lower it or leave it out";
+	if (o->through && !window)
+		return "--through is for tests of remote memory; leave it out";
+	if (o->by_engine && (!window || !perf_is_update(test)))
+		return "--by-engine is for -t acc, fop and cas --through window; leave it out";
+	if (window && o->stop && (perf_is_round(test) || o->alltoall))
+		return "in -t %s through a window all programs take part; leave out --target stop";
 	if ((o->type || o->op) && test != PERF_ACC && test != PERF_FOP)
 		return "--type and --op are for -t acc and fop; leave them out";
 	if (perf_is_update(test) && !perf_elements_ok(o->type, o->op, 0))
@@ -523,11 +546,11 @@ int
 perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		 size_t reason_size)
 {
-	static const char *const may[] = {"bidirectional", "connections",  "copy",   "count",
-					  "duration",	   "flags",	   "large",  "pick",
-					  "programs",	   "rate",	   "region", "seed",
-					  "size",	   "stats-period", "target", "test",
-					  "threads",	   "verify",	   "wait",   "window"};
+	static const char *const may[] = {
+	    "bidirectional", "connections",  "copy",	 "count", "duration", "flags",
+	    "large",	     "pick",	     "programs", "rate",  "region",   "seed",
+	    "size",	     "stats-period", "target",	 "test",  "threads",  "through",
+	    "verify",	     "wait",	     "window"};
 	struct perf_options changed = *o; /* none of these options keeps a pointer to its text */
 	struct option_spec spec = {0};
 

@@ -2,12 +2,12 @@
 #ifndef WEIR_PERF_OPTIONS_H
 #define WEIR_PERF_OPTIONS_H
 
-#include "schedule.h"
+#include "message.h"
 
 #include "base/options.h"
 
 #define OPTIONS_SIZES 64
-#define OPTIONS_NODES 256 /* and programs */
+#define OPTIONS_NODES PERF_PROGRAMS_MAX /* and programs */
 #define PERF_SERVICE "perf"
 
 enum perf_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
@@ -36,6 +36,9 @@ struct perf_options {
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
 	bool stop;	  /* put: the program whose memory it is is stopped, else asleep */
 	bool apart;	  /* put: memory of this host is not mapped */
+	bool through;	  /* put: as a window, else as remote memory */
+	bool by_engine;	  /* acc: the target's engine updates */
+	uint32_t readers; /* lock: programs that lock shared */
 	bool adopt;	  /* bw: send out of adopted buffers */
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections at random, else in turn */
@@ -64,6 +67,13 @@ enum options_result perf_options_parse(int argc, char **argv, struct perf_option
 int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		     size_t reason_size);
 extern const struct option_table perf_option_table;
+
+/* Whether the test goes through a window. */
+static inline bool
+perf_in_window(const struct perf_options *o, uint32_t test)
+{
+	return perf_is_window(test) || (o->through && perf_is_remote(test));
+}
 
 /* The value of --flags. */
 const char *perf_flags_text(const struct perf_options *o);

@@ -64,6 +64,7 @@ team_start(struct team_run *t, const struct perf_options *o, uint32_t test, uint
 		return -ENOMEM;
 	}
 	t->team->count = count;
+	t->team->group = perf_mix(now_ns() ^ (uint64_t)parent << 40) | 1;
 	t->receives = o->both || test == PERF_LAT || test == PERF_READ || test == PERF_REQUESTS;
 	fflush(NULL);
 	for (uint32_t i = 0; i < count; i++) {

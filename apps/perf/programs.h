@@ -12,11 +12,11 @@
 
 struct server;
 
-#define TEAM_MAX 256u
+#define TEAM_MAX PERF_PROGRAMS_MAX
 #define TEAM_REASON 200
 
 /* Phases that all members reach before any continues. */
-enum team_phase { TEAM_ATTACHED, TEAM_READY, TEAM_DONE, TEAM_OVER, TEAM_PHASES };
+enum team_phase { TEAM_ATTACHED, TEAM_READY, TEAM_DONE, TEAM_CHECKED, TEAM_OVER, TEAM_PHASES };
 
 /* One cache line per member: the member writes, the starter reads. */
 struct team_live {
@@ -41,6 +41,7 @@ struct team {
 	atomic_bool failed;		  /* a member or the starter writes: abort */
 	_Atomic int64_t nodes[TEAM_MAX];  /* node ids: each member writes its own; all read */
 	uint32_t count;			  /* starter, before the members start */
+	uint64_t group;			  /* likewise: of the window */
 	uint8_t key[PERF_KEY_BYTES];	  /* lock: member 0 writes; after TEAM_READY all read */
 	struct team_member member[];
 };

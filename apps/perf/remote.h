@@ -3,11 +3,16 @@
  * Tests of remote memory. The server has another program export memory, its target, and says the
  * key in READY. The driver's threads operate on the memory; the target sleeps or is stopped, and
  * looks at its memory when END has come.
+ *
+ * Through a window the drivers of a run and their targets form a group, driver n as rank 2n and its
+ * target as 2n + 1. With --alltoall the drivers alone do, and operate on each other's parts.
  */
 #ifndef WEIR_PERF_REMOTE_H
 #define WEIR_PERF_REMOTE_H
 
 #include "message.h"
+
+#include "weir/window.h"
 
 #include <sys/types.h>
 
@@ -78,6 +83,75 @@ remote_signal_at(const struct remote_layout *l)
 	return l->bytes + PERF_KEY_BYTES;
 }
 
+/* ---- windows ---- */
+
+/*
+ * A member's part: a line with a word, then what is above for each driver that operates on it. A
+ * program waits for its word with PERF_SIGNAL; with PERF_FENCE and PERF_PSCW it is the number of
+ * the last round.
+ */
+#define REMOTE_WORD_AT 0u
+
+/* Offset in a part of what the driver of the request operates on. */
+static inline uint64_t
+remote_base(const struct perf_message *request)
+{
+	struct remote_layout l = remote_layout(remote_extent(request), request->threads);
+
+	return REMOTE_LINE + (request->flags & PERF_HERE ? request->rank * l.bytes : 0);
+}
+
+/* Memory of a part. */
+struct remote_part {
+	struct weir_region *region; /* NULL: none */
+	uint8_t *base;
+	uint64_t bytes;
+};
+
+/* Allocates it once, for that many drivers with such requests. 0 or -errno. */
+int part_open(struct remote_part *p, struct weir *weir, const struct perf_message *request,
+	      uint32_t drivers);
+void part_close(struct remote_part *p);
+/* The memory of what the driver of a request operates on. */
+static inline uint8_t *
+part_of(const struct remote_part *p, const struct perf_message *request)
+{
+	return p->base + remote_base(request);
+}
+
+struct remote_window {
+	struct weir_group *g;
+	struct weir_window *win; /* NULL: none */
+	struct remote_part own;	 /* of a driver that nobody operates on */
+};
+
+/* Collective: makes the group and the window over the part. 0 or -errno; remote_window_close()
+ * follows. */
+int remote_window_open(struct remote_window *w, struct weir *weir,
+		       const struct perf_message *request, uint32_t rank,
+		       const struct remote_part *part, int timeout_ms);
+/* Collective. 0, or -errno: it may be open still. */
+int remote_window_close(struct remote_window *w, int timeout_ms);
+
+/* What all members do together, equally often. */
+struct remote_rounds {
+	struct weir_window *win;
+	const uint8_t *base; /* own part */
+	uint32_t test, right, left, members;
+	uint64_t done, last; /* rounds; number of the last one, 0: not known yet */
+	bool told;	     /* the member to the right knows the last one */
+	int patience_ms;
+};
+
+/* 0 or -errno. */
+int rounds_begin(struct remote_rounds *r, struct weir_window *win, const uint8_t *base,
+		 uint32_t test, int patience_ms);
+/* A fence, or post, start, complete and wait in a ring; before its end `length` bytes are put to
+ * the member to the right. 0; 1: the round was the last one; or -errno. */
+int rounds_one(struct remote_rounds *r, uint64_t at, const void *bytes, size_t length);
+/* Makes the rounds that remain, and then another one with that put. 0 or -errno. */
+int rounds_end(struct remote_rounds *r, uint64_t at, const void *bytes, size_t length);
+
 /* Contents of a thread's operations. */
 static inline struct perf_schedule
 remote_schedule(const struct perf_message *request, uint32_t thread)
@@ -98,13 +172,13 @@ void remote_check(const struct perf_message *request, const uint8_t *memory, uin
 struct perf_target {
 	pid_t pid; /* 0: none */
 	int fd;	   /* to and from it */
-	bool stopped;
 	struct perf_message request;
 };
 
 /* Starts the program. 0 or -errno. */
 int target_start(struct perf_target *t, const char *instance, const struct perf_message *request);
-/* Its key, once it has exported. 0; -EAGAIN: not yet; or why it can't. Doesn't wait. */
+/* Its key, once it has exported; none of a window. 0; -EAGAIN: not yet; or why it can't. Doesn't
+ * wait. */
 int target_ready(struct perf_target *t, uint8_t key[PERF_KEY_BYTES]);
 /* Has it look at its memory. */
 void target_ask(struct perf_target *t);

@@ -113,6 +113,8 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 		fprintf(to, "\"lost\":%llu,", (unsigned long long)r->lost);
 	if (r->test == PERF_REQUESTS)
 		fprintf(to, "\"timeouts\":%llu,", (unsigned long long)r->timeouts);
+	if (r->members)
+		fprintf(to, "\"members\":%u,", r->members);
 	if (r->shares.count > 1)
 		fprintf(to, "\"shares\":{\"count\":%u,\"min\":%.1f,\"mean\":%.1f,\"max\":%.1f},",
 			r->shares.count, r->shares.min, r->shares.mean, r->shares.max);
@@ -220,9 +222,12 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 				  : "zero-copy");
 		fprintf(to,
 			"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
-			"\"target\":\"%s\",\"apart\":%s,\"rate\":%.0f,\"flags\":\"%s\",",
+			"\"target\":\"%s\",\"apart\":%s,\"through\":\"%s\",\"by_engine\":%s,"
+			"\"readers\":%u,\"rate\":%.0f,\"flags\":\"%s\",",
 			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads,
-			o->stop ? "stop" : "sleep", boolean(o->apart), o->rate, perf_flags_text(o));
+			o->stop ? "stop" : "sleep", boolean(o->apart),
+			o->through ? "window" : "remote", boolean(o->by_engine), o->readers,
+			o->rate, perf_flags_text(o));
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:
@@ -395,6 +400,7 @@ perf_result_add(struct perf_result *to, const struct perf_result *from)
 {
 	uint64_t trips = to->latency.count, more = from->latency.count;
 
+	to->members = from->members;
 	to->count += from->count;
 	to->errors += from->errors;
 	to->lost += from->lost;

@@ -84,6 +84,19 @@ answer(struct responder *r, enum perf_kind kind, enum responder_state next)
 	return 1;
 }
 
+/* --alltoall through a window: this program is a member itself. 0 or -errno. */
+static int
+prepare_part(struct responder *r)
+{
+	struct remote_part *part = &r->server->part;
+	int rc = r->request.group ? part_open(part, r->flow.weir, &r->request, r->request.members)
+				  : -EOPNOTSUPP;
+
+	if (!rc && r->request.test == PERF_GET)
+		remote_fill(&r->request, part_of(part, &r->request));
+	return rc;
+}
+
 /* Everything that counts has arrived: fills the RESULT. */
 static void
 conclude(struct responder *r)
@@ -107,6 +120,11 @@ conclude(struct responder *r)
 		r->reply = (struct perf_message){0};
 		rx_close(&r->server->rx, (uint32_t)r->rx_client, &r->reply);
 		r->rx_client = -1;
+	}
+	if (r->server->part.region && r->request.group) {
+		remote_check(&r->request, part_of(&r->server->part, &r->request),
+			     &r->reply.received, &r->reply.errors);
+		r->reply.bytes = r->reply.received * r->request.size;
 	}
 	if (r->ports_known && read_ports(r, &after, &pid)) {
 		r->reply.ports_known = 1;
@@ -132,10 +150,13 @@ step_idle(struct responder *r)
 	rc = perf_message_read(request, &f->control, f->control_length, PERF_REQUEST);
 	if (!rc) {
 		f->region = NULL;
+		target_end(&r->target);
 		if (request->test == PERF_READ) {
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
+		} else if (perf_is_remote(request->test) && request->flags & PERF_HERE) {
+			rc = prepare_part(r);
 		} else if (perf_is_remote(request->test)) {
 			rc = target_start(&r->target, r->server->options->instance, request);
 		} else if (perf_is_message(request->test)) {
@@ -250,7 +271,9 @@ drain_target(struct responder *r)
 		usleep(DRAIN_SLEEP_US);
 		return 1;
 	}
-	target_end(&r->target);
+	/* a member frees the window with the driver, and ends by itself */
+	if (rc || !r->request.group)
+		target_end(&r->target);
 	conclude(r);
 	r->reply.status = (uint32_t)-rc;
 	r->reply.received = found.received;

@@ -27,6 +27,7 @@ struct perf_shares {
 struct perf_result {
 	uint32_t test; /* enum perf_test */
 	uint32_t size;
+	uint32_t members;  /* of the window; 0: none */
 	uint64_t count;	   /* messages (or round trips) sent, warm-up included */
 	double duration_s; /* of the measured part */
 	double msgs_per_s, bytes_per_s;

@@ -30,11 +30,11 @@ perf_usual_size(uint32_t test, uint32_t type)
 {
 	uint32_t element = perf_element_size(type);
 
-	return test == PERF_BW || test == PERF_READ	? 65536
-	       : test == PERF_MIX || perf_is_lock(test) ? 0
-	       : test == PERF_ACC			? (element > 8 ? element : 8)
-	       : perf_is_update(test)			? element
-							: 64;
+	return test == PERF_BW || test == PERF_READ	 ? 65536
+	       : test == PERF_MIX || perf_is_epoch(test) ? 0
+	       : test == PERF_ACC			 ? (element > 8 ? element : 8)
+	       : perf_is_update(test)			 ? element
+							 : 64;
 }
 
 /* Elements of two numbers, and long double: type of the first, offset of the second. */
@@ -135,8 +135,8 @@ const char *
 perf_test_name(uint32_t test)
 {
 	static const char *const names[PERF_TESTS] = {
-	    "lat", "bw",  "rate", "mix", "read",   "message", "request", "put",
-	    "get", "acc", "fop",  "cas", "notify", "signal",  "lock"};
+	    "lat", "bw",  "rate", "mix",    "read",   "message", "request", "put",   "get",
+	    "acc", "fop", "cas",  "notify", "signal", "lock",	 "lockall", "fence", "pscw"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -279,6 +279,11 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	    (!perf_has_layout(m.test) || !m.size || m.size % m.block || m.stride < m.block ||
 	     m.size / m.block > PERF_EXTENT_MAX / m.stride ||
 	     (m.test == PERF_ACC && !perf_pieces_ok(m.type, m.block, m.stride))))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST &&
+	    (m.group ? !perf_is_remote(m.test) || m.members < 2 ||
+			   m.members > 2 * PERF_PROGRAMS_MAX || m.rank >= m.members
+		     : perf_is_window(m.test)))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
 	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||

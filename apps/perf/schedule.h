@@ -31,6 +31,9 @@ enum perf_test {
 	PERF_NOTIFY,
 	PERF_SIGNAL,
 	PERF_LOCK,
+	PERF_LOCKALL,
+	PERF_FENCE,
+	PERF_PSCW,
 	PERF_TESTS
 };
 
@@ -118,18 +121,33 @@ bool perf_element_is(uint32_t type, uint64_t value, const void *element);
 /* The number that 0 becomes when it is updated that many times with 1. */
 uint64_t perf_element_after(uint32_t type, uint32_t op, uint64_t times);
 
-/* Tests of remote memory without payload: each operation locks the memory and unlocks it. */
+/* Tests that windows alone have. */
 static inline bool
-perf_is_lock(uint32_t test)
+perf_is_window(uint32_t test)
 {
-	return test == PERF_LOCK;
+	return test >= PERF_LOCKALL && test <= PERF_PSCW;
+}
+
+/* Tests of remote memory whose operations begin and end an epoch, or lock and unlock: without
+ * payload, unless a window's user asks for a put within. */
+static inline bool
+perf_is_epoch(uint32_t test)
+{
+	return test >= PERF_LOCK && test <= PERF_PSCW;
+}
+
+/* Tests whose operations all members of a window make together. */
+static inline bool
+perf_is_round(uint32_t test)
+{
+	return test == PERF_FENCE || test == PERF_PSCW;
 }
 
 /* Tests of remote memory of which one operation after the other is measured alone. */
 static inline bool
 perf_is_serial(uint32_t test)
 {
-	return perf_is_answered(test) || perf_is_lock(test);
+	return perf_is_answered(test) || perf_is_epoch(test);
 }
 
 struct perf_schedule {

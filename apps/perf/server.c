@@ -178,6 +178,7 @@ server_close(struct server *s)
 		close(s->socket);
 	perf_buffers_free(&s->buffers);
 	perf_region_close(&s->region);
+	part_close(&s->part);
 	perf_queue_free(&s->ready);
 }
 

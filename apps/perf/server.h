@@ -20,6 +20,7 @@ struct server {
 	int socket; /* listens for --transport tcp, else -1 */
 	struct perf_buffers buffers;
 	struct perf_region region;
+	struct remote_part part; /* --alltoall: of the window */
 	struct perf_rx rx;
 	char service[WEIR_SERVICE_MAX];
 	struct perf_queue ready;

@@ -29,6 +29,16 @@ perf '.count == 6 * 200' -t message -n 200 --threads 2 --verify
 for test in put get acc fop cas; do
 	perf '.count == 6 * 300 and .lat_us.p50 > 0' -t $test -n 300 --verify
 done
+# each with the parts of the others
+for test in put get acc fop cas; do
+	perf '.count == 6 * 100 and .members == 3' -t $test -n 100 --through window --verify
+done
+perf '.count == 6 * 100 and .payload_bytes == 600 * 3000' -t get -s 3000 -n 100 --threads 3 --through window --verify
+for test in lock lockall fence pscw; do
+	perf '.count == 3 * 50 and .members == 3' -t $test -n 50 --through window --verify
+done
+perf '.count == 3 * 50 and .payload_bytes == 150 * 3000' -t fence -s 3000 -n 50 --verify
+perf '.count == 3 * 50 and .payload_bytes == 150 * 3000' -t pscw -s 3000 -n 50 --verify
 perf '.count == 6 * 201 and .payload_bytes == 1206 * 3000' -t put -s 3000 -n 201 --threads 3 --target stop --verify
 weir-perf --alltoall -t rate -n 500 node:1 >/dev/null 2>&1 && { echo "FAIL: an address was taken"; exit 1; }
 exit 0

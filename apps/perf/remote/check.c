@@ -82,7 +82,7 @@ remote_check(const struct perf_message *request, const uint8_t *memory, uint64_t
 				right = updated(request, &l, bytes, k, n);
 			else if (request->test == PERF_GET)
 				right = has_contents(request, t, bytes, k);
-			else if (n > k && !perf_is_lock(request->test)) /* the last put there */
+			else if (n > k) /* the last put there */
 				right = has_contents(request, t, bytes,
 						     k + (n - k - 1) / l.slots * l.slots);
 			*errors += !right;

@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * put, get, acc, fop, cas, notify, signal, lock: the driver's threads, lanes, operate on the
- * exported memory, each in its own part. First for the latency: an operation and its flush, in
- * blocks that alternate as in lat. Then for the rate: operations with one flush at the end, or one
- * per --window. The program's main thread is lane 0. With --alltoall each server has lanes of its
- * own. Of notify and signal there is no rate: the target answers each put, which is complete with
- * the answer. Of lock neither: all lanes contend for one.
+ * put, get, acc, fop, cas, notify, signal, lock, lockall, fence, pscw: the driver's threads, lanes,
+ * operate on the memory of targets, each in its own part. First for the latency: an operation and
+ * its flush, in blocks that alternate as in lat. Then for the rate: operations with one flush at
+ * the end, or one per --window. The program's main thread is lane 0. With --alltoall each server
+ * has lanes of its own. Of notify and signal there is no rate: the target answers each put, which
+ * is complete with the answer. Of lock neither: all lanes contend for one; nor of epochs, which one
+ * lane begins and ends.
  */
-#include "remote.h"
-#include "driver.h"
+#include "lanes.h"
 
 #include "clock.h"
 
-#include "weir/remote.h"
-
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPEN_MS 10000
 #define WARMUP 1000u   /* operations that are not measured */
 #define BLOCK 512u     /* operations of a block of the latency */
 #define SLOW_NS 1e5    /* mean time of an operation from which blocks are SLOW_BLOCK long */
@@ -28,125 +24,9 @@
 #define LARGE 16384u   /* bytes from which it is read after each */
 #define LATENCY_PART 2 /* 1/LATENCY_PART of the run is for the latency */
 
-struct remote_run;
-
-struct lane {
-	pthread_t thread;
-	struct remote_run *run;
-	struct perf_flow *flow;	    /* to the server whose memory it is */
-	struct weir_remote *remote; /* the memory */
-	uint32_t number;	    /* among the threads that use it */
-	struct perf_schedule schedule;
-	uint64_t begun;		 /* operations */
-	_Atomic uint64_t so_far; /* the lane writes, main reads */
-	uint64_t bare, bare_ns;	 /* operations of blocks that were timed as a whole */
-	uint64_t rated, rate_ns; /* operations and time of the rate's part */
-	int rc;
-	struct histogram latency;
-	uint8_t *buffer;
-	_Alignas(16) uint8_t fetched[PERF_ELEMENT_MAX]; /* by the last operation */
-	uint64_t errors;
-};
-
-/* Operations of one kind; a further one is a line here and a test in schedule.h. */
-static int begin_put(struct lane *l, uint64_t i);
-static int begin_get(struct lane *l, uint64_t i);
-static int begin_acc(struct lane *l, uint64_t i);
-static int begin_fop(struct lane *l, uint64_t i);
-static int begin_cas(struct lane *l, uint64_t i);
-static int begin_notify(struct lane *l, uint64_t i);
-static int begin_signal(struct lane *l, uint64_t i);
-static int begin_lock(struct lane *l, uint64_t i);
-static bool got_right(const struct lane *l, uint64_t i);
-static bool fetched_right(const struct lane *l, uint64_t i);
-static const struct remote_kind {
-	unsigned rights;
-	int (*begin)(struct lane *l, uint64_t i);
-	/* Whether operation i, which is complete, had the right result; NULL: it has none. */
-	bool (*right)(const struct lane *l, uint64_t i);
-} kinds[PERF_TESTS] = {
-    [PERF_PUT] = {WEIR_MAY_WRITE, begin_put, NULL},
-    [PERF_GET] = {WEIR_MAY_READ, begin_get, got_right},
-    [PERF_ACC] = {WEIR_MAY_UPDATE, begin_acc, NULL},
-    [PERF_FOP] = {WEIR_MAY_UPDATE, begin_fop, fetched_right},
-    [PERF_CAS] = {WEIR_MAY_UPDATE, begin_cas, fetched_right},
-    [PERF_NOTIFY] = {WEIR_MAY_NOTIFY, begin_notify, NULL},
-    [PERF_SIGNAL] = {WEIR_MAY_NOTIFY, begin_signal, NULL},
-    [PERF_LOCK] = {WEIR_MAY_LOCK, begin_lock, NULL},
-};
-
-struct remote_run {
-	struct driver *driver;
-	const struct remote_kind *kind;
-	struct weir_remote **remotes; /* one per connection */
-	struct weir_remote *lock;     /* of a team's first program: all contend for it */
-	struct remote_layout layout;
-	struct weir_layout there; /* pieces of an operation */
-	struct weir_export *x;	  /* for answers; NULL: there are none */
-	struct perf_message request;
-	uint32_t threads; /* for each memory */
-	uint32_t lanes;	  /* for all */
-	int patience_ms;
-	uint64_t start_ns, end_ns; /* end_ns of the latency's part; without a count */
-	atomic_bool failed;	   /* a lane writes: the others end */
-};
-
-static void
-fill_next(struct lane *l, uint64_t i)
-{
-	const struct perf_message *request = &l->run->request;
-
-	if (request->flags & PERF_VERIFY)
-		perf_schedule_fill(&l->schedule, i, l->buffer, request->size);
-	else
-		perf_schedule_stamp(i, l->buffer, request->size);
-}
-
-/* Operation i, with pieces or what else it has beside bytes. */
-static struct weir_transfer
-transfer(const struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-
-	return (struct weir_transfer){.offset = remote_slot_at(&run->layout, l->number, i),
-				      .buf = l->buffer,
-				      .length = run->request.size,
-				      .there = run->there.block ? &run->there : NULL};
-}
-
-static int
-begin_put(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-	uint32_t size = run->request.size;
-	struct weir_transfer t;
-
-	fill_next(l, i);
-	if (run->there.block) {
-		t = transfer(l, i);
-		return weir_remote_put_with(l->remote, &t);
-	}
-	return weir_remote_put(l->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
-			       size, 0);
-}
-
-static int
-begin_get(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-	struct weir_transfer t;
-
-	if (run->there.block) {
-		t = transfer(l, i);
-		return weir_remote_get_with(l->remote, &t);
-	}
-	return weir_remote_get(l->remote, remote_slot_at(&run->layout, l->number, i), l->buffer,
-			       run->request.size, 0);
-}
-
 /* The last get has left its slot in the buffer. */
-static bool
-got_right(const struct lane *l, uint64_t i)
+bool
+lane_got_right(const struct lane *l, uint64_t i)
 {
 	const struct remote_run *run = l->run;
 	uint64_t of = i % run->layout.slots;
@@ -156,82 +36,9 @@ got_right(const struct lane *l, uint64_t i)
 		   : perf_schedule_stamped(of, l->buffer, run->request.size);
 }
 
-/* The buffer holds ones. */
-static int
-begin_acc(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-	uint32_t type = perf_element(run->request.type);
-	struct weir_update u = {.offset = remote_slot_at(&run->layout, l->number, i),
-				.operand = l->buffer,
-				.count = run->request.size / perf_element_size(type),
-				.there = run->there.block ? &run->there : NULL,
-				.type = type,
-				.op = perf_acc(run->request.op)};
-
-	return weir_remote_update(l->remote, &u);
-}
-
-static int
-begin_fop(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-
-	return weir_remote_fetch_op(l->remote, remote_slot_at(&run->layout, l->number, i),
-				    l->buffer, l->fetched,
-				    (enum weir_type)perf_element(run->request.type),
-				    (enum weir_acc)perf_acc(run->request.op), 0);
-}
-
-static int
-begin_cas(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-	int64_t is = (int64_t)(i / run->layout.slots), then = is + 1;
-
-	return weir_remote_compare_swap(l->remote, remote_slot_at(&run->layout, l->number, i), &is,
-					&then, &l->fetched, WEIR_T_INT64, 0);
-}
-
-static int
-begin_notify(struct lane *l, uint64_t i)
-{
-	struct weir_transfer t = transfer(l, i);
-
-	fill_next(l, i);
-	t.notify = WEIR_WITH_NOTICE;
-	t.tag = (uint32_t)i & INT32_MAX;
-	return weir_remote_put_with(l->remote, &t);
-}
-
-static int
-begin_signal(struct lane *l, uint64_t i)
-{
-	struct weir_transfer t = transfer(l, i);
-
-	fill_next(l, i);
-	t.notify = WEIR_WITH_SIGNAL_SET;
-	t.signal = remote_signal_at(&l->run->layout);
-	t.operand = i + 1;
-	return weir_remote_put_with(l->remote, &t);
-}
-
-/* It is complete when the lock is free again, or another's. */
-static int
-begin_lock(struct lane *l, uint64_t i)
-{
-	const struct remote_run *run = l->run;
-	int rc = weir_remote_lock(run->lock, WEIR_LOCK_EXCLUSIVE, run->patience_ms);
-
-	(void)i;
-	if (!rc)
-		rc = weir_remote_unlock(run->lock, run->patience_ms);
-	return rc == -EAGAIN ? -ETIMEDOUT : rc;
-}
-
 /* The value before: those of operations on the same slot. */
-static bool
-fetched_right(const struct lane *l, uint64_t i)
+bool
+lane_fetched_right(const struct lane *l, uint64_t i)
 {
 	const struct perf_message *request = &l->run->request;
 	uint64_t times = i / l->run->layout.slots;
@@ -239,17 +46,6 @@ fetched_right(const struct lane *l, uint64_t i)
 	if (request->test == PERF_FOP)
 		times = perf_element_after(request->type, request->op, times);
 	return perf_element_is(request->type, times, l->fetched);
-}
-
-static int
-flush(struct lane *l)
-{
-	const struct remote_kind *kind = l->run->kind;
-	int rc = weir_remote_flush(l->remote, l->run->patience_ms);
-
-	if (!rc && kind->right && l->begun)
-		l->errors += !kind->right(l, l->begun - 1);
-	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 static inline int
@@ -265,23 +61,10 @@ begin(struct lane *l)
 static inline int
 complete_one(struct lane *l)
 {
-	const struct remote_run *run = l->run;
-	struct weir_notice n;
-	uint64_t seen;
+	const struct remote_kind *kind = l->run->kind;
 	int rc = begin(l);
 
-	if (rc || perf_is_lock(run->request.test))
-		return rc;
-	if (!perf_is_answered(run->request.test))
-		return flush(l);
-	if (run->request.test == PERF_SIGNAL) {
-		rc = weir_signal_wait(run->x, 0, WEIR_GE, l->begun, run->patience_ms, &seen);
-		l->errors += !rc && seen != l->begun;
-	} else {
-		rc = weir_notice_next(run->driver->weir, &n, run->patience_ms);
-		l->errors += !rc && n.tag != ((uint32_t)(l->begun - 1) & INT32_MAX);
-	}
-	return rc == -EAGAIN ? -ETIMEDOUT : rc;
+	return rc || !kind->complete ? rc : kind->complete(l);
 }
 
 /* Whether the run goes on, with what others see of it. */
@@ -308,9 +91,10 @@ static int
 block(struct lane *l, uint64_t n, bool timed)
 {
 	uint64_t begin_ns = now_ns(), then = begin_ns, now;
+	uint64_t i;
 	int rc = 0;
 
-	for (uint64_t i = 0; i < n && !rc; i++) {
+	for (i = 0; i < n && !rc; i++) {
 		rc = complete_one(l);
 		if (!timed)
 			continue;
@@ -319,7 +103,7 @@ block(struct lane *l, uint64_t n, bool timed)
 		then = now;
 	}
 	if (!timed) {
-		l->bare += n;
+		l->bare += i;
 		l->bare_ns += now_ns() - begin_ns;
 	}
 	return rc;
@@ -359,14 +143,14 @@ measure_rate(struct lane *l, uint64_t count, uint64_t end_ns)
 		for (uint32_t i = 0; i < batch && left && !rc; i++, left--) {
 			rc = begin(l);
 			if (!rc && window && (l->begun - first) % window == 0)
-				rc = flush(l);
+				rc = l->run->kind->complete(l);
 		}
 		now = now_ns();
 		if (!rc)
 			rc = look(l, now);
 	}
 	if (!rc)
-		rc = flush(l);
+		rc = l->run->kind->complete(l);
 	l->rated = l->begun - first;
 	l->rate_ns = now_ns() - start;
 	return rc;
@@ -395,12 +179,8 @@ run_lane(void *arg)
 	if (!rc && !serial)
 		rc = measure_rate(l, all ? all - lat : 0,
 				  run->start_ns + (uint64_t)(o->duration_s * 1e9));
-	/* behind all others */
-	if (!rc)
-		rc = weir_remote_put(l->remote, remote_count_at(&run->layout, l->number), &l->begun,
-				     sizeof(l->begun), 0);
-	if (!rc)
-		rc = flush(l);
+	if (rc >= 0)
+		rc = run->win ? window_end(l) : access_end(l);
 	l->rc = rc;
 	if (rc && !atomic_exchange(&run->failed, true))
 		snprintf(run->driver->reason, sizeof(run->driver->reason), "%s", weir_reason());
@@ -454,7 +234,13 @@ make_lanes(struct remote_run *run)
 		request = driver_request(run->driver, run->request.test, run->request.size, of);
 		lanes[i].run = run;
 		lanes[i].flow = &run->driver->flows[of];
-		lanes[i].remote = run->remotes[of];
+		if (run->remotes)
+			lanes[i].remote = run->remotes[of];
+		else
+			lanes[i].rank = driver_rank(run->driver, of);
+		if (!run->remotes)
+			weir_watch_init(&lanes[i].watch, run->driver->window.win, lanes[i].rank,
+					WEIR_TAG_ANY, 1);
 		lanes[i].number = i % run->threads;
 		lanes[i].schedule = remote_schedule(&request, lanes[i].number);
 		lanes[i].buffer = malloc(size);
@@ -470,81 +256,46 @@ make_lanes(struct remote_run *run)
 	return lanes;
 }
 
-/* Exports memory for answers, and has the target open it. */
-static int
-greet(struct remote_run *run, struct weir_region **region)
-{
-	/* a put of no bytes has a signal */
-	unsigned rights = WEIR_MAY_NOTIFY | WEIR_MAY_WRITE;
-	struct weir_key key;
-	int rc = weir_region_alloc(run->driver->weir, sizeof(uint64_t), NULL, region);
-
-	if (!rc)
-		rc = weir_export(*region, 0, sizeof(uint64_t), rights, &run->x, &key);
-	if (!rc)
-		rc = weir_remote_put(run->remotes[0], remote_key_at(&run->layout), key.bytes,
-				     sizeof(key.bytes), 0);
-	return rc ? rc : weir_remote_notify(run->remotes[0], REMOTE_HELLO, 0, 0);
-}
-
-/* Opens the memory, and that of the lock. 0 or -errno. */
-static int
-open_memory(struct remote_run *run)
-{
-	struct driver *d = run->driver;
-	uint32_t flags = d->options->apart ? WEIR_OPEN_APART : 0;
-	struct weir_key key;
-	int rc;
-
-	run->remotes = calloc(d->flow_count, sizeof(struct weir_remote *));
-	rc = run->remotes ? 0 : -ENOMEM;
-	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
-		memcpy(key.bytes, d->flows[i].key, sizeof(key.bytes));
-		rc = weir_remote_open(d->weir, &key, run->kind->rights | WEIR_MAY_WRITE, flags,
-				      OPEN_MS, &run->remotes[i]);
-	}
-	if (rc)
-		return rc;
-	run->lock = run->remotes[0];
-	if (!d->team || !d->number || !perf_is_lock(run->request.test))
-		return 0;
-	memcpy(key.bytes, d->team->key, sizeof(key.bytes));
-	run->lock = NULL;
-	return weir_remote_open(d->weir, &key, WEIR_MAY_LOCK, flags, OPEN_MS, &run->lock);
-}
-
 int
 driver_remote(struct driver *d, struct perf_result *r)
 {
+	bool window = perf_in_window(d->options, r->test);
 	struct remote_run run = {
 	    .driver = d,
-	    .kind = &kinds[r->test],
+	    .kind = window ? &window_kinds[r->test] : &access_kinds[r->test],
 	    .request = driver_request(d, r->test, r->size, 0),
 	    .threads = d->options->threads,
 	    .lanes = d->options->threads * d->flow_count,
+	    .lock_kind = d->number < d->options->readers ? WEIR_LOCK_SHARED : WEIR_LOCK_EXCLUSIVE,
 	    .patience_ms = d->options->patience_s * 1000,
 	};
-	struct weir_region *region = NULL;
 	uint64_t bare = 0, bare_ns = 0;
 	struct lane *lanes = NULL;
 	double rate, duration;
 	int rc;
 
+	/* a program has one epoch of a window at a time, and one thread begins and ends it */
+	if (window && perf_is_epoch(r->test))
+		run.lanes = 1;
 	run.layout = remote_layout(remote_extent(&run.request), run.threads);
 	if (run.request.block) {
 		run.there = (struct weir_layout){.block = run.request.block, .dims = 1};
 		run.there.dim[0].count = r->size / run.request.block;
 		run.there.dim[0].stride = run.request.stride;
 	}
-	rc = open_memory(&run);
+	rc = window ? driver_window(d, &run.request) : access_open(&run);
 	if (!rc) {
+		uint32_t all = run.lanes;
+
 		lanes = make_lanes(&run);
-		rc = lanes && run.lanes == run.threads * d->flow_count ? 0 : -ENOMEM;
+		rc = lanes && run.lanes == all ? 0 : -ENOMEM;
 	}
-	if (!rc && perf_is_answered(r->test))
-		rc = greet(&run, &region);
+	if (!rc && window)
+		rc = window_begin(&run);
 	if (!rc)
 		rc = run_lanes(&run, lanes);
+	if (!rc && window)
+		rc = window_finish(&run);
 	for (uint32_t i = 0; i < run.lanes && !rc; i++) {
 		const struct lane *l = &lanes[i];
 
@@ -566,15 +317,9 @@ driver_remote(struct driver *d, struct perf_result *r)
 	for (uint32_t i = 0; lanes && i < run.lanes; i++)
 		free(lanes[i].buffer);
 	free(lanes);
-	if (run.remotes && run.lock != run.remotes[0])
-		weir_remote_close(run.lock);
-	for (uint32_t i = 0; run.remotes && i < d->flow_count; i++)
-		weir_remote_close(run.remotes[i]);
-	free(run.remotes);
-	if (run.x)
-		weir_revoke(run.x);
-	if (region)
-		weir_region_free(region);
+	if (!window)
+		access_close(&run);
+	r->members = run.request.members;
 	d->sent = 0;
 	for (uint32_t i = 0; i < d->flow_count; i++)
 		d->sent += d->flows[i].sent;

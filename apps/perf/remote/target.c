@@ -65,6 +65,81 @@ answer_all(struct weir *w, int fd, const struct perf_message *request, const uin
 	weir_remote_close(r);
 }
 
+/* Whether the server asks for the counts, or has ended. */
+static bool
+is_asked(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Answers through a window, until the server asks for the counts. 0 or -errno. */
+static int
+answer_members(int fd, const struct perf_message *request, struct weir_window *win)
+{
+	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET, .signal = REMOTE_WORD_AT};
+	uint32_t driver = request->rank - 1;
+	struct weir_watch watch;
+	uint64_t next = 1; /* signal */
+	int rc = weir_window_lock_all(win, 0, -1);
+
+	weir_watch_init(&watch, win, driver, WEIR_TAG_ANY, 1);
+	while (!rc && !is_asked(fd)) {
+		if (request->test == PERF_SIGNAL) {
+			rc = weir_window_signal_wait(win, REMOTE_WORD_AT, WEIR_GE, next, ANSWER_MS,
+						     &t.operand);
+			if (!rc)
+				rc = weir_window_put_with(win, driver, &t);
+			if (!rc)
+				next = t.operand + 1;
+		} else {
+			weir_watch_start(&watch);
+			rc = weir_watch_wait(&watch, ANSWER_MS);
+			if (!rc)
+				rc = weir_window_notify(win, driver, watch.last_tag, 0);
+		}
+		rc = rc == -EAGAIN || rc == -EINTR ? 0 : rc;
+	}
+	return rc ? rc : weir_window_unlock_all(win, -1);
+}
+
+/* A member of a window, until it has said the counts once. 0 or -errno. */
+static int
+member(int fd, struct weir *w, const struct perf_message *request)
+{
+	struct remote_part part = {0};
+	struct remote_window window = {0};
+	struct remote_rounds rounds;
+	struct answer a = {0};
+	char ask;
+
+	a.rc = part_open(&part, w, request, 1);
+	if (!a.rc && request->test == PERF_GET)
+		remote_fill(request, part_of(&part, request));
+	if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0 || a.rc)
+		return a.rc;
+	a.rc = remote_window_open(&window, w, request, request->rank, &part, -1);
+	if (!a.rc && request->flags & PERF_STOP)
+		raise(SIGSTOP);
+	if (!a.rc && perf_is_answered(request->test))
+		a.rc = answer_members(fd, request, window.win);
+	if (!a.rc && perf_is_round(request->test))
+		a.rc = rounds_begin(&rounds, window.win, part.base, request->test, -1);
+	if (!a.rc && perf_is_round(request->test))
+		a.rc = rounds_end(&rounds, 0, NULL, 0);
+	if (a.rc)
+		return a.rc;
+	if (read(fd, &ask, 1) != 1)
+		return 0;
+	remote_check(request, part_of(&part, request), &a.count, &a.errors);
+	if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0)
+		return 0;
+	a.rc = remote_window_close(&window, -1);
+	part_close(&part);
+	return a.rc;
+}
+
 /* The program. Each byte that it reads asks for the counts. */
 static int
 target(int fd, const char *instance, const struct perf_message *request)
@@ -83,6 +158,13 @@ target(int fd, const char *instance, const struct perf_message *request)
 
 	static_assert(sizeof(a.key) == sizeof(key.bytes), "the same bytes");
 	a.rc = weir_attach(&options, &w);
+	if (!a.rc && request->group) {
+		a.rc = member(fd, w, request);
+		if (a.rc)
+			fprintf(stderr, "weir-perf: a member of the window: %s\n", weir_reason());
+		weir_detach(w);
+		return a.rc != 0;
+	}
 	if (!a.rc)
 		a.rc = weir_region_alloc(w, remote_signal_at(&l) + sizeof(uint64_t), NULL, &region);
 	if (!a.rc) {
@@ -159,20 +241,17 @@ target_ready(struct perf_target *t, uint8_t key[PERF_KEY_BYTES])
 	if (rc)
 		return rc;
 	memcpy(key, a.key, sizeof(a.key));
-	if (t->request.flags & PERF_STOP) {
-		t->stopped = !kill(t->pid, SIGSTOP) &&
-			     waitpid(t->pid, &status, WUNTRACED) == t->pid && WIFSTOPPED(status);
-		return t->stopped ? 0 : -ECHILD;
-	}
-	return 0;
+	/* a member of a window stops itself once that is made */
+	if (!(t->request.flags & PERF_STOP) || t->request.group)
+		return 0;
+	if (kill(t->pid, SIGSTOP) || waitpid(t->pid, &status, WUNTRACED) != t->pid)
+		return -ECHILD;
+	return WIFSTOPPED(status) ? 0 : -ECHILD;
 }
 
 void
 target_ask(struct perf_target *t)
 {
-	if (t->stopped)
-		kill(t->pid, SIGCONT);
-	t->stopped = false;
 	/* one that has ended says so to target_result() */
 	(void)!send(t->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -181,8 +260,12 @@ int
 target_result(struct perf_target *t, struct perf_message *result)
 {
 	struct answer a;
-	int rc = hear(t, &a);
+	int rc;
 
+	/* again with each look: it may stop itself only now */
+	if (t->request.flags & PERF_STOP)
+		kill(t->pid, SIGCONT);
+	rc = hear(t, &a);
 	if (rc)
 		return rc;
 	result->received = a.count;

@@ -266,6 +266,24 @@ test_wrong_options(void **state)
 	    "node:2 -t bw --adopt --copy",
 	    "node:2 --alltoall -t rate",
 	    "--alltoall --programs 2 -t rate",
+	    "node:2 -t put --through door",
+	    "node:2 -t lat --through window",
+	    "node:2 -t put --by-engine",
+	    "node:2 -t acc --by-engine",
+	    "node:2 -t put --through window --by-engine",
+	    "node:2 -t put,lat --through window",
+	    "node:2 -t lock -s 8",
+	    "node:2 -t lock -s 8 --through window --programs 2",
+	    "node:2 -t lock --through window --threads 2",
+	    "node:2 -t fence --threads 2",
+	    "node:2 -t fence -w 4",
+	    "node:2 -t pscw --target stop",
+	    "node:2 -t lockall --layout 8:16",
+	    "node:2 -t put --readers 1 --programs 2",
+	    "node:2 -t lock --readers 2",
+	    "node:2 -t signal --through window --threads 2",
+	    "127.0.0.1 -t fence --transport tcp",
+	    "--loop -t fence",
 	};
 	struct perf_options o;
 
@@ -288,6 +306,12 @@ test_cluster(void **state)
 	assert_int_equal(parse(&o, "--alltoall -t rate -n 1"), OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t notify -n 3"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t lock -n 3"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t lock,lockall,fence,pscw --through window"),
+			 OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--alltoall -t notify --through window"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t lock -s 8 --through window"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t put --through window --target stop"),
+			 OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t put -n 2 --threads 3"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t put,cas -n 3 --threads 3"), OPTIONS_RUN);
 	assert_int_equal(o.cluster_count, 3);
@@ -456,6 +480,64 @@ test_elements(void **state)
 	assert_false(perf_element_is(WEIR_T_DOUBLE_COMPLEX, 1, element));
 }
 
+/* Some tests only windows have; others go through one if that is asked for. */
+static void
+test_windows(void **state)
+{
+	struct perf_message out, m = {.magic = PERF_MAGIC,
+				      .versions = PERF_VERSIONS,
+				      .kind = PERF_REQUEST,
+				      .test = PERF_FENCE,
+				      .threads = 1,
+				      .group = 1,
+				      .members = 2,
+				      .rank = 1};
+	struct perf_options o;
+
+	assert_int_equal(parse(&o, "node:2 -t put,lock,lockall,fence,pscw -s 0"), OPTIONS_RUN);
+	assert_false(perf_in_window(&o, PERF_PUT) || perf_in_window(&o, PERF_LOCK));
+	assert_true(perf_in_window(&o, PERF_LOCKALL) && perf_in_window(&o, PERF_FENCE) &&
+		    perf_in_window(&o, PERF_PSCW));
+	assert_int_equal(parse(&o, "node:2 -t put,get,acc,fop,cas,lock,notify,signal,lockall,fence,"
+				   "pscw --through window --apart --programs 3 --verify"),
+			 OPTIONS_RUN);
+	assert_true(perf_in_window(&o, PERF_PUT) && perf_in_window(&o, PERF_LOCK));
+	assert_false(perf_in_window(&o, PERF_LAT));
+	assert_int_equal(parse(&o, "node:2 -t lock,fence -s 0,8 --through window"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "node:2 -t lock --programs 4 --readers 3"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "node:2 -t acc --through window --by-engine"), OPTIONS_RUN);
+	assert_int_equal(perf_usual_size(PERF_FENCE, 0), 0);
+
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.rank = 2;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.rank = 1;
+	m.members = 1 + 2 * PERF_PROGRAMS_MAX;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.members = 1;
+	m.rank = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.members = 2;
+	m.test = PERF_LAT;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.group = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.test = PERF_PSCW;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.test = PERF_LOCK;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+
+	/* drivers that operate on one part do not overlap */
+	m.size = 1000;
+	m.threads = 3;
+	m.flags = PERF_HERE;
+	for (m.rank = 0; m.rank < 3; m.rank++)
+		assert_int_equal(remote_base(&m),
+				 REMOTE_LINE + m.rank * remote_layout(1000, 3).bytes);
+	m.flags = 0;
+	assert_int_equal(remote_base(&m), REMOTE_LINE);
+}
+
 /* Requests for updates are of whole elements; others are refused. */
 static void
 test_updates(void **state)
@@ -580,6 +662,7 @@ main(void)
 	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_messages),	      cmocka_unit_test(test_remote),
 	    cmocka_unit_test(test_elements),	      cmocka_unit_test(test_updates),
+	    cmocka_unit_test(test_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

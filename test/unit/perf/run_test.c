@@ -354,6 +354,24 @@ driver_remote(struct driver *d, struct perf_result *r)
 }
 
 int
+part_open(struct remote_part *p, struct weir *weir, const struct perf_message *request,
+	  uint32_t drivers)
+{
+	return -ENOTSUP;
+}
+
+void
+part_close(struct remote_part *p)
+{
+}
+
+int
+remote_window_close(struct remote_window *w, int timeout_ms)
+{
+	return -ENOTSUP;
+}
+
+int
 target_start(struct perf_target *t, const char *instance, const struct perf_message *request)
 {
 	return -ENOTSUP;
