@@ -86,7 +86,7 @@ build_rma()
 	done
 }
 
-# rma LAYER OPERATION: microseconds of an operation on 8 bytes and its flush.
+# rma LAYER OPERATION [BYTES]: microseconds of an operation on 8 or so many bytes and its flush, or of an epoch.
 rma()
 {
 	local -a launch=(mpirun.mpich -np 2) env=()
@@ -95,7 +95,7 @@ rma()
 		env=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 		launch=(mpirun.openmpi --oversubscribe -np 2)
 	fi
-	env "${env[@]}" timeout 60 "${launch[@]}" "$weir_tmp/rma-$1" "$2" 8 0.5 2>"$weir_tmp/rma.log" | jq -e .us ||
+	env "${env[@]}" timeout 60 "${launch[@]}" "$weir_tmp/rma-$1" "$2" "${3:-8}" 0.5 2>"$weir_tmp/rma.log" | jq -e .us ||
 		{ echo "onesided: $1 failed: $(tail -n 1 "$weir_tmp/rma.log")" >&2; return 1; }
 }
 
@@ -149,12 +149,102 @@ beside_copy()
 		"weir-perf -t put -s $2, in turn with copy_bench $2 0.25"
 }
 
-# all_rma OPERATION: rma of each layer.
+# all_rma OPERATION [BYTES]: rma of each layer.
 all_rma()
 {
 	local layer
 
-	for layer in "${layers[@]}"; do rma "$layer" "$1"; done
+	for layer in "${layers[@]}"; do rma "$layer" "$@"; done
+}
+
+# sum_1k: sums of 1,024 doubles through a window, the better of those by the program and those by the engine.
+sum_1k()
+{
+	local by program engine
+	local -a run=(--instance A node:1 -t acc --type double -s 8192 --through window -D 0.5 --cpu 0)
+
+	program=$(steady_value .lat_us.mean "${run[@]}") || return 1
+	engine=$(steady_value .lat_us.mean "${run[@]}" --by-engine) || return 1
+	for by in "$program" "$engine"; do [ -z "$by" ] || echo "$by"; done | sort -g | head -n 1
+}
+
+# sums_beside_peers NAME UNIT TARGET: the time of sum_1k divided by that of the best MPI, in turn.
+sums_beside_peers()
+{
+	local try own best
+	local -a ratios=()
+
+	wanted "$1" || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		best=$(all_rma sum 8192 | sort -g | head -n 1)
+		[ -n "$best" ] || break
+		own=$(sum_1k) || break
+		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$1" "$2" '<=' "$3" paired \
+		"weir-perf -t acc --type double -s 8192 --through window, with and without --by-engine, in turn with all_rma sum 8192"
+}
+
+# Windows of two programs of the same host, beside MPI's; and notices beside messages.
+mapped_windows()
+{
+	local kind
+	local -a size layers=() window=(--instance A node:1 -D 0.5 --cpu 0)
+
+	any_wanted os_window_{put,get,acc,fop,cas}_8 os_acc_1k_double os_lock os_lock_put os_lock_all os_fence_2 os_pscw_2 \
+		os_window_notify_8 || return 0
+	build_rma
+	one_node --idle adaptive
+	run server-A weir-perf --instance A --cpu 1
+	await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+	for kind in put get acc fop cas; do
+		size=(-s 8)
+		case "$kind" in fop | cas) size=() ;; esac
+		beside_peers "os_window_${kind}_8" "x the best MPI: $kind of 8 B and flush through a window" '<=' 0.5 .lat_us.mean "all_rma $kind" -- \
+			"${window[@]}" -t "$kind" --through window "${size[@]}"
+	done
+	sums_beside_peers os_acc_1k_double "x the best MPI: sum of 1,024 doubles and flush through a window" 0.8
+	beside_peers os_lock "x the best MPI: exclusive lock and unlock, free" '<=' 0.5 .lat_us.mean "all_rma lock" -- \
+		"${window[@]}" -t lock --through window
+	beside_peers os_lock_put "x the best MPI: exclusive lock, put of 8 B, unlock" '<=' 0.5 .lat_us.mean "all_rma lock_put" -- \
+		"${window[@]}" -t lock -s 8 --through window
+	beside_peers os_lock_all "x the best MPI: lock_all and unlock_all" '<=' 0.5 .lat_us.mean "all_rma lock_all" -- \
+		"${window[@]}" -t lockall
+	beside_peers os_fence_2 "x the best MPI: fence of two programs" '<=' 0.7 .lat_us.mean "all_rma fence" -- "${window[@]}" -t fence
+	beside_peers os_pscw_2 "x the best MPI: post, start, complete, wait of two programs, both ways" '<=' 0.7 .lat_us.mean "all_rma pscw" -- \
+		"${window[@]}" -t pscw
+	beside os_window_notify_8 "x round trip of 8 B on the host, mean: notified ping-pong with watches" '<=' 1.25 .lat_us.mean \
+		"${window[@]}" -t notify -s 8 --through window -- "${window[@]}" -t lat -s 8
+	stop_all
+}
+
+# Windows of two nodes beside messages; programs that contend for a window's lock; its recovery; halos.
+far_windows()
+{
+	local kind
+	local -a window=(--instance A node:2 -D 1 --cpu 0)
+
+	any_wanted os_window_rnotify_p50 os_rfence_p50 os_window_lock_32 os_window_lock_32_readers os_window_recover \
+		os_window_recover_far os_stencil_fences os_stencil_messages || return 0
+	two_nodes_memif "" --idle adaptive
+	run server-B weir-perf --instance B --cpu 1
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	beside os_window_rnotify_p50 "x round trip of 64 B, p50: notified ping-pong of 8 B with watches" '<=' 1.1 .lat_us.p50 \
+		"${window[@]}" -t notify -s 8 --through window -- "${window[@]}" -t lat -s 64
+	beside os_rfence_p50 "x round trip of 64 B, p50: fence of two nodes" '<=' 0.85 .lat_us.p50 \
+		"${window[@]}" -t fence -- "${window[@]}" -t lat -s 64
+	perf os_window_lock_32 "x the mean: least count of 32 programs that contend for a window's lock" '>=' 0.33 '.shares.min / .shares.mean' \
+		--instance A node:2 -t lock --through window --programs 32 -D 10 --cpu 0
+	perf os_window_lock_32_readers "x the mean: least count of 32 programs, half of which lock shared" '>=' 0.33 \
+		'.shares.min / .shares.mean' --instance A node:2 -t lock --through window --programs 32 --readers 16 -D 10 --cpu 0
+	stop_programs
+	! wanted os_window_recover ||
+		window_recover B B | record os_window_recover "ms from the SIGKILL of the holder of a window's lock to the next holder, one host" \
+			'<=' 100 any "locker INSTANCE window"
+	! wanted os_window_recover_far ||
+		window_recover B A | record os_window_recover_far "ms likewise, the holder on the other node" '<=' 1000 any "locker INSTANCE window"
+	stop_all
 }
 
 # Operations on memory of the same host that is mapped.
@@ -203,6 +293,26 @@ recover()
 		awk -v at="$at" '/held/ { print $1 - at }' "$weir_tmp/$taker.log"
 	done
 	stop "$memory"
+}
+
+# window_recover NEXT HOLDER: the same for the lock of a member on B of a window, each time of another one.
+window_recover()
+{
+	local i at name member holder taker
+
+	for i in {1..10}; do
+		name=window-$1$2-$i member=member-$1$2$i holder=wholder-$1$2$i taker=wtaker-$1$2$i
+		run "$member" locker B window "$name" 0
+		run "$holder" locker "$2" window "$name" 1
+		run "$taker" locker "$1" window "$name" 2
+		await grep -q held "$weir_tmp/$holder.log" || die "no lock: $(last_line "$holder")"
+		await sh -c "weirctl --instance B --json show exports | jq -e 'any(.[]; .waiters == 1)'" || die "nobody waits"
+		at=$(now_ms)
+		kill -KILL "${weir_pid[$holder]}"
+		await grep -q 'held -130' "$weir_tmp/$taker.log" || die "the lock of a dead program stays"
+		awk -v at="$at" '/held/ { print $1 - at }' "$weir_tmp/$taker.log"
+		stop "$member"
+	done
 }
 
 # hash_rate NODE NODE: inserts per second of a table of two members on these nodes, of both together.
@@ -385,6 +495,8 @@ set_onesided()
 		record os_put_instr "instructions of both engines per put of 8 B, 32 per turn" '<=' 220 any \
 			"callgrind of engine_bench 8 32 0 1 20000 put"
 	mapped_onesided
+	mapped_windows
+	far_windows
 	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
 		one_node --idle adaptive

@@ -63,8 +63,8 @@ perf '.count == 200 and .verified' --instance A node:2 -t put,get,acc --through 
 perf '.count == 1 and .verified' --instance A node:1:near -t put,lockall --through window -s 8 -n 1 --target stop --apart --verify
 
 # a driver that ends ends its members, which wait for it
-run fences weir-perf --instance A node:2 -t fence -D 600 --no-calibrate
-await shows B exports 'any(.[]; .program == "weir-perf-target" and .openers > 0)' || fail "no window: $(weirctl --instance B show exports)"
+run fences weir-perf --instance A node:2 -t fence -s 8 -D 600 --no-calibrate
+await shows B exports 'any(.[]; .program == "weir-perf-target" and .puts > 5)' || fail "no window: $(weirctl --instance B show exports)"
 stop fences KILL
 await shows B exports 'length == 0' || fail "an export stays: $(weirctl --instance B show exports)"
 perf '.count == 20 and .verified' --instance A node:2 -t fence -n 20 --verify
