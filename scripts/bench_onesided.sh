@@ -186,6 +186,30 @@ sums_beside_peers()
 		"weir-perf -t acc --type double -s 8192 --through window, with and without --by-engine, in turn with all_rma sum 8192"
 }
 
+# stencil WAY WAY: of two programs of one host, the time that rows by the first way take, divided by that of the second.
+stencil()
+{
+	local i table=stencil-$RANDOM
+
+	for i in 0 1; do
+		WEIR_INSTANCE=A run "stencil-$i" taskset -c "$i" example-window_stencil "$table" 2 64 20000
+	done
+	for i in 0 1; do
+		wait "${weir_pid[stencil-$i]}" || die "window_stencil: $(last_line "stencil-$i")"
+	done
+	cat "$weir_tmp"/stencil-[01].log | awk -v one="$1" -v two="$2" '
+		$0 ~ "^halo by " one ": " { a = $(NF - 3) } $0 ~ "^halo by " two ": " { b = $(NF - 3) } END { if (a && b) print a / b }'
+	rm "$weir_tmp"/stencil-[01].log
+}
+
+# stencils NAME WAY TARGET: rows by notices beside another way, the median of ten runs.
+stencils()
+{
+	wanted "$1" || return 0
+	for _ in {1..10}; do stencil "$2" notices; done |
+		record "$1" "x by $2: rows by notices, two programs of the host" '>=' "$3" any "example-window_stencil NAME 2 64 20000"
+}
+
 # Windows of two programs of the same host, beside MPI's; and notices beside messages.
 mapped_windows()
 {
@@ -193,7 +217,7 @@ mapped_windows()
 	local -a size layers=() window=(--instance A node:1 -D 0.5 --cpu 0)
 
 	any_wanted os_window_{put,get,acc,fop,cas}_8 os_acc_1k_double os_lock os_lock_put os_lock_all os_fence_2 os_pscw_2 \
-		os_window_notify_8 || return 0
+		os_window_notify_8 os_stencil_{messages,fence} || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -216,6 +240,9 @@ mapped_windows()
 		"${window[@]}" -t pscw
 	beside os_window_notify_8 "x round trip of 8 B on the host, mean: notified ping-pong with watches" '<=' 1.25 .lat_us.mean \
 		"${window[@]}" -t notify -s 8 --through window -- "${window[@]}" -t lat -s 8
+	stop_programs
+	stencils os_stencil_messages messages 1.1
+	stencils os_stencil_fence fence 1.5
 	stop_all
 }
 
@@ -226,7 +253,7 @@ far_windows()
 	local -a window=(--instance A node:2 -D 1 --cpu 0)
 
 	any_wanted os_window_rnotify_p50 os_rfence_p50 os_window_lock_32 os_window_lock_32_readers os_window_recover \
-		os_window_recover_far os_stencil_fences os_stencil_messages || return 0
+		os_window_recover_far || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
@@ -254,7 +281,7 @@ mapped_onesided()
 	local -a size layers=()
 
 	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m \
-		os_model_host_{put,get,acc,flush,lock}_{a,b} || return 0
+		os_model_host_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -426,13 +453,14 @@ fit()
 }
 
 # models WHERE ARGUMENT...: what operations cost: each with its flush by its size, puts by their number before one flush,
-# a lock and its release by the number of programs that ask for it.
+# a lock and its release by the number of programs that ask for it. Through windows: fences, and lock_all with a put, by
+# the logarithm of the members; rings of post and start, and notified puts with their answer, by size.
 models()
 {
 	local where=$1 name test n
 	shift
 
-	for test in put get acc flush lock; do
+	for test in put get acc flush lock fence lockall pscw notify; do
 		name=os_model_${where}_$test
 		any_wanted "${name}_a" "${name}_b" || continue
 		: >"$weir_tmp/points"
@@ -448,6 +476,19 @@ models()
 				point "$n" .lat_us.mean "$@" -t lock --programs "$n" -D 1
 			done
 			fit "$name" "lock and unlock, % programs" program 1 "weir-perf $* -t lock --programs %"
+			;;
+		fence | lockall)
+			# a program and its target are two members
+			for n in 1 2 3 4 5; do
+				point "$n" .lat_us.mean "$@" -t "$test" -s 8 --programs $((1 << (n - 1))) -D 1
+			done
+			fit "$name" "$test and a put, 2^% members" doubling 1 "weir-perf $* -t $test -s 8 --programs 2^%/2"
+			;;
+		pscw | notify)
+			for n in 8 64 512 4096 32768 262144 1048576; do
+				point "$n" .lat_us.mean "$@" -t "$test" -s "$n" --through window -D 0.4
+			done
+			fit "$name" "$test of % B through a window" KiB 1024 "weir-perf $* -t $test -s % --through window"
 			;;
 		*)
 			for n in 8 64 512 4096 32768 262144 1048576; do
@@ -530,7 +571,7 @@ set_onesided()
 	fi
 	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_rnotify_64k os_racc_rate_8 \
 		os_rput_rate_8 os_rput_rate_8_nic os_rfop_rate_8 os_rstride os_stopped os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside \
-		os_model_remote_{put,get,acc,flush,lock}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
+		os_model_remote_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"

@@ -53,7 +53,7 @@ begin(struct lane *l)
 {
 	int rc = l->run->kind->begin(l, l->begun);
 
-	l->begun += !rc;
+	l->begun += rc >= 0; /* also the last one of all */
 	return rc;
 }
 
@@ -109,9 +109,9 @@ block(struct lane *l, uint64_t n, bool timed)
 	return rc;
 }
 
-/* count 0: until end_ns. */
+/* count 0: until end_ns. `slow`: an operation takes more than SLOW_NS, as it seems. */
 static int
-measure_latency(struct lane *l, uint64_t count, uint64_t end_ns)
+measure_latency(struct lane *l, uint64_t count, uint64_t end_ns, bool slow)
 {
 	uint64_t left = count ? count : UINT64_MAX, now = now_ns(), n;
 	bool timed = true;
@@ -119,8 +119,9 @@ measure_latency(struct lane *l, uint64_t count, uint64_t end_ns)
 
 	for (; left && (count || now < end_ns) && !rc && !driver_stopped(l->run->driver);
 	     timed = !timed) {
-		n = !count && l->latency.count && histogram_mean(&l->latency) > SLOW_NS ? SLOW_BLOCK
-											: BLOCK;
+		if (l->latency.count)
+			slow = histogram_mean(&l->latency) > SLOW_NS;
+		n = !count && slow ? SLOW_BLOCK : BLOCK;
 		n = n < left ? n : left;
 		left -= n;
 		rc = block(l, n, timed);
@@ -173,7 +174,8 @@ run_lane(void *arg)
 	l->rated = l->begun;
 	l->rate_ns = now_ns();
 	if (!rc && (lat > n || !all))
-		rc = measure_latency(l, all ? lat - n : 0, run->end_ns);
+		rc = measure_latency(l, all ? lat - n : 0, run->end_ns,
+				     (double)(l->rate_ns - run->start_ns) > (double)n * SLOW_NS);
 	l->rated = l->begun - l->rated;
 	l->rate_ns = now_ns() - l->rate_ns;
 	if (!rc && !serial)
