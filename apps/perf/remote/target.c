@@ -65,27 +65,20 @@ answer_all(struct weir *w, int fd, const struct perf_message *request, const uin
 	weir_remote_close(r);
 }
 
-/* Whether the server asks for the counts, or has ended. */
-static bool
-is_asked(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return poll(&p, 1, 0) > 0;
-}
-
 /* Answers through a window, until the server asks for the counts. 0 or -errno. */
 static int
 answer_members(int fd, const struct perf_message *request, struct weir_window *win)
 {
 	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET, .signal = REMOTE_WORD_AT};
 	uint32_t driver = request->rank - 1;
+	struct pollfd asked = {.fd = fd, .events = POLLIN};
 	struct weir_watch watch;
+	bool ends = false;
 	uint64_t next = 1; /* signal */
 	int rc = weir_window_lock_all(win, 0, -1);
 
 	weir_watch_init(&watch, win, driver, WEIR_TAG_ANY, 1);
-	while (!rc && !is_asked(fd)) {
+	while (!rc && !ends) {
 		if (request->test == PERF_SIGNAL) {
 			rc = weir_window_signal_wait(win, REMOTE_WORD_AT, WEIR_GE, next, ANSWER_MS,
 						     &t.operand);
@@ -99,7 +92,10 @@ answer_members(int fd, const struct perf_message *request, struct weir_window *w
 			if (!rc)
 				rc = weir_window_notify(win, driver, watch.last_tag, 0);
 		}
-		rc = rc == -EAGAIN || rc == -EINTR ? 0 : rc;
+		if (rc == -EAGAIN || rc == -EINTR) { /* the driver has ended, or has not begun */
+			ends = poll(&asked, 1, 0) > 0;
+			rc = 0;
+		}
 	}
 	return rc ? rc : weir_window_unlock_all(win, -1);
 }
