@@ -133,7 +133,7 @@ int remote_window_open(struct remote_window *w, struct weir *weir,
 /* Collective. 0, or -errno: it may be open still. */
 int remote_window_close(struct remote_window *w, int timeout_ms);
 
-/* What all members do together, equally often. */
+/* Calls that all members make together, equally often. */
 struct remote_rounds {
 	struct weir_window *win;
 	const uint8_t *base; /* own part */

@@ -112,7 +112,7 @@ main(int argc, char **argv)
 	if (!strcmp(argv[2], "export"))
 		return export(w, argv[3]);
 	if (!strcmp(argv[2], "window"))
-		return argc > 4 ? member(w, argv[3], (uint32_t)atoi(argv[4])) : 2;
+		return argc > 4 ? member(w, argv[3], (uint32_t)strtoul(argv[4], NULL, 10)) : 2;
 	rc = argc > 4 ? lock(w, argv[3], argv[4], !strcmp(argv[2], "hold")) : 2;
 	weir_detach(w);
 	return rc;
