@@ -89,12 +89,20 @@ static int
 prepare_part(struct responder *r)
 {
 	struct remote_part *part = &r->server->part;
-	int rc = r->request.group ? part_open(part, r->flow.weir, &r->request, r->request.members)
-				  : -EOPNOTSUPP;
+	const struct perf_message *request = &r->request;
+	uint64_t bytes = remote_layout(remote_extent(request), request->threads).bytes;
+	int rc;
 
-	if (!rc && r->request.test == PERF_GET)
-		remote_fill(&r->request, part_of(part, &r->request));
-	return rc;
+	if (!r->server->options->alltoall)
+		return -EOPNOTSUPP;
+	rc = part_open(part, r->flow.weir, request, request->members);
+	if (rc)
+		return rc;
+	if (remote_base(request) + bytes > part->bytes) /* not of this run */
+		return -EINVAL;
+	if (request->test == PERF_GET)
+		remote_fill(request, part_of(part, request));
+	return 0;
 }
 
 /* Everything that counts has arrived: fills the RESULT. */
@@ -155,7 +163,7 @@ step_idle(struct responder *r)
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
-		} else if (perf_is_remote(request->test) && request->flags & PERF_HERE) {
+		} else if (request->group && request->flags & PERF_HERE) {
 			rc = prepare_part(r);
 		} else if (perf_is_remote(request->test)) {
 			rc = target_start(&r->target, r->server->options->instance, request);
