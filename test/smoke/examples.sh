@@ -109,6 +109,20 @@ for i in 1 2 3; do
 done
 [ "$(cat "$weir_tmp"/stencil-*.log | grep -c '^halo by \|^pipeline: right')" = 4 ] || fail "stencil: $(cat "$weir_tmp"/stencil-*.log)"
 
+# transmitters of three programs on two nodes, out of 4 units each
+for i in 1 2; do
+	node=A
+	[ $((i % 2)) = 0 ] || node=B
+	on $node "ring-$i" example-buffer_ring ring 3 2 500
+done
+WEIR_INSTANCE=A example-buffer_ring ring 3 2 500 >"$weir_tmp/ring-0.log" 2>&1 || fail "example-buffer_ring: $(last_line ring-0)"
+for i in 1 2; do
+	gone "${weir_pid[ring-$i]}" || fail "ring-$i does not end: $(last_line "ring-$i")"
+done
+for i in 0 1 2; do
+	says "ring-$i" '^rank [0-2]: 1000 messages of 2 threads right, [4-8] units'
+done
+
 # a hash table in the memory of five programs on two nodes, and of three on one, who map it
 for i in 1 2 3 4 5; do
 	node=A
