@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the other allocators need of chunks. */
+/* Chunks, as the other allocators use them. */
 #ifndef WEIR_BUFFER_CHUNKS_H
 #define WEIR_BUFFER_CHUNKS_H
 

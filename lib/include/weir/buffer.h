@@ -13,8 +13,8 @@
  * The allocators keep their records outside, so nothing that is written to the memory, by this
  * program or a peer, damages them.
  *
- * Lifetime: allocators are destroyed before their chunks, and chunks before weir_detach(). What was
- * obtained from an allocator ends with it. A forked child has none of the memory: functions that
+ * Lifetime: allocators are destroyed before their chunks, and chunks before weir_detach(). All
+ * pieces of an allocator end with it. A forked child has none of the memory: functions that
  * hand out memory return NULL there with ENOTCONN, others do nothing.
  *
  * The session's end: the memory stays until weir_detach(). With WEIR_REATTACH, new regions are of
@@ -71,9 +71,9 @@ int weir_chunks_create(struct weir *w, const struct weir_chunks_options *options
 		       struct weir_chunks **chunks);
 
 /*
- * Frees all regions. Those from which messages are still being sent, that a window uses or where a
- * thread waits for a signal, stay until weir_detach(). No thread uses the chunks any more. NULL is
- * allowed. Blocks until the data plane answers.
+ * Frees all regions. Regions from which messages are still being sent, that a window uses or where
+ * a thread waits for a signal, stay until weir_detach(). No thread uses the chunks any more. NULL
+ * is allowed. Blocks until the data plane answers.
  */
 void weir_chunks_destroy(struct weir_chunks *c);
 

@@ -152,6 +152,8 @@ TEST(test_chunks_and_where)
 	weir_chunk_put(d.c, at[3]);
 	weir_chunk_put(d.c, NULL);
 	weir_chunk_put(d.c, at[9]);
+	memset(at[3], 0xee, 64 * KIB); /* no record lies there */
+	memset(at[9], 0xee, 64 * KIB);
 	assert_ptr_equal(weir_chunk_get(d.c), at[9]);
 	assert_ptr_equal(weir_chunk_get(d.c), at[3]);
 	expect_null(weir_chunk_get(d.c), ENOSPC);
@@ -204,6 +206,7 @@ static struct {
 	uint8_t *at[FEW];
 	_Atomic uint32_t holder[FEW]; /* thread + 1 */
 	_Atomic uint32_t wrong;
+	pthread_barrier_t start;
 } crowd;
 
 static unsigned
@@ -281,6 +284,7 @@ get_many(void *arg)
 {
 	void **at = arg;
 
+	pthread_barrier_wait(&crowd.start);
 	for (unsigned i = 0; i < 8; i++)
 		at[i] = weir_chunk_get(crowd.c);
 	return NULL;
@@ -294,10 +298,12 @@ TEST(test_regions_of_threads)
 	pthread_t thread[THREADS];
 
 	crowd.c = d.c;
+	pthread_barrier_init(&crowd.start, NULL, THREADS);
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, get_many, at[i]), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
+	pthread_barrier_destroy(&crowd.start);
 	for (unsigned i = 0; i < THREADS * 8; i++) {
 		assert_non_null(at[i / 8][i % 8]);
 		for (unsigned k = 0; k < i; k++)
@@ -331,8 +337,10 @@ TEST(test_pool_pieces)
 		for (unsigned k = 0; k < n; k++)
 			assert_true(at[k][0] == (uint8_t)k && at[k][sizes[s] - 1] == (uint8_t)k);
 		weir_pool_put(p, NULL);
-		for (unsigned k = 0; k < n; k++)
+		for (unsigned k = 0; k < n; k++) {
 			weir_pool_put(p, at[k]);
+			memset(at[k], 0xee, sizes[s]);
+		}
 		for (unsigned k = 0; k < n; k++) { /* each once, and no other */
 			unsigned i = 0;
 
@@ -598,6 +606,7 @@ drop_piece(struct world *d, struct weir_general *h, struct piece *p)
 		owner[k] = 0;
 	}
 	weir_general_put(h, p->at);
+	memset(p->at, 0xee, p->bytes); /* no record lies there */
 	p->at = NULL;
 }
 

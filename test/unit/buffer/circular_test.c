@@ -242,7 +242,8 @@ TEST(test_in_turn)
 	}
 }
 
-/* What is under way is not handed out; one mark frees all that was posted before it. */
+/* Memory with operations under way is not handed out; one mark frees all that was posted before it.
+ */
 TEST(test_marks)
 {
 	for (unsigned place = 0; place < MAPPED; place++) {
