@@ -674,6 +674,47 @@ TEST(test_general_of_threads)
 	world_close(&d);
 }
 
+/* ---- the data plane ends ---- */
+
+/* Chunks stay; further regions are of the next session. */
+TEST(test_data_plane_restarts)
+{
+	struct weir_chunks_options o = WEIR_CHUNKS_OPTIONS_INIT;
+	struct world d = {.f = plane_create(&(struct plane_options){.watched = true})};
+	struct weir_region *region;
+	uint8_t *at[4];
+	uint64_t offset;
+
+	o.chunk = 4096;
+	o.step = 2 * 4096;
+	d.w = plane_attach(d.f);
+	assert_int_equal(weir_chunks_create(d.w, &o, &d.c), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		at[i] = weir_chunk_get(d.c);
+		assert_non_null(at[i]);
+		memset(at[i], (int)i + 1, 4096);
+	}
+	plane_kill(d.f);
+	while (weir_state(d.w) == WEIR_UP)
+		weir_sleep(1000000);
+	expect_null(weir_chunk_get(d.c), ENODEV);
+	weir_chunk_put(d.c, at[1]);
+	assert_ptr_equal(weir_chunk_get(d.c), at[1]);
+	plane_come_back(d.f);
+	assert_int_equal(weir_reattach(d.w, PATIENT), 0);
+	for (unsigned i = 2; i < 4; i++) {
+		at[i] = weir_chunk_get(d.c);
+		assert_non_null(at[i]);
+		memset(at[i], (int)i + 1, 4096);
+	}
+	assert_int_equal(plane_regions(d.f, d.w), 1);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(weir_chunk_where(d.c, at[i], &region, &offset), 0);
+		assert_true(at[i][0] == i + 1 && at[i][4095] == i + 1);
+	}
+	world_close(&d);
+}
+
 /* ---- fork ---- */
 
 static int
