@@ -32,7 +32,8 @@ struct rma_case {
 };
 
 extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[],
-    window_cases[], dynamic_cases[];
+    window_cases[], epoch_cases[], lock_cases[], flush_cases[], many_cases[], atomic_cases[],
+    layout_cases[], shared_cases[], notify_cases[], error_cases[], dynamic_cases[];
 
 /* Memory of every rank, opened by all, the own one, too. */
 struct memory {

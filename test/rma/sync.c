@@ -204,8 +204,8 @@ const struct rma_case sync_cases[] = {
     {"notify/get", notify_get},
     {"notify/many", notify_many},
     {"signal/ring", signal_ring},
-    {"lock/contention", lock_contention},
+    {"remote/contention", lock_contention},
     {"lock/shared", lock_shared},
-    {"lock/nested", lock_nested},
+    {"remote/nested", lock_nested},
     {NULL, NULL},
 };

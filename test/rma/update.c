@@ -1,62 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Updates: every type and operation against plain calls, and all ranks on one element. */
-#include "cases.h"
+#include "part.h"
 
 #include "ipc/apply.h"
 
 #include <errno.h>
-#include <float.h>
 #include <stdio.h>
-#include <string.h>
 
 #define PART 4096u
-
-/* Ranks compare all bytes, and the compiler may copy those behind the value. */
-#define LONG_DOUBLE_BYTES (LDBL_MANT_DIG == 64 ? 10 : sizeof(long double))
-
-/* Operands that each type takes. */
-static void
-fill(enum weir_type t, uint32_t round, void *to)
-{
-	long double v = (long double)((int)(round * 5 % 23) - 7);
-
-	memset(to, 0, 32);
-	switch (t) {
-#define CASE(name, T)                                                                              \
-	case name:                                                                                 \
-		*(T *)to = (T)v;                                                                   \
-		break
-		CASE(WEIR_T_FLOAT, float);
-		CASE(WEIR_T_DOUBLE, double);
-		CASE(WEIR_T_FLOAT_COMPLEX, float); /* the real part; the other is 0 */
-		CASE(WEIR_T_DOUBLE_COMPLEX, double);
-#undef CASE
-#define CASE(name, T, V)                                                                           \
-	case name:                                                                                 \
-		((struct T *)to)->value = (V)v; /* nothing else: not what lies between */          \
-		((struct T *)to)->at = (int32_t)round;                                             \
-		break
-		CASE(WEIR_T_INT16_AT, weir_int16_at, int16_t);
-		CASE(WEIR_T_INT32_AT, weir_int32_at, int32_t);
-		CASE(WEIR_T_INT64_AT, weir_int64_at, int64_t);
-		CASE(WEIR_T_FLOAT_AT, weir_float_at, float);
-		CASE(WEIR_T_DOUBLE_AT, weir_double_at, double);
-#undef CASE
-	case WEIR_T_LONG_DOUBLE_AT:
-		((struct weir_long_double_at *)to)->at = (int32_t)round;
-		memcpy(to, &v, LONG_DOUBLE_BYTES);
-		break;
-	case WEIR_T_LONG_DOUBLE:
-	case WEIR_T_LONG_DOUBLE_COMPLEX:
-		memcpy(to, &v, LONG_DOUBLE_BYTES);
-		break;
-	case WEIR_T_BOOL:
-		*(bool *)to = round & 1;
-		break;
-	default:
-		memset(to, (int)(round * 29 + 3), weir_type_size(t));
-	}
-}
 
 /* Every type and operation, of some elements, with and without the values before. */
 static void
@@ -77,10 +28,8 @@ update_types(struct ranks *r)
 						.type = t,
 						.op = op};
 
-			for (unsigned i = 0; i < n; i++) {
-				fill((enum weir_type)t, i + 11 * op, is + i * size);
-				fill((enum weir_type)t, i + 3 + op, operand + i * size);
-			}
+			operands((enum weir_type)t, 11 * op, (unsigned)n, is);
+			operands((enum weir_type)t, 3 + op, (unsigned)n, operand);
 			memcpy(m.base + 64, is, n * size);
 			memset(got, 0, sizeof(got));
 			memset(before, 0, sizeof(before));
@@ -262,9 +211,9 @@ update_loc(struct ranks *r)
 const struct rma_case update_cases[] = {
     {"update/types", update_types},
     {"update/sums", update_sums},
-    {"update/tickets", update_tickets},
-    {"update/cas", update_cas},
-    {"update/pair_get", update_pair_get},
-    {"update/loc", update_loc},
+    {"remote/tickets", update_tickets},
+    {"remote/cas", update_cas},
+    {"remote/pair_get", update_pair_get},
+    {"remote/loc", update_loc},
     {NULL, NULL},
 };

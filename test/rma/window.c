@@ -1,48 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Windows: kinds, operations, epochs, misuse. */
-#include "cases.h"
-
-#include <weir/window.h>
+#include "part.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define PART 4096u
 #define ROUNDS 10u
-
-static struct weir_window_options
-options(const struct ranks *r)
-{
-	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
-
-	o.flags = r->maps ? 0 : WEIR_WINDOW_APART;
-	return o;
-}
-
-/* A window with `bytes` of memory at each rank, of elements of 8 bytes. */
-static uint8_t *
-make(struct ranks *r, uint64_t bytes, uint32_t flags, struct weir_window **win)
-{
-	struct weir_window_options o = options(r);
-	void *base = NULL;
-
-	o.flags |= flags;
-	o.disp_unit = 8;
-	*win = NULL;
-	OK(r, weir_window_allocate(r->g, bytes, &o, CASE_MS, &base, win));
-	return base;
-}
-
-static uint64_t
-word(const uint8_t *base, unsigned i)
-{
-	uint64_t v;
-
-	memcpy(&v, base + 8 * i, sizeof(v));
-	return v;
-}
 
 /* ---- operations between fences ---- */
 
