@@ -481,6 +481,7 @@ static void
 error_region(struct ranks *r)
 {
 	void *memory = mmap(NULL, PART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t none, any = 0;
 	struct weir_region *region;
 	struct weir_window *win;
 	int rc;
@@ -488,11 +489,14 @@ error_region(struct ranks *r)
 	OK(r, weir_region_alloc(r->w, PART, NULL, &region));
 	used(r, region, weir_region_free);
 	rc = weir_adopt(r->w, memory, PART, WEIR_ADOPT_SEND, &region);
-	if (rc == -ENOSPC) { /* sessions that may adopt nothing, equal at all */
+	none = rc == -ENOSPC; /* the session may adopt nothing */
+	OK(r, none ? 0 : rc);
+	OK(r, weir_group_allreduce(r->g, &none, &any, 1, WEIR_T_UINT64, WEIR_ACC_MAX, CASE_MS));
+	if (any) {
+		OK(r, none ? 0 : weir_disown(region));
 		munmap(memory, PART);
 		return;
 	}
-	OK(r, rc);
 	WANT(r, weir_window_create(r->g, region, 0, PART, NULL, CASE_MS, &win), -EACCES);
 	OK(r, weir_disown(region));
 	OK(r, weir_adopt(r->w, memory, PART, WEIR_ADOPT_EXPOSE, &region));

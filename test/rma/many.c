@@ -270,7 +270,8 @@ struct worker {
 	bool flushes;
 };
 
-/* Puts and sums of one thread in the epoch of its program, then fences of its own window. */
+/* Fences of the thread's own window, then puts and sums in the epoch of its program, of which the
+ * last ones are still under way when the thread ends. */
 static void *
 work(void *arg)
 {
@@ -278,22 +279,6 @@ work(void *arg)
 	struct ranks *r = &a->is;
 	uint64_t one = 1, in = 0;
 
-	for (uint64_t n = 1; n <= TIMES; n++)
-		for (uint32_t i = 0; i < r->size; i++) {
-			uint64_t v = n * 1000 + r->rank * THREADS + a->number,
-				 at = 8 + r->rank * THREADS + a->number;
-
-			OK(r, weir_window_put(a->win, i, at, &v, 8, 0));
-			OK(r, weir_window_accumulate(a->win, i, 0, &one, 1, WEIR_T_UINT64,
-						     WEIR_ACC_SUM, 0));
-			if (n % 10)
-				continue;
-			OK(r, weir_window_get(a->win, i, at, &in, 8, 0));
-			OK(r, weir_window_flush_local(a->win, i, CASE_MS));
-			CHECK(r, in == v);
-		}
-	if (a->flushes)
-		OK(r, weir_window_flush_all(a->win, CASE_MS));
 	for (uint64_t n = 1; n <= 5; n++) {
 		OK(r, weir_window_fence(a->own, 0, CASE_MS));
 		in = n * 10 + a->number;
@@ -304,6 +289,22 @@ work(void *arg)
 		OK(r, weir_window_fence(a->own, WEIR_NO_SUCCEED, CASE_MS));
 		CHECK(r, in == n * 10 + a->number);
 	}
+	for (uint64_t n = 1; n <= TIMES; n++)
+		for (uint32_t i = 0; i < r->size; i++) {
+			uint64_t v = n * 1000 + r->rank * THREADS + a->number,
+				 at = 8 + r->rank * THREADS + a->number;
+
+			OK(r, weir_window_put(a->win, i, at, &v, 8, 0));
+			OK(r, weir_window_accumulate(a->win, i, 0, &one, 1, WEIR_T_UINT64,
+						     WEIR_ACC_SUM, 0));
+			if (n % 10 != 5)
+				continue;
+			OK(r, weir_window_get(a->win, i, at, &in, 8, 0));
+			OK(r, weir_window_flush_local(a->win, i, CASE_MS));
+			CHECK(r, in == v);
+		}
+	if (a->flushes)
+		OK(r, weir_window_flush_all(a->win, CASE_MS));
 	return NULL;
 }
 

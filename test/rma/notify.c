@@ -210,13 +210,13 @@ notify_consistency(struct ranks *r)
 
 /* Notices of transfers with layouts count the bytes of the layout. */
 static void
-notify_layout(struct ranks *r)
+layouts(struct ranks *r, uint32_t flags)
 {
 	enum { ROWS = 20 };
 	const struct weir_layout column = {.block = 8, .dims = 1, .dim = {{ROWS, 64}}};
 	uint32_t to = next_rank(r), from = previous_rank(r);
 	struct weir_window *win;
-	uint8_t *base = make(r, ROWS * 64, 0, &win);
+	uint8_t *base = make(r, ROWS * 64, flags, &win);
 	uint64_t own[ROWS * 8], in[ROWS];
 	struct weir_transfer put = {.offset = 3,
 				    .buf = own + 5,
@@ -226,8 +226,8 @@ notify_layout(struct ranks *r)
 				    .tag = 1},
 			     get = {.offset = 3,
 				    .buf = in,
-				    .length = 8 * ROWS,
 				    .there = &column,
+				    .length = 8 * ROWS,
 				    .notify = WEIR_WITH_NOTICE,
 				    .tag = 2};
 	struct weir_watch watch;
@@ -249,6 +249,13 @@ notify_layout(struct ranks *r)
 		CHECK(r, in[i] == r->rank * 1000 + 8 * i + 5);
 	OK(r, weir_window_unlock_all(win, CASE_MS));
 	OK(r, weir_window_free(win, CASE_MS));
+}
+
+static void
+notify_layout(struct ranks *r)
+{
+	layouts(r, 0);
+	layouts(r, WEIR_WINDOW_BY_ENGINE);
 }
 
 /* In each kind of epoch, and of shared windows. */

@@ -37,6 +37,8 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 			  void *arg);
 pthread_t __real_pthread_self(void);
 pthread_t __wrap_pthread_self(void);
+int __real_pthread_getattr_np(pthread_t thread, pthread_attr_t *attr);
+int __wrap_pthread_getattr_np(pthread_t thread, pthread_attr_t *attr);
 int __real_pthread_join(pthread_t thread, void **result);
 int __wrap_pthread_join(pthread_t thread, void **result);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -187,6 +189,13 @@ pthread_t
 __wrap_pthread_self(void)
 {
 	return self ? number_of(self) : __real_pthread_self();
+}
+
+/* Of which the library asks about the calling thread. */
+int
+__wrap_pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
+{
+	return __real_pthread_getattr_np(self ? self->thread : thread, attr);
 }
 
 int
