@@ -29,6 +29,7 @@ struct ranks {
 struct rma_case {
 	const char *name;
 	void (*run)(struct ranks *r);
+	bool on_request; /* runs only by its name: it needs more than each machine has */
 };
 
 extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[],

@@ -261,6 +261,7 @@ op_unlock(struct ranks *r)
 
 #define THREADS 2u
 #define TIMES 50u
+#define BULK 200000u /* bytes of a thread's last put to each member */
 
 struct worker {
 	struct ranks is;
@@ -268,17 +269,27 @@ struct worker {
 	uint8_t *base;		       /* of own */
 	uint32_t number;
 	bool flushes;
+	_Atomic bool began, over; /* its operations; the epoch */
 };
 
-/* Fences of the thread's own window, then puts and sums in the epoch of its program, of which the
- * last ones are still under way when the thread ends. */
+/* Where the bytes of a thread lie in each part. */
+static uint64_t
+bulk_at(uint32_t rank, uint32_t thread)
+{
+	return PART + (uint64_t)(rank * THREADS + thread) * BULK;
+}
+
+/* Fences of the thread's own window, then puts and sums in the epoch of its program, which may end
+ * while the last ones are under way. */
 static void *
 work(void *arg)
 {
 	struct worker *a = arg;
 	struct ranks *r = &a->is;
 	uint64_t one = 1, in = 0;
+	uint8_t *bulk = malloc(BULK);
 
+	memset(bulk, (int)(1 + r->rank * THREADS + a->number), BULK);
 	for (uint64_t n = 1; n <= 5; n++) {
 		OK(r, weir_window_fence(a->own, 0, CASE_MS));
 		in = n * 10 + a->number;
@@ -303,8 +314,14 @@ work(void *arg)
 			OK(r, weir_window_flush_local(a->win, i, CASE_MS));
 			CHECK(r, in == v);
 		}
+	for (uint32_t i = 0; i < r->size; i++)
+		OK(r, weir_window_put(a->win, i, bulk_at(r->rank, a->number) / 8, bulk, BULK, 0));
+	free(bulk);
 	if (a->flushes)
 		OK(r, weir_window_flush_all(a->win, CASE_MS));
+	a->began = true;
+	while (!a->over)
+		let_others_run();
 	return NULL;
 }
 
@@ -318,10 +335,14 @@ thread_each(struct ranks *r)
 	struct weir_window *win;
 
 	for (unsigned k = 0; k < 2; k++) {
-		uint8_t *base = make(r, PART, k ? WEIR_WINDOW_THREADS : 0, &win);
+		uint8_t *base = make(r, bulk_at(r->size, 0), k ? WEIR_WINDOW_THREADS : 0, &win);
 
 		for (uint32_t i = 0; i < THREADS; i++) {
-			a[i] = (struct worker){.is = *r, .win = win, .number = i, .flushes = k};
+			memset(&a[i], 0, sizeof(a[i]));
+			a[i].is = *r;
+			a[i].win = win;
+			a[i].number = i;
+			a[i].flushes = k;
 			OK(r, weir_group_split(r->g, 0, (int)r->rank, CASE_MS, &a[i].is.g));
 			a[i].is.failures = 0;
 			a[i].base = make(&a[i].is, PART, 0, &a[i].own);
@@ -330,12 +351,20 @@ thread_each(struct ranks *r)
 		for (uint32_t i = 0; i < THREADS; i++)
 			OK(r, pthread_create(&id[i], NULL, work, &a[i]));
 		for (uint32_t i = 0; i < THREADS; i++)
-			OK(r, pthread_join(id[i], NULL));
+			while (!a[i].began)
+				let_others_run();
 		OK(r, weir_window_unlock_all(win, CASE_MS));
+		for (uint32_t i = 0; i < THREADS; i++) {
+			CHECK(r, is_filled(base + bulk_at(r->rank, i),
+					   (uint8_t)(1 + r->rank * THREADS + i), BULK));
+			a[i].over = true;
+			OK(r, pthread_join(id[i], NULL));
+		}
 		together(r);
 		CHECK(r, word(base, 0) == (uint64_t)r->size * THREADS * TIMES);
 		for (uint32_t i = 0; i < r->size * THREADS; i++)
-			CHECK(r, word(base, 8 + i) == TIMES * 1000 + i);
+			CHECK(r, word(base, 8 + i) == TIMES * 1000 + i &&
+				     is_filled(base + bulk_at(0, i), (uint8_t)(1 + i), BULK));
 		for (uint32_t i = 0; i < THREADS; i++) {
 			OK(r, weir_window_free(a[i].own, CASE_MS));
 			weir_group_leave(a[i].is.g);

@@ -95,12 +95,12 @@ memory_free(struct ranks *r, struct memory *m)
 }
 
 static bool
-is_wanted(const char *name, char **names, int n)
+is_wanted(const struct rma_case *c, char **names, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (!strcmp(names[i], name))
+		if (!strcmp(names[i], c->name))
 			return true;
-	return !n;
+	return !n && !c->on_request;
 }
 
 /* Failures of all ranks in a case. */
@@ -129,7 +129,7 @@ cases_run(struct ranks *r, char **names, int n)
 	r->ran = 0;
 	for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++)
 		for (const struct rma_case *c = lists[l]; c->name; c++)
-			if (is_wanted(c->name, names, n)) {
+			if (is_wanted(c, names, n)) {
 				failed += run_case(r, c) != 0;
 				r->ran++;
 			}

@@ -210,7 +210,46 @@ window_limit(struct ranks *r)
 		OK(r, weir_window_free(win[i], CASE_MS));
 }
 
+/* The last rank's part has more than 4 GiB: no offset is cut to 32 bits, the last byte is there. */
+static void
+window_large(struct ranks *r)
+{
+	const uint64_t half = UINT64_C(1) << 32, most = half + PART, at[] = {0, half, most - 8};
+	struct weir_window_options o = options(r);
+	uint32_t last = r->size - 1;
+	struct weir_window *win;
+	void *base;
+
+	OK(r, weir_window_allocate(r->g, r->rank == last ? most : 0, &o, CASE_MS, &base, &win));
+	for (uint32_t of = 0; win && of < r->size; of++) {
+		epoch_begin(r, win, BY_FENCE);
+		for (uint64_t i = 0; of == r->rank && i < 3; i++) {
+			uint64_t v = 10 * of + i + 1, was = 0;
+
+			OK(r, weir_window_put(win, last, at[i], &v, 8, 0));
+			OK(r, weir_window_fetch_op(win, last, at[i], &v, &was, WEIR_T_UINT64,
+						   WEIR_ACC_SUM, 0));
+			OK(r, weir_window_flush(win, last, CASE_MS));
+			CHECK(r, was == v);
+			OK(r, weir_window_get(win, last, at[i], &was, 8, 0));
+			OK(r, weir_window_flush(win, last, CASE_MS));
+			CHECK(r, was == 2 * v);
+		}
+		if (of == r->rank)
+			WANT(r, weir_window_put(win, last, most - 7, &o, 8, 0), -ERANGE);
+		epoch_end(r, win, BY_FENCE);
+		for (uint64_t i = 0; r->rank == last && i < 3; i++)
+			CHECK(r, word(base, at[i] / 8) == 2 * (10 * of + i + 1));
+	}
+	OK(r, weir_window_free(win, CASE_MS));
+}
+
 const struct rma_case shared_cases[] = {
-    {"shared/fence", shared_fence},  {"shared/each", shared_each},   {"shared/query", shared_query},
-    {"window/info", window_info_of}, {"window/limit", window_limit}, {NULL, NULL},
+    {"shared/fence", shared_fence},
+    {"shared/each", shared_each},
+    {"shared/query", shared_query},
+    {"window/info", window_info_of},
+    {"window/limit", window_limit},
+    {"window/large", window_large, true},
+    {NULL, NULL},
 };
