@@ -16,7 +16,7 @@
 #                       setup:FROM-TO            seeds of test-setup
 #                       groups:FROM-TO           seeds of test-collectives
 #                       messages:FROM-TO         seeds of test-messages
-#                       rma:FROM-TO              seeds of test-rma
+#                       rma:FROM-TO[:OPTIONS]    seeds of test-rma
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

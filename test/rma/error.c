@@ -263,7 +263,7 @@ error_smaller(struct ranks *r)
 	OK(r, weir_window_free(win, CASE_MS));
 }
 
-/* What remote memory refuses, windows refuse: the same errors, and nothing begins. */
+/* Windows refuse each operation that remote memory refuses, with its error; nothing begins. */
 static void
 error_operation(struct ranks *r)
 {
