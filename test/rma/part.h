@@ -61,8 +61,7 @@ previous_rank(const struct ranks *r)
 /* Whether all n bytes are the same one. */
 bool is_filled(const uint8_t *at, uint8_t with, size_t n);
 
-/* n packed elements of a type, as a function of `round`. The element at +0 of 32 bytes is zeroed
- * behind its value. */
+/* n packed elements of a type, which differ by `round`; bytes between their fields are 0. */
 void operands(enum weir_type t, uint32_t round, unsigned n, void *to);
 /* The operation with the lowest number that the type has. */
 enum weir_acc first_operation(enum weir_type t);
