@@ -46,8 +46,13 @@ int
 group_meet(struct weir_group *g)
 {
 	const struct group_call call = {.op = CALL_MEET};
+	const struct collective_call meeting = {.kind = COLLECTIVE_MEETING};
+	int rc = group_enter(g, &call);
 
-	return group_enter(g, &call);
+	if (!rc)
+		rc = exchange_begin(&g->x, &meeting);
+	g->announce_at = 0;
+	return rc;
 }
 
 int

@@ -84,8 +84,8 @@ void exchange_free(struct exchange *x);
 
 /* Begins a call; none is under way. 0, or -ENOMEM: nothing has begun. */
 int exchange_begin(struct exchange *x, const struct collective_call *call);
-/* Goes on with the call. 0: it is complete, or none is under way; -EAGAIN: it waits; else how it,
- * and the group, has ended. */
+/* Goes on with the call. 0: it is complete, or none is under way; -EAGAIN: it waits, as a MEETING
+ * does until exchange_cancel(); else how it, and the group, has ended. */
 int exchange_step(struct exchange *x);
 /*
  * The call has waited for long: tells neighbours which one it is, so that members that wait for

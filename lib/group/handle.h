@@ -79,6 +79,7 @@ struct weir_group {
 	struct member *member;	/* by rank */
 	struct edge *edge;	/* by neighbour */
 	struct group_call call; /* has begun and is not complete */
+	uint64_t announce_at;	/* ns, of a meeting: when neighbours are told; 0: not known */
 	/* of a call that makes a group */
 	struct choice choice, *choices;
 	struct weir_group *sub;

@@ -22,6 +22,7 @@ enum collective_kind {
 	COLLECTIVE_ALLGATHER,
 	COLLECTIVE_ALLREDUCE,
 	COLLECTIVE_ALLTOALL,
+	COLLECTIVE_MEETING, /* without steps: members meet in another way (board.h) */
 };
 
 /* The arguments of a call. */

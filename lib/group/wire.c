@@ -330,11 +330,19 @@ group_spread(struct weir_group *g)
 int
 group_watch(struct weir_group *g)
 {
-	int rc;
+	int rc = take_all(g);
+	uint64_t now;
 
-	weir_assert(g->call.op == CALL_MEET);
-	rc = take_all(g);
-	return rc && !group_lacks(rc) ? rc : exchange_error(&g->x);
+	if (rc && !group_lacks(rc))
+		return rc;
+	/* as group_await() */
+	now = weir_clock();
+	if (!g->announce_at || (now >= g->announce_at && exchange_announce(&g->x)))
+		g->announce_at = now + ANNOUNCE_NS;
+	else if (now >= g->announce_at)
+		g->announce_at = UINT64_MAX;
+	rc = exchange_step(&g->x);
+	return rc == -EAGAIN ? 0 : rc;
 }
 
 void

@@ -126,8 +126,24 @@ weir_remote_range(uint64_t whole, uint64_t offset, uint64_t length)
 /* Maps the export of a handle that has its first connection, if the key lets it. */
 void weir_remote_map(struct weir_remote *r);
 void weir_remote_unmap(struct weir_remote *r);
-/* Where these bytes of mapped memory are; 0, or how session or export ended, -ERANGE. */
-int weir_mapped_at(struct weir_remote *r, uint64_t offset, uint64_t length, uint8_t **at);
+/* How session or export ended, or -ERANGE; 0: neither, by now. */
+int weir_mapped_refused(const struct weir_remote *r, uint64_t offset, uint64_t length);
+/* Where these bytes of mapped memory are. 0, or as above. */
+static inline int
+weir_mapped_at(const struct weir_remote *r, uint64_t offset, uint64_t length, uint8_t **at)
+{
+	int rc;
+
+	if (weir_unlikely(weir_state(r->w) != WEIR_UP ||
+			  atomic_load_explicit(&r->first->remote_end, memory_order_relaxed) ||
+			  offset > r->mapped_bytes || length > r->mapped_bytes - offset)) {
+		rc = weir_mapped_refused(r, offset, length);
+		if (rc)
+			return rc;
+	}
+	*at = r->mapped + offset; /* only now is it an address */
+	return 0;
+}
 /* weir_remote_flush() on mapped memory. */
 int weir_mapped_flush(struct weir_remote *r);
 

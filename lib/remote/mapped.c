@@ -73,15 +73,11 @@ ended(const struct weir_remote *r)
 }
 
 int
-weir_mapped_at(struct weir_remote *r, uint64_t offset, uint64_t length, uint8_t **at)
+weir_mapped_refused(const struct weir_remote *r, uint64_t offset, uint64_t length)
 {
 	int rc = ended(r);
 
-	if (weir_likely(!rc))
-		rc = weir_remote_range(r->mapped_bytes, offset, length);
-	if (weir_likely(!rc)) /* only then is it an address */
-		*at = r->mapped + offset;
-	return rc;
+	return rc ? rc : weir_remote_range(r->mapped_bytes, offset, length);
 }
 
 int

@@ -726,6 +726,28 @@ update_quickly(struct weir_remote *r, const struct weir_update *u)
 			    (uint32_t)size, u->result);
 }
 
+/* An update of mapped memory by CPU instructions. 1: it is none, or invalid, and nothing was done.
+ */
+static int
+update_mapped(struct weir_remote *r, const struct weir_update *u)
+{
+	enum weir_type type = (enum weir_type)u->type;
+	enum weir_acc op = (enum weir_acc)u->op;
+	uint64_t bytes;
+	uint8_t *at;
+	int rc;
+
+	if (u->reserved || u->there || u->handle || u->flags & ~WEIR_NOWAIT ||
+	    (!u->operand && op != WEIR_ACC_NO_OP) || !u->count || !(r->rights & WEIR_MAY_UPDATE) ||
+	    weir_type_is_wide(type) ||
+	    __builtin_mul_overflow(u->count, weir_type_size(type), &bytes))
+		return 1;
+	rc = weir_mapped_at(r, u->offset, bytes, &at);
+	if (rc)
+		return rc;
+	return weir_apply(type, op, at, u->operand, u->result, u->count) ? 1 : 0;
+}
+
 static __attribute__((noinline)) int
 update_any(struct weir_remote *r, const struct weir_update *u)
 {
@@ -767,7 +789,13 @@ update_any(struct weir_remote *r, const struct weir_update *u)
 int
 weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 {
-	return u && update_quickly(r, u) ? 0 : update_any(r, u);
+	int rc = 1;
+
+	if (u && r->mapped)
+		rc = update_mapped(r, u);
+	else if (u && update_quickly(r, u))
+		rc = 0;
+	return rc <= 0 ? rc : update_any(r, u);
 }
 
 int
@@ -792,11 +820,16 @@ weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *com
 			 const void *operand, void *result, enum weir_type type, unsigned flags)
 {
 	struct todo d = {.op = WEIR_OP_CAS, .left = 1, .most = 1};
-	uint8_t both[2 * sizeof(uint64_t)];
+	uint8_t both[2 * sizeof(uint64_t)], *at;
 	int rc;
 
 	if (!compare || !operand || !result)
 		return weir_fail(-EINVAL, "compare, operand or result lacks; see weir/remote.h");
+	if (r->mapped && r->rights & WEIR_MAY_UPDATE && !(flags & ~WEIR_NOWAIT)) {
+		rc = weir_mapped_at(r, offset, weir_type_size(type), &at);
+		if (rc || !weir_apply_compare_swap(type, at, compare, operand, result))
+			return rc;
+	} /* else invalid: why, is found below */
 	rc = weir_operation_check(r, WEIR_MAY_UPDATE, flags);
 	if (!rc)
 		rc = weir_elements_check(type, offset);
@@ -937,13 +970,17 @@ weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms)
 int
 weir_remote_flush_others(struct weir_remote *r, int timeout_ms)
 {
-	const struct weir_thread *own = weir_thread_get(r->w);
-	uint64_t end = weir_time_end(timeout_ms), all;
+	const struct weir_thread *own;
+	uint64_t end, all;
 	struct weir_remote_lane *l;
 	int rc = 0;
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
+	if (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
+		return 0; /* stores of other threads are complete when their calls return */
+	own = weir_thread_get(r->w);
+	end = weir_time_end(timeout_ms);
 	/* lanes stay as long as the handle; new ones come in front */
 	pthread_mutex_lock(&r->lock);
 	l = LIST_FIRST(&r->lanes);

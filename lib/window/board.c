@@ -328,7 +328,7 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 	rc = 0;
 	while (!rc && !have_come(b, all_hosts, &rank)) {
 		group_missing(b->g, rank);
-		rc = group_watch(b->g);
+		rc = group_watch(b->g); /* also: whether somebody is in another call */
 		if (rc && have_come(b, all_hosts, &rank)) /* it came before it ended */
 			rc = 0;
 		else if (!rc)

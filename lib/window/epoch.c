@@ -236,24 +236,20 @@ int
 weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
+	struct window_member *m;
 	int first = 0, rc;
 
 	if (!win)
 		return misused();
 	if (epoch_of(win) != EPOCH_ALL)
 		return no_epoch();
-	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
-		struct window_member *m =
-		    atomic_load_explicit(&win->bucket[i], memory_order_acquire);
-
-		for (; m; m = m->next) {
-			if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
-				continue;
-			rc = release(win, m, end);
-			if (rc == -EAGAIN || rc == -EINTR)
-				return rc;
-			first = first ? first : rc;
-		}
+	for (m = window_members(win); m; m = m->next_of_all) {
+		if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
+			continue;
+		rc = release(win, m, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		first = first ? first : rc;
 	}
 	set_epoch(win, EPOCH_NONE);
 	return first;

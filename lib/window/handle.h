@@ -56,7 +56,7 @@ struct window_member {
 	uint64_t offset, bytes;	     /* of the part in its memory */
 	bool admitted;		     /* its POST was taken, for weir_window_start() */
 	uint32_t exposure;	     /* its number, from that POST */
-	struct window_member *next;
+	struct window_member *next, *next_of_all; /* of its bucket; of all that were accessed */
 };
 
 /* How far the collective call that makes a window is. */
@@ -128,7 +128,7 @@ struct weir_window {
 	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */
 	struct window_making making;
 	pthread_mutex_t lock; /* of opening members */
-	_Atomic(struct window_member *) bucket[WINDOW_BUCKETS];
+	_Atomic(struct window_member *) bucket[WINDOW_BUCKETS], all;
 };
 
 /* ---- create.c ---- */
@@ -163,6 +163,14 @@ window_member_find(struct weir_window *win, uint32_t rank)
 	while (m && m->rank != rank)
 		m = m->next;
 	return m;
+}
+
+/* The first of all that were opened; the others by next_of_all. */
+static inline struct window_member *
+window_members(struct weir_window *win)
+{
+	/* pairs with the release in window_member_open() */
+	return atomic_load_explicit(&win->all, memory_order_acquire);
 }
 
 /* ---- epoch.c ---- */

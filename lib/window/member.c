@@ -93,6 +93,8 @@ window_member_open(struct weir_window *win, uint32_t rank, struct window_member 
 
 			m->next = atomic_load_explicit(first, memory_order_relaxed);
 			atomic_store_explicit(first, m, memory_order_release);
+			m->next_of_all = atomic_load_explicit(&win->all, memory_order_relaxed);
+			atomic_store_explicit(&win->all, m, memory_order_release);
 		}
 	}
 	pthread_mutex_unlock(&win->lock);
@@ -103,14 +105,11 @@ window_member_open(struct weir_window *win, uint32_t rank, struct window_member 
 void
 window_members_close(struct weir_window *win)
 {
-	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
-		struct window_member *m, *next;
+	struct window_member *m, *next;
 
-		for (m = atomic_load_explicit(&win->bucket[i], memory_order_relaxed); m; m = next) {
-			next = m->next;
-			close_member(win, m);
-		}
-		atomic_store_explicit(&win->bucket[i], NULL, memory_order_relaxed);
+	for (m = window_members(win); m; m = next) {
+		next = m->next_of_all;
+		close_member(win, m);
 	}
 }
 
@@ -169,18 +168,14 @@ window_member_flush(struct weir_window *win, struct window_member *m, bool local
 int
 window_members_flush(struct weir_window *win, bool local, uint64_t deadline)
 {
+	struct window_member *m;
 	int first = 0, rc;
 
-	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
-		struct window_member *m =
-		    atomic_load_explicit(&win->bucket[i], memory_order_acquire);
-
-		for (; m; m = m->next) {
-			rc = window_member_flush(win, m, local, deadline);
-			if (rc == -EAGAIN || rc == -EINTR)
-				return rc;
-			first = first ? first : rc;
-		}
+	for (m = window_members(win); m; m = m->next_of_all) {
+		rc = window_member_flush(win, m, local, deadline);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		first = first ? first : rc;
 	}
 	return first;
 }

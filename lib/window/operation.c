@@ -182,7 +182,8 @@ weir_window_update_with(struct weir_window *win, uint32_t rank, const struct wei
 	if (__builtin_mul_overflow(u->count, weir_type_size((enum weir_type)u->type), &bytes))
 		bytes = UINT64_MAX;
 	placed = *u;
-	rc = place_pieces(win, m, u->offset, bytes, u->there, &placed.offset);
+	rc = u->there ? place_pieces(win, m, u->offset, bytes, u->there, &placed.offset)
+		      : place(win, m, u->offset, bytes, &placed.offset);
 	if (!rc)
 		rc = weir_remote_update(m->updates, &placed);
 	return rc ? window_note(win, rank, rc) : 0;

@@ -177,31 +177,26 @@ int
 weir_window_complete(struct weir_window *win, int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
+	struct window_member *m;
 	int first = 0, rc;
 
 	if (!win)
 		return misused();
 	if (atomic_load_explicit(&win->epoch, memory_order_relaxed) != EPOCH_STARTED)
 		return weir_fail(-ENOLCK, "no epoch was begun by weir_window_start()");
-	for (uint32_t i = 0; i < WINDOW_BUCKETS; i++) {
-		struct window_member *m =
-		    atomic_load_explicit(&win->bucket[i], memory_order_acquire);
-
-		for (; m; m = m->next) {
-			if (atomic_load_explicit(&m->lock, memory_order_relaxed) != LOCK_STARTED)
-				continue;
-			rc = window_member_flush(win, m, false, end);
-			if (rc == -EAGAIN || rc == -EINTR)
-				return rc;
-			if (!rc)
-				rc =
-				    window_notice_send_by(win, m, MATCH_COMPLETE, m->exposure, end);
-			if (rc == -EAGAIN || rc == -EINTR)
-				return rc;
-			first = first ? first : rc;
-			m->admitted = false;
-			atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
-		}
+	for (m = window_members(win); m; m = m->next_of_all) {
+		if (atomic_load_explicit(&m->lock, memory_order_relaxed) != LOCK_STARTED)
+			continue;
+		rc = window_member_flush(win, m, false, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		if (!rc)
+			rc = window_notice_send_by(win, m, MATCH_COMPLETE, m->exposure, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		first = first ? first : rc;
+		m->admitted = false;
+		atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
 	}
 	atomic_store_explicit(&win->epoch, EPOCH_NONE, memory_order_relaxed);
 	return first;

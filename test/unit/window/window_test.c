@@ -286,6 +286,27 @@ TEST(test_leave_in_fence)
 	team_of(4, leave_in_fence);
 }
 
+/* Members in a fence and in another call wait for each other: all hear of it. */
+static int
+differ(struct team *t, uint32_t i)
+{
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	rc = weir_group_rank(t->g[i]) == 1 ? weir_group_barrier(t->g[i], PATIENT)
+					   : weir_window_fence(win, 0, PATIENT);
+	return rc == -EINVAL && weir_window_free(win, PATIENT) == -EINVAL ? 0 : __LINE__;
+}
+
+TEST(test_differing_calls)
+{
+	team_of(4, differ);
+}
+
 /* A member that has completed may end: those that are still awaited are awaited on. */
 static int
 complete_and_end(struct team *t, uint32_t i)
