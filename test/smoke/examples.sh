@@ -96,19 +96,6 @@ for i in 1 2 3 4; do
 done
 [ "$(cat "$weir_tmp"/group*.log | grep '^rank' | sort -u | wc -l)" = 5 ] || fail "ranks: $(cat "$weir_tmp"/group*.log)"
 
-# a grid divided among four programs on two nodes, through a window
-for i in 1 2 3; do
-	node=A
-	[ $((i % 2)) = 0 ] || node=B
-	on $node "stencil-$i" example-window_stencil stencil 4 50 20
-done
-WEIR_INSTANCE=A example-window_stencil stencil 4 50 20 >"$weir_tmp/stencil-0.log" 2>&1 || fail "example-window_stencil: $(last_line stencil-0)"
-for i in 1 2 3; do
-	gone "${weir_pid[stencil-$i]}" || fail "stencil-$i does not end: $(last_line "stencil-$i")"
-	! grep -q 'wrong\|window_stencil:' "$weir_tmp/stencil-$i.log" || fail "stencil-$i: $(last_line "stencil-$i")"
-done
-[ "$(cat "$weir_tmp"/stencil-*.log | grep -c '^halo by \|^pipeline: right')" = 4 ] || fail "stencil: $(cat "$weir_tmp"/stencil-*.log)"
-
 # transmitters of three programs on two nodes, out of 4 units each
 for i in 1 2; do
 	node=A

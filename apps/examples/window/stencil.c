@@ -1,52 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Halos through windows: window_stencil NAME SIZE N STEPS. SIZE programs, on any nodes, join the
- * group NAME and divide a grid of N rows and columns. Each step sets a cell to the mean of its nine
- * neighbours, plus 1; rows at the border of two programs go to the other one by fences, by post and
- * start, and by notices. Then a pipeline: a row can be computed as far as the program to the left
- * has sent its last cell. Both have closed forms, which each program checks.
+ * Halos through windows: window_stencil [--apart] NAME SIZE N STEPS. SIZE programs, on any nodes,
+ * join the group NAME and divide a grid of N rows and columns. Each step sets a cell to the mean of
+ * its nine neighbours, plus 1; rows at the border of two programs go to the other one by fences, by
+ * post and start, by notices, and without the window by messages. Then a pipeline: a row can be
+ * computed as far as the program to the left has sent its last cell. Both have closed forms, which
+ * each program checks.
  */
-#include <weir/window.h>
+#include "members.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum way { BY_FENCE, BY_POST, BY_NOTICE, WAYS };
-static const char *const way_name[] = {"fence", "post and start", "notices"};
+enum way { BY_FENCE, BY_POST, BY_NOTICE, BY_MESSAGE, WAYS };
+static const char *const way_name[] = {"halo by fence", "halo by post and start", "halo by notices",
+				       "halo by messages"};
 
 struct part {
-	struct weir_group *g;
+	struct members m;
 	struct weir_window *win;
-	uint32_t rank, size;
 	uint32_t near[2], nears; /* ranks of the neighbours */
 	size_t n, first, rows;	 /* of the grid: its size; own rows */
 	double *grid[2];	 /* of the steps in turn: own rows, and one above and below */
 };
-
-static double
-seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 /* A cell after some steps: the mean of a linear function is its value in the middle. */
 static double
 value(size_t i, size_t j, size_t step)
 {
 	return (double)(2 * i + 3 * j + step);
-}
-
-static size_t
-first_row(const struct part *p, uint32_t rank)
-{
-	return p->n * rank / p->size;
 }
 
 static void
@@ -79,8 +63,8 @@ put_rows(const struct part *p, size_t s, enum way way)
 	int rc = 0;
 
 	for (uint32_t k = 0; k < p->nears && !rc; k++) {
-		bool up = p->near[k] < p->rank;
-		size_t there = first_row(p, p->near[k] + 1) - first_row(p, p->near[k]);
+		bool up = p->near[k] < p->m.rank;
+		size_t there = part_size(p->n, p->m.size, p->near[k]);
 		struct weir_transfer t = {.length = p->n * sizeof(double), .tag = (uint32_t)s};
 
 		t.buf = p->grid[s % 2] + (up ? 1 : p->rows) * p->n;
@@ -92,12 +76,32 @@ put_rows(const struct part *p, size_t s, enum way way)
 	return rc;
 }
 
+/* The same by messages. The lists have the order that members_exchange() wants. */
 static int
-exchange(const struct part *p, size_t s, enum way way)
+send_rows(struct part *p, size_t s)
+{
+	struct piece out[2], in[2];
+	double *grid = p->grid[s % 2];
+
+	for (uint32_t k = 0; k < p->nears; k++) {
+		bool up = p->near[k] < p->m.rank;
+
+		out[p->nears - 1 - k] = (struct piece){p->near[k], grid + (up ? 1 : p->rows) * p->n,
+						       p->n * sizeof(double)};
+		in[k] = (struct piece){p->near[k], grid + (up ? 0 : p->rows + 1) * p->n,
+				       p->n * sizeof(double)};
+	}
+	return members_exchange(&p->m, out, p->nears, in, p->nears);
+}
+
+static int
+exchange(struct part *p, size_t s, enum way way)
 {
 	struct weir_watch watch;
 	int rc;
 
+	if (way == BY_MESSAGE)
+		return send_rows(p, s);
 	if (way == BY_FENCE) {
 		rc = put_rows(p, s, way);
 		return rc ? rc : weir_window_fence(p->win, 0, -1);
@@ -132,7 +136,7 @@ halo(struct part *p, size_t steps, enum way way)
 	for (size_t i = 0; i < p->rows + 2; i++)
 		for (size_t j = 0; j < p->n; j++)
 			p->grid[0][i * p->n + j] = value(p->first + i, j, 0) - 2; /* row i - 1 */
-	rc = weir_group_barrier(p->g, -1);
+	rc = weir_group_barrier(p->m.g, -1);
 	if (!rc)
 		rc = way == BY_FENCE	? weir_window_fence(p->win, WEIR_NO_PRECEDE, -1)
 		     : way == BY_NOTICE ? weir_window_lock_all(p->win, WEIR_NO_CHECK, -1)
@@ -148,13 +152,11 @@ halo(struct part *p, size_t steps, enum way way)
 		rc = weir_window_unlock_all(p->win, -1);
 	if (rc)
 		return rc;
-	if (!p->rank)
-		printf("halo by %s: %.1f us a step\n", way_name[way],
-		       1e6 * (seconds() - begin) / (double)steps);
+	members_report(&p->m, way_name[way], seconds() - begin, steps);
 	for (size_t i = 1; i <= p->rows; i++)
 		for (size_t j = 0; j < p->n; j++)
 			if (p->grid[steps % 2][i * p->n + j] != value(p->first + i - 1, j, steps))
-				return 1;
+				return MEMBERS_WRONG;
 	return 0;
 }
 
@@ -163,7 +165,7 @@ halo(struct part *p, size_t steps, enum way way)
 static int
 pipeline(struct part *p)
 {
-	size_t left = first_row(p, p->rank), columns = p->rows, n = p->n;
+	size_t left = p->first, columns = p->rows, n = p->n;
 	double *edge = p->grid[0]; /* cells of the column to the left, as they come */
 	double *row = calloc(columns + 1, sizeof(double));
 	double *before = calloc(columns + 1, sizeof(double));
@@ -174,28 +176,28 @@ pipeline(struct part *p)
 		before[j] = (double)(left + j) - 1;
 	for (size_t i = 1; i < n && !rc; i++) {
 		row[0] = (double)i - 1; /* the cell in front of the first column */
-		if (p->rank) {
-			weir_watch_init(&watch, p->win, p->rank - 1, (uint32_t)i, 1);
+		if (p->m.rank) {
+			weir_watch_init(&watch, p->win, p->m.rank - 1, (uint32_t)i, 1);
 			rc = weir_watch_wait(&watch, -1);
 			row[0] = edge[i];
 		}
 		for (size_t j = 1; j <= columns; j++)
 			row[j] = before[j] + row[j - 1] - before[j - 1];
-		if (!rc && p->rank + 1 < p->size) {
+		if (!rc && p->m.rank + 1 < p->m.size) {
 			struct weir_transfer t = {.offset = i,
 						  .buf = &row[columns],
 						  .length = sizeof(double),
 						  .notify = WEIR_WITH_NOTICE,
 						  .tag = (uint32_t)i};
 
-			rc = weir_window_put_with(p->win, p->rank + 1, &t);
+			rc = weir_window_put_with(p->win, p->m.rank + 1, &t);
 		}
 		memcpy(before, row, (columns + 1) * sizeof(double));
 	}
 	if (!rc)
 		rc = weir_window_unlock_all(p->win, -1);
 	for (size_t j = 1; !rc && j <= columns; j++)
-		rc = before[j] != (double)(n - 1 + left + j - 1);
+		rc = before[j] == (double)(n - 1 + left + j - 1) ? 0 : MEMBERS_WRONG;
 	free(before);
 	free(row);
 	return rc;
@@ -204,23 +206,21 @@ pipeline(struct part *p)
 static int
 compute(struct part *p, size_t steps)
 {
-	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	uint32_t rank = p->m.rank, size = p->m.size;
 	size_t cells;
 	void *base;
 	int rc;
 
-	p->rank = weir_group_rank(p->g);
-	p->size = weir_group_size(p->g);
-	p->first = first_row(p, p->rank);
-	p->rows = first_row(p, p->rank + 1) - p->first;
-	if (p->rank)
-		p->near[p->nears++] = p->rank - 1;
-	if (p->rank + 1 < p->size)
-		p->near[p->nears++] = p->rank + 1;
+	p->first = part_first(p->n, size, rank);
+	p->rows = part_size(p->n, size, rank);
+	if (rank)
+		p->near[p->nears++] = rank - 1;
+	if (rank + 1 < size)
+		p->near[p->nears++] = rank + 1;
 	cells = (p->rows + 2) * p->n;
-	o.name = "stencil";
-	o.disp_unit = sizeof(double);
-	rc = weir_window_allocate(p->g, 2 * cells * sizeof(double), &o, -1, &base, &p->win);
+	rc = members_window(&p->m, 2 * cells * sizeof(double), sizeof(double), &base, &p->win);
+	if (!rc)
+		rc = members_connect(&p->m);
 	if (rc)
 		return rc;
 	p->grid[0] = base;
@@ -228,48 +228,31 @@ compute(struct part *p, size_t steps)
 	for (enum way way = 0; way < WAYS && !rc; way++)
 		rc = halo(p, steps, way);
 	if (!rc)
-		rc = weir_group_barrier(p->g, -1);
+		rc = weir_group_barrier(p->m.g, -1);
 	if (!rc)
 		rc = pipeline(p);
-	if (rc > 0)
-		fprintf(stderr, "window_stencil: rank %u: wrong values\n", p->rank);
-	else if (!rc && !p->rank)
+	if (!rc && !rank)
 		printf("pipeline: right\n");
-	if (!rc)
-		rc = weir_window_free(p->win, -1);
-	return rc;
+	return rc ? rc : weir_window_free(p->win, -1);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
-	struct part p = {0};
-	struct weir *w;
+	struct part p = {.m.program = "window_stencil"};
+	size_t arguments[2];
 	int rc;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: window_stencil NAME SIZE N STEPS\n");
+	if (!members_arguments(&p.m, argc, argv, "[--apart] NAME SIZE N STEPS", arguments, 2))
 		return 2;
-	}
-	o.size = (uint32_t)strtoul(argv[2], NULL, 10);
-	p.n = strtoul(argv[3], NULL, 10);
-	if (!o.size || p.n < 2 * (size_t)o.size) {
+	p.n = arguments[0];
+	if (p.n < 2 * (size_t)p.m.size) {
 		fprintf(stderr, "window_stencil: give at least two rows to each of %u programs\n",
-			o.size);
+			p.m.size);
 		return 2;
 	}
-	rc = weir_attach(NULL, &w);
-	if (!rc) {
-		rc = weir_group_join(w, argv[1], &o, 30000, &p.g);
-		if (!rc)
-			rc = compute(&p, strtoul(argv[4], NULL, 10));
-		if (rc < 0)
-			fprintf(stderr, "window_stencil: %s\n", weir_reason());
-		weir_group_leave(p.g);
-		weir_detach(w);
-	} else {
-		fprintf(stderr, "window_stencil: %s\n", weir_reason());
-	}
-	return rc ? 1 : 0;
+	rc = members_join(&p.m);
+	if (!rc)
+		rc = compute(&p, arguments[1]);
+	return members_leave(&p.m, rc);
 }
