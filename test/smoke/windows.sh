@@ -28,6 +28,11 @@ everything() {
 	size=$(wc -w <<<"$nodes")
 	together "$name-stencil" '^pipeline: right$' example-window_stencil "$@" stencil "$size" 50 20
 	[ "$(cat "$weir_tmp/$name"-stencil-*.log | grep -cE "^halo by .*$time")" = 4 ] || fail "stencil: $(cat "$weir_tmp/$name"-stencil-*.log)"
+	together "$name-slabs" "^slabs by puts$time" example-window_fft "$@" slabs "$size" 16 3
+	together "$name-pencils" "^pencils by puts$time" example-window_fft "$@" --pencils pencils "$size" 16 3
+	together "$name-lattice" "^conjugate gradients by puts$time" example-window_lattice "$@" lattice "$size" 5 2
+	together "$name-sparse" "^sparse exchange by puts$time" example-window_sparse "$@" sparse "$size" 7 20
+	together "$name-cholesky" "^cholesky by notices$time" example-window_cholesky "$@" cholesky "$size" 9 20
 }
 
 two_nodes_memif
@@ -36,9 +41,17 @@ everything mapped
 everything apart --apart
 nodes="A B A B"
 everything far
+nodes="B A B" # divide unevenly what four divide evenly
+together three-slabs '^slabs by puts: ' example-window_fft slabs 3 16 3
+for program in "fft slabs 3 16 3" "fft --pencils pencils 3 16 3" "lattice lattice 3 5 2" "sparse sparse 3 7 20"; do
+	read -r name arguments <<<"$program"
+	# shellcheck disable=SC2086
+	together "messages-${arguments// /}" ' by messages: ' "example-window_$name" --by messages $arguments
+done
 
 # what they do not accept
-for arguments in "stencil x 4 7 1" "stencil --by messages x 4 8 1"; do
+for arguments in "fft x 2 12 1" "fft x 8 4 1" "fft --by mail x 2 4 1" "lattice x 64 2 1" "sparse x 1 4 4" "cholesky x 2 4" \
+	"cholesky --by messages x 2 4 4" "stencil x 4 7 1"; do
 	read -r name arguments <<<"$arguments"
 	# shellcheck disable=SC2086
 	"example-window_$name" $arguments >"$weir_tmp/refused.log" 2>&1
