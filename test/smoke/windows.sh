@@ -32,6 +32,7 @@ everything() {
 	together "$name-pencils" "^pencils by puts$time" example-window_fft "$@" --pencils pencils "$size" 16 3
 	together "$name-lattice" "^conjugate gradients by puts$time" example-window_lattice "$@" lattice "$size" 5 2
 	together "$name-sparse" "^sparse exchange by puts$time" example-window_sparse "$@" sparse "$size" 7 20
+	together "$name-list" "^list by exchanges$time" example-window_list "$@" list "$size" 150
 	together "$name-cholesky" "^cholesky by notices$time" example-window_cholesky "$@" cholesky "$size" 9 20
 }
 
@@ -50,7 +51,7 @@ for program in "fft slabs 3 16 3" "fft --pencils pencils 3 16 3" "lattice lattic
 done
 
 # what they do not accept
-for arguments in "fft x 2 12 1" "fft x 8 4 1" "fft --by mail x 2 4 1" "lattice x 64 2 1" "sparse x 1 4 4" "cholesky x 2 4" \
+for arguments in "fft x 2 12 1" "fft x 8 4 1" "fft --by mail x 2 4 1" "lattice x 64 2 1" "sparse x 1 4 4" "cholesky x 2 4" "list x 2 0" "list --pencils x 2 4" \
 	"cholesky --by messages x 2 4 4" "stencil x 4 7 1"; do
 	read -r name arguments <<<"$arguments"
 	# shellcheck disable=SC2086
