@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "handle.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
@@ -83,15 +84,26 @@ weir_mapped_refused(const struct weir_remote *r, uint64_t offset, uint64_t lengt
 int
 weir_mapped_flush(struct weir_remote *r)
 {
-	struct weir_conn *c = r->first;
+	struct weir_bias_seat *seat = weir_bias_enter(&r->first->worker->lock);
+	bool news = false;
 
 	/* stores before it are seen before those after it */
 	atomic_thread_fence(memory_order_acq_rel);
-	if (c->worker == weir_thread_get(r->w)) {
-		weir_lock(c->worker);
-		if (weir_ring_peek(&c->pipe->rx))
-			weir_channel_progress(c->channel, NULL);
-		weir_unlock(c->worker);
+	if (weir_likely(seat)) { /* else it is the connection of another thread */
+		news = weir_ring_peek(&r->first->pipe->rx);
+		weir_bias_leave(seat);
+	}
+	if (weir_unlikely(news)) {
+		weir_lock(r->first->worker);
+		weir_channel_progress(r->first->channel, NULL);
+		weir_unlock(r->first->worker);
 	}
 	return ended(r);
+}
+
+bool
+weir_remote_flushed(struct weir_remote *r)
+{
+	return r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed) &&
+	       !weir_mapped_flush(r);
 }

@@ -9,6 +9,11 @@
 
 struct weir_channel;
 
+/*
+ * weir_remote_flush() for the operations of all threads, where it does not wait and has no error:
+ * they were loads and stores. False: call that.
+ */
+bool weir_remote_flushed(struct weir_remote *r);
 /* weir_remote_flush() for the operations of all threads but the calling one. */
 int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
 /* Releases the locks that threads hold through r. Their operations are complete. */

@@ -154,8 +154,11 @@ flush(const struct weir_window *win, struct weir_remote *r, bool local, uint64_t
 int
 window_member_flush(struct weir_window *win, struct window_member *m, bool local, uint64_t deadline)
 {
-	int rc = flush(win, m->memory, local, deadline);
+	int rc;
 
+	if (m->updates == m->memory && m->locks == m->memory && weir_remote_flushed(m->memory))
+		return 0;
+	rc = flush(win, m->memory, local, deadline);
 	if (!rc && m->updates != m->memory)
 		rc = flush(win, m->updates, local, deadline);
 	if (!rc && m->locks != m->memory)

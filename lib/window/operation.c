@@ -7,17 +7,25 @@
 
 #include <errno.h>
 
+/* The member, if it is open and the epoch is known to have begun; else NULL. */
+static inline struct window_member *
+ready(struct weir_window *win, uint32_t rank)
+{
+	uint32_t epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
+	struct window_member *m = window_member_find(win, rank);
+
+	/* acquire: pairs with the release of who locked the member */
+	if (m && (epoch == EPOCH_FENCE || atomic_load_explicit(&m->lock, memory_order_acquire)))
+		return m;
+	return NULL;
+}
+
 /* As window_target_slow(). */
 static inline int
 target(struct weir_window *win, uint32_t rank, struct window_member **m)
 {
-	uint32_t epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
-
-	*m = window_member_find(win, rank);
-	/* acquire: pairs with the release of who locked the member */
-	if (*m && (epoch == EPOCH_FENCE || atomic_load_explicit(&(*m)->lock, memory_order_acquire)))
-		return 0;
-	return window_target_slow(win, rank, m);
+	*m = ready(win, rank);
+	return weir_likely(*m) ? 0 : window_target_slow(win, rank, m);
 }
 
 static __attribute__((cold, noinline)) int
@@ -73,9 +81,10 @@ reach(struct weir_window *win, uint32_t rank, uint64_t disp, uint64_t length,
 	return rc || !*m ? rc : place(win, *m, disp, length, offset);
 }
 
-int
-weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf,
-		size_t length, unsigned flags)
+/* Out of line, so that the calls below save no registers for it. */
+static __attribute__((noinline)) int
+put_any(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf, size_t length,
+	unsigned flags)
 {
 	struct window_member *m = NULL;
 	uint64_t offset = 0;
@@ -87,9 +96,9 @@ weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const voi
 	return rc ? window_note(win, rank, rc) : 0;
 }
 
-int
-weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
-		unsigned flags)
+static __attribute__((noinline)) int
+get_any(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
+	unsigned flags)
 {
 	struct window_member *m = NULL;
 	uint64_t offset = 0;
@@ -99,6 +108,47 @@ weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf
 		return rc;
 	rc = weir_remote_get(m->memory, offset, buf, length, flags);
 	return rc ? window_note(win, rank, rc) : 0;
+}
+
+/* The ready member that has these bytes, and where they are; else NULL. */
+static inline struct window_member *
+ready_bytes(struct weir_window *win, uint32_t rank, uint64_t disp, uint64_t length, uint64_t *at)
+{
+	struct window_member *m = win ? ready(win, rank) : NULL;
+
+	if (weir_unlikely(!m || __builtin_mul_overflow(disp, win->args.disp_unit, at) ||
+			  *at > m->bytes || length > m->bytes - *at))
+		return NULL;
+	*at += m->offset;
+	return m;
+}
+
+int
+weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf,
+		size_t length, unsigned flags)
+{
+	uint64_t at;
+	struct window_member *m = ready_bytes(win, rank, disp, length, &at);
+	int rc;
+
+	if (weir_unlikely(!m))
+		return put_any(win, rank, disp, buf, length, flags);
+	rc = weir_remote_put(m->memory, at, buf, length, flags);
+	return weir_likely(!rc) ? 0 : window_note(win, rank, rc);
+}
+
+int
+weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
+		unsigned flags)
+{
+	uint64_t at;
+	struct window_member *m = ready_bytes(win, rank, disp, length, &at);
+	int rc;
+
+	if (weir_unlikely(!m))
+		return get_any(win, rank, disp, buf, length, flags);
+	rc = weir_remote_get(m->memory, at, buf, length, flags);
+	return weir_likely(!rc) ? 0 : window_note(win, rank, rc);
 }
 
 /* Where the word of a signal is. */
