@@ -386,28 +386,12 @@ exchange_cancel(struct exchange *x)
 	x->begun = x->stepping = false;
 }
 
-/* Data that have come for a call without steps are of another call. */
-static void
-check_meeting(struct exchange *x)
-{
-	struct exchange_head h;
-
-	for (uint32_t i = 0; i < x->neighbours; i++) {
-		if (STAILQ_EMPTY(&x->neighbour[i].messages))
-			continue;
-		memcpy(&h, STAILQ_FIRST(&x->neighbour[i].messages)->bytes, sizeof(h));
-		if (h.number == x->number)
-			fail_add(x, NOBODY, -EINVAL);
-	}
-}
-
 int
 exchange_step(struct exchange *x)
 {
-	if (x->begun && x->collective.call.kind == COLLECTIVE_MEETING) {
-		check_meeting(x);
+	/* announcements tell whether others are in the same call */
+	if (x->begun && x->collective.call.kind == COLLECTIVE_MEETING)
 		return exchange_error(x) ? exchange_error(x) : -EAGAIN;
-	}
 	while (x->begun && !exchange_error(x)) {
 		if (!x->stepping) {
 			x->stepping = collective_next(&x->collective, &x->step);

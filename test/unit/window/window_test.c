@@ -286,6 +286,8 @@ TEST(test_leave_in_fence)
 	team_of(4, leave_in_fence);
 }
 
+static bool fence_first;
+
 /* Members in a fence and in another call wait for each other: all hear of it. */
 static int
 differ(struct team *t, uint32_t i)
@@ -297,6 +299,8 @@ differ(struct team *t, uint32_t i)
 	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
 	    weir_window_fence(win, 0, PATIENT))
 		return __LINE__;
+	if ((weir_group_rank(t->g[i]) == 1) == fence_first)
+		usleep(20000);
 	rc = weir_group_rank(t->g[i]) == 1 ? weir_group_barrier(t->g[i], PATIENT)
 					   : weir_window_fence(win, 0, PATIENT);
 	return rc == -EINVAL && weir_window_free(win, PATIENT) == -EINVAL ? 0 : __LINE__;
@@ -304,6 +308,9 @@ differ(struct team *t, uint32_t i)
 
 TEST(test_differing_calls)
 {
+	fence_first = true;
+	team_of(4, differ);
+	fence_first = false;
 	team_of(4, differ);
 }
 
