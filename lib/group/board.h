@@ -25,7 +25,9 @@ int group_meet(struct weir_group *g);
 int group_met(struct weir_group *g, int rc);
 /* Takes messages that have come, between them. 0, or how a member or the session has ended. */
 int group_watch(struct weir_group *g);
-/* The caller waits for a member: if that has left, it counts as ended. */
+/* The caller waits for a member, which has left: it counts as ended, and all will hear of it. */
 void group_missing(struct weir_group *g, uint32_t rank);
+/* Whether a neighbour has left. */
+bool group_has_left(const struct weir_group *g, uint32_t rank);
 
 #endif

@@ -51,6 +51,7 @@ group_meet(struct weir_group *g)
 
 	if (!rc)
 		rc = exchange_begin(&g->x, &meeting);
+	weir_assert(rc >= 0 || g->call.op != CALL_MEET); /* a meeting takes no memory */
 	g->announce_at = 0;
 	return rc;
 }

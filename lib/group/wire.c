@@ -348,9 +348,16 @@ group_watch(struct weir_group *g)
 void
 group_missing(struct weir_group *g, uint32_t rank)
 {
+	exchange_failed(&g->x, rank, -ECONNRESET);
+}
+
+bool
+group_has_left(const struct weir_group *g, uint32_t rank)
+{
 	for (uint32_t i = 0; i < g->x.neighbours; i++)
-		if (g->x.neighbour[i].rank == rank && g->x.neighbour[i].ended)
-			exchange_failed(&g->x, rank, -ECONNRESET);
+		if (g->x.neighbour[i].rank == rank)
+			return g->x.neighbour[i].ended;
+	return false;
 }
 
 int

@@ -40,6 +40,7 @@
 /* ranges of a dynamic export; of all of a session */
 #define WEIR_RANGES_MAX 4096u
 #define WEIR_SESSION_RANGES_MAX (4 * WEIR_RANGES_MAX)
+#define WEIR_BORDERS_MAX 64u /* between adjoining ranges, that an operation may cross */
 
 /* Which export a CONNECT is for: in its `service`, flag WEIR_CONNECTS_MEMORY. */
 struct weir_wire_export {

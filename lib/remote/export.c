@@ -102,14 +102,19 @@ weir_export_dynamic(struct weir *w, unsigned rights, const char *name, struct we
 static int
 request_range(struct weir_export *x, struct weir_session_msg *m)
 {
-	int fds[WEIR_SESSION_FDS];
+	int fds[WEIR_SESSION_FDS], rc;
 	struct weir_session_msg r;
 
-	if (weir_state(x->w) != WEIR_UP)
-		return weir_gone(x->w);
 	m->range.number = x->number;
 	m->range.generation = x->generation;
-	return weir_request(x->w, m, WEIR_MSG_OK, &r, fds);
+	do {
+		if (weir_state(x->w) != WEIR_UP)
+			return weir_gone(x->w);
+		rc = weir_request(x->w, m, WEIR_MSG_OK, &r, fds);
+		if (rc == -EAGAIN) /* the export ends: engines are being told */
+			weir_sleep(REVOKE_NAP_NS);
+	} while (rc == -EAGAIN);
+	return rc;
 }
 
 int

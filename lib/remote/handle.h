@@ -32,7 +32,9 @@ struct weir_remote {
 	struct weir_key key;
 	uint32_t rights; /* WEIR_MAY_* */
 	bool local;
-	bool dynamic; /* of a dynamic export: weir_remote_set_dynamic() */
+	bool dynamic;		  /* of a dynamic export: weir_remote_set_dynamic() */
+	_Atomic uint64_t refused; /* operations outside its ranges, that weir_remote_refused() has
+				     not told yet */
 	/* the lane that was used last: a hint, written and read by all threads; its worker is set
 	 * before the release that publishes it */
 	_Atomic(struct weir_remote_lane *) recent;
@@ -65,9 +67,9 @@ struct weir_remote_lane {
 	uint64_t before; /* operations of its former connections, all complete. As conn */
 	struct weir_remote *remote;
 	/* of a dynamic export: how many operations of the connection were outside its ranges, as
-	 * the engine has answered, and the program was told; operations of the lane before the last
-	 * question. Worker locked */
-	uint64_t refusals, refusals_told, asked;
+	 * the engine has answered, and as remote.refused has; operations of the lane before the
+	 * last question. Worker locked */
+	uint64_t refusals, refusals_counted, asked;
 	bool opened;  /* a former one was open */
 	uint8_t lack; /* enum lack: why the last attempt was refused. The thread's */
 	/* ns, if others were closed for it: when yet another one is; when a refusal counts again.
@@ -155,6 +157,11 @@ int weir_remote_room(struct weir_conn *c, uint64_t n);
 void weir_cell_write(struct weir_conn *c, uint8_t op, const void *cell);
 /* Has the engine say, once, when all that was begun is complete. */
 void weir_remote_ask_done(struct weir_conn *c);
+/* Asks a dynamic export, behind all operations of the lane, how many were refused, unless that was
+ * asked. 0, -EAGAIN (no room), or how the connection has ended. */
+int weir_lane_ask_refusals(struct weir_remote_lane *l);
+/* Counts what has been answered. */
+void weir_lane_count_refusals(struct weir_remote_lane *l);
 
 /*
  * Its completed operations, and below those with an answer, for the thread of the lane without the

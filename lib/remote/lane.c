@@ -134,7 +134,8 @@ close_conn(struct weir_remote_lane *l)
 
 	TAILQ_REMOVE(&l->worker->remote_lanes, l, in_worker);
 	l->before += c->sent;
-	l->refusals = l->refusals_told = 0;
+	weir_lane_count_refusals(l);
+	l->refusals = l->refusals_counted = 0;
 	l->opened |= !c->never_opened && c->state != CONN_OPENING;
 	pthread_mutex_lock(&r->lock);
 	if (!r->length) {
@@ -159,9 +160,7 @@ is_idle(const struct weir_remote_lane *l)
 		return false;
 	weir_conn_update_completed(c);
 	weir_results_take(c);
-	/* a flush tells how they ended */
-	if (l->remote->dynamic &&
-	    (l->asked != l->before + c->sent || l->refusals != l->refusals_told))
+	if (l->remote->dynamic && l->asked != l->before + c->sent) /* see expect_idle() */
 		return false;
 	return c->completed == c->sent && !weir_results_last(c);
 }
@@ -252,6 +251,8 @@ expect_idle(const struct weir_remote_lane *l)
 	{
 		if (!helps(l, o, false) || o->conn->lock_held)
 			continue;
+		if (o->conn->state == CONN_OPEN && o->remote->dynamic)
+			weir_lane_ask_refusals(o);
 		if (o->conn->state == CONN_OPEN)
 			weir_remote_ask_done(o->conn);
 		if (o->conn->state == CONN_OPEN || o->conn->state == CONN_OPENING)

@@ -898,62 +898,79 @@ await_lane(struct weir_remote_lane *l, uint64_t all, int timeout_ms)
 	return rc > 0 ? 0 : rc;
 }
 
-/*
- * Asks the engine of a dynamic export, behind all operations of the lane, how many of the
- * connection were outside its ranges, unless that was asked before. *all: operations up to the
- * answer. 0, -EAGAIN, -EINTR, or how the connection has ended.
- */
-static int
-ask_refusals(struct weir_remote_lane *l, uint64_t *all, int timeout_ms)
+/* Whether the last operation is a lock for which the thread waits: none goes behind it. */
+static bool
+awaits_lock(const struct weir_conn *c)
 {
-	struct weir_thread *t = l->worker;
+	return c->lock_upto == c->sent && c->lock_upto > c->completed &&
+	       !(c->control & CTRL_UNLOCK);
+}
+
+int
+weir_lane_ask_refusals(struct weir_remote_lane *l)
+{
+	struct todo d = {.op = WEIR_OP_GET,
+			 .cell = {.handle = WEIR_HANDLE_FIRST, .offset = WEIR_DYNAMIC_REFUSALS},
+			 .to = (uint8_t *)&l->refusals,
+			 .left = sizeof(l->refusals),
+			 .unit = 1,
+			 .most = WEIR_ANSWER_MAX};
+	int rc;
+
+	weir_assert(weir_worker_locked(l->worker) && l->conn);
+	weir_conn_update_completed(l->conn);
+	if (l->asked == l->before + l->conn->sent || awaits_lock(l->conn))
+		return 0;
+	rc = put_or_ask(l->conn, &d);
+	if (!rc)
+		l->asked = l->before + l->conn->sent;
+	return rc;
+}
+
+void
+weir_lane_count_refusals(struct weir_remote_lane *l)
+{
+	atomic_fetch_add_explicit(&l->remote->refused, l->refusals - l->refusals_counted,
+				  memory_order_relaxed);
+	l->refusals_counted = l->refusals;
+}
+
+/* Completes the operations of a lane to a dynamic export, and counts those that were refused. */
+static int
+flush_dynamic(struct weir_remote_lane *l, int timeout_ms)
+{
+	uint64_t end = weir_time_end(timeout_ms), all = 0;
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, t, timeout_ms);
+	weir_wait_init(&wait, l->worker, timeout_ms);
 	do {
-		struct todo d = {
-		    .op = WEIR_OP_GET,
-		    .cell = {.handle = WEIR_HANDLE_FIRST, .offset = WEIR_DYNAMIC_REFUSALS},
-		    .to = (uint8_t *)&l->refusals,
-		    .left = sizeof(l->refusals),
-		    .unit = 1,
-		    .most = WEIR_ANSWER_MAX};
-
-		rc = 0;
-		weir_lock(t);
-		*all = l->before + (l->conn ? l->conn->sent : 0);
-		if (l->conn && l->conn->lock_upto > l->conn->completed) {
-			(*all)--; /* nothing goes behind a lock for which the thread waits */
-		} else if (l->asked != *all) {
-			rc = put_or_ask(l->conn, &d);
-			if (!rc)
-				*all = l->asked = l->before + l->conn->sent;
-		}
-		weir_unlock(t);
+		weir_lock(l->worker);
+		rc = l->conn ? weir_lane_ask_refusals(l) : 0;
+		if (!rc)
+			all = l->before + (l->conn ? l->conn->sent - awaits_lock(l->conn) : 0);
+		weir_unlock(l->worker);
 		if (rc != -EAGAIN)
 			break;
 		rc = weir_wait_next(&wait);
 	} while (!rc);
 	weir_wait_end(&wait);
-	return rc;
-}
-
-/* Completes the operations of a lane to a dynamic export. -ERANGE: some were outside its ranges. */
-static int
-flush_dynamic(struct weir_remote_lane *l, int timeout_ms)
-{
-	uint64_t end = weir_time_end(timeout_ms), all, n;
-	int rc = ask_refusals(l, &all, timeout_ms);
-
 	if (!rc)
 		rc = await_lane(l, all, weir_time_left(end));
 	if (rc)
 		return rc;
 	weir_lock(l->worker);
-	n = l->refusals - l->refusals_told;
-	l->refusals_told = l->refusals;
+	weir_lane_count_refusals(l);
 	weir_unlock(l->worker);
+	return 0;
+}
+
+int
+weir_remote_refused(struct weir_remote *r)
+{
+	uint64_t n =
+	    r->dynamic ? atomic_exchange_explicit(&r->refused, 0, memory_order_relaxed) : 0;
+
 	return n ? weir_fail(-ERANGE,
 			     "%llu operations were not within the ranges that the member has "
 			     "attached",
@@ -994,8 +1011,7 @@ weir_remote_flush_others(struct weir_remote *r, int timeout_ms)
 		}
 		weir_lock(l->worker);
 		all = l->before + (l->conn ? l->conn->sent : 0);
-		/* a lock for which the thread waits is the last operation, and may take long */
-		if (l->conn && l->conn->lock_upto > l->conn->completed)
+		if (l->conn && awaits_lock(l->conn)) /* which may take long */
 			all--;
 		weir_unlock(l->worker);
 		rc = await_lane(l, all, weir_time_left(end));

@@ -44,12 +44,12 @@ int weir_export_attach(struct weir_export *x, const struct weir_region *region, 
 /* Detaches the range that begins at an address: no operation there is under way, and none will
  * begin. 0, -ENOENT, or as above. */
 int weir_export_detach(struct weir_export *x, uint64_t address);
-/*
- * The export of r is dynamic: weir_remote_flush(), and that of other threads, return -ERANGE, once,
- * where an operation was outside the ranges. It changed nothing, and read zeros. Before any
- * operation.
- */
+/* The export of r is dynamic: flushes ask it for operations outside its ranges. Before any
+ * operation. */
 void weir_remote_set_dynamic(struct weir_remote *r);
+/* 0, or -ERANGE: operations that a flush has completed were outside, changed nothing and read
+ * zeros. Each is told once. */
+int weir_remote_refused(struct weir_remote *r);
 
 /* A notice, and whom its window goes back to. */
 struct weir_remote_notice {

@@ -18,6 +18,23 @@
 static_assert(WEIR_WINDOWS_MAX == 64, "bits of board.used");
 static_assert(sizeof(struct board_part) == 128 && sizeof(struct board_ref) == 32, "no padding");
 
+/* Members meet by messages. */
+static void
+drop_lines(struct board *b)
+{
+	b->lines = NULL;
+	weir_group_leave(b->leaders);
+	b->leaders = NULL;
+	weir_remote_close(b->lines_at);
+	b->lines_at = NULL;
+	if (b->lines_x)
+		weir_revoke(b->lines_x);
+	b->lines_x = NULL;
+	if (b->lines_region)
+		weir_region_free(b->lines_region);
+	b->lines_region = NULL;
+}
+
 /* The group ends, or its session. */
 static void
 free_board(void *arg)
@@ -26,12 +43,9 @@ free_board(void *arg)
 
 	if (b->making)
 		window_undo(b->making);
-	weir_group_leave(b->leaders);
-	weir_remote_close(b->lines_at);
-	if (b->lines_x)
-		weir_revoke(b->lines_x);
-	if (b->lines_region)
-		weir_region_free(b->lines_region);
+	if (b->lines) /* pairs with the acquire in await_lines() */
+		atomic_store_explicit(&b->lines[b->on_host].left, 1, memory_order_release);
+	drop_lines(b);
 	free(b->local);
 	if (b->x)
 		weir_revoke(b->x);
@@ -239,24 +253,33 @@ stage_refs(struct board *b, uint64_t deadline)
 		return rc;
 	/* each alone on its host: they meet by messages */
 	b->stage = b->hosts < size ? BOARD_LINES : BOARD_READY;
-	b->vote = 1;
 	return 0;
 }
 
 static int
-stage_lines(struct board *b, uint64_t deadline)
+stage_leaders(struct board *b, uint64_t deadline)
 {
-	int rc;
+	int rc =
+	    weir_group_split(b->g, b->on_host ? -1 : 0, 0, weir_time_left(deadline), &b->leaders);
 
-	if (b->vote > 0)
-		b->vote = map_lines(b);
-	rc = weir_group_allreduce(b->g, &b->vote, &b->votes, 1, WEIR_T_INT64, WEIR_ACC_MIN,
-				  weir_time_left(deadline));
+	if (rc && group_is_calling(b->g))
+		return rc;
+	b->vote = rc && !b->vote ? rc : b->vote;
+	b->stage = BOARD_VOTE;
+	return 0;
+}
+
+static int
+stage_vote(struct board *b, uint64_t deadline)
+{
+	int rc = weir_group_allreduce(b->g, &b->vote, &b->votes, 1, WEIR_T_INT64, WEIR_ACC_MIN,
+				      weir_time_left(deadline));
+
 	if (rc)
 		return rc;
-	if (b->votes) /* somebody lacks them */
-		b->lines = NULL;
-	b->stage = b->lines && b->hosts > 1 ? BOARD_LEADERS : BOARD_READY;
+	if (b->votes)
+		drop_lines(b);
+	b->stage = BOARD_READY;
 	return 0;
 }
 
@@ -271,13 +294,18 @@ board_make(struct board *b, uint64_t deadline)
 			rc = stage_refs(b, deadline);
 			break;
 		case BOARD_LINES:
-			rc = stage_lines(b, deadline);
+			rc = map_lines(b);
+			if (rc == -EINTR)
+				break;
+			b->vote = rc;
+			rc = 0;
+			b->stage = b->hosts > 1 ? BOARD_LEADERS : BOARD_VOTE;
 			break;
 		case BOARD_LEADERS:
-			rc = weir_group_split(b->g, b->on_host ? -1 : 0, 0,
-					      weir_time_left(deadline), &b->leaders);
-			if (!rc)
-				b->stage = BOARD_READY;
+			rc = stage_leaders(b, deadline);
+			break;
+		case BOARD_VOTE:
+			rc = stage_vote(b, deadline);
 			break;
 		case BOARD_READY:
 			break;
@@ -290,20 +318,19 @@ board_make(struct board *b, uint64_t deadline)
 #define SPINS 64u      /* looks at a line before anything else */
 #define LEADERS_MS 20u /* between looks at the members of the group */
 
-/* Whether the members of the host have come, or all hosts; what is missing is in *rank. */
+/* Whether the members of the host have come, or all hosts; *missing: the line of one that has not.
+ */
 static bool
-have_come(const struct board *b, bool all_hosts, uint32_t *rank)
+have_come(const struct board *b, bool all_hosts, uint32_t *missing)
 {
-	if (all_hosts) {
-		*rank = b->local[0];
+	*missing = 0;
+	if (all_hosts)
 		return atomic_load_explicit(&b->lines[0].released, memory_order_acquire) >=
 		       b->fences;
-	}
-	for (uint32_t i = 0; i < b->local_count; i++)
-		if (atomic_load_explicit(&b->lines[i].arrived, memory_order_acquire) < b->fences) {
-			*rank = b->local[i];
+	for (; *missing < b->local_count; (*missing)++)
+		if (atomic_load_explicit(&b->lines[*missing].arrived, memory_order_acquire) <
+		    b->fences)
 			return false;
-		}
 	return true;
 }
 
@@ -312,11 +339,11 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 {
 	struct weir_wait wait;
 	struct weir_thread *t;
-	uint32_t rank;
+	uint32_t i;
 	int rc;
 
-	for (unsigned i = 0; i < SPINS; i++) {
-		if (have_come(b, all_hosts, &rank))
+	for (unsigned looks = 0; looks < SPINS; looks++) {
+		if (have_come(b, all_hosts, &i))
 			return 0;
 		weir_pause();
 	}
@@ -326,18 +353,43 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 	weir_wait_init(&wait, t, weir_time_left(deadline));
 	wait.nap_always = true; /* nobody rings for a line */
 	rc = 0;
-	while (!rc && !have_come(b, all_hosts, &rank)) {
-		group_missing(b->g, rank);
-		rc = group_watch(b->g); /* also: whether somebody is in another call */
-		if (rc && have_come(b, all_hosts, &rank)) /* it came before it ended */
+	while (!rc && !have_come(b, all_hosts, &i)) {
+		/* before its last fence is seen to be over, it cannot have left in order */
+		bool left = atomic_load_explicit(&b->lines[i].left, memory_order_acquire) ||
+			    group_has_left(b->g, b->local[i]);
+
+		/* ended members, and those in another call; one may have come before it ended */
+		rc = group_watch(b->g);
+		if (have_come(b, all_hosts, &i)) {
 			rc = 0;
-		else if (!rc)
+			break;
+		}
+		if (left) {
+			group_missing(b->g, b->local[i]);
+			rc = group_watch(b->g);
+		}
+		if (!rc)
 			rc = weir_wait_next(&wait);
-		for (uint32_t i = 1; !rc && i < wait.looks && !have_come(b, all_hosts, &rank); i++)
+		for (uint32_t looks = 1; !rc && looks < wait.looks; looks++) {
+			if (have_come(b, all_hosts, &i))
+				break;
 			weir_pause();
+		}
 	}
 	weir_wait_end(&wait);
 	return rc;
+}
+
+/* A leader has ended, or this one lacks what it needs: all members hear of it. */
+static int
+leaders_failed(struct board *b, int rc)
+{
+	uint32_t rank = 0, in_group = WEIR_RANK_ANY;
+
+	if (weir_group_failed(b->leaders, &rank, 1) > 0)
+		weir_group_translate(b->leaders, 1, &rank, b->g, &in_group);
+	group_missing(b->g, in_group == WEIR_RANK_ANY ? weir_group_rank(b->g) : in_group);
+	return group_watch(b->g) ? group_watch(b->g) : rc;
 }
 
 /* The leaders of all hosts; members of any host may end meanwhile. */
@@ -350,6 +402,10 @@ await_leaders(struct board *b, uint64_t deadline)
 		left = weir_time_left(deadline);
 		rc = weir_group_barrier(
 		    b->leaders, left < 0 || left > (int)LEADERS_MS ? (int)LEADERS_MS : left);
+		if (!rc || rc == -EINTR)
+			return rc;
+		if (rc != -EAGAIN && !group_is_calling(b->leaders) && weir_state(b->w) == WEIR_UP)
+			return leaders_failed(b, rc);
 		if (rc != -EAGAIN)
 			return rc;
 		rc = group_watch(b->g);

@@ -33,13 +33,15 @@ struct board_ref {
 struct board_line {
 	_Alignas(64) _Atomic uint64_t arrived; /* fences that the member has come to */
 	_Atomic uint64_t released; /* the leader's: fences that all hosts have come to */
+	_Atomic uint32_t left;	   /* 1: the member has left the group */
 };
 
 /* How far board_make() is. */
 enum board_stage {
 	BOARD_REFS,    /* all learn where the boards are */
-	BOARD_LINES,   /* whether all have mapped the lines of their hosts */
+	BOARD_LINES,   /* members of a host map its lines */
 	BOARD_LEADERS, /* the group of leaders */
+	BOARD_VOTE,    /* whether all have succeeded */
 	BOARD_READY,
 };
 
@@ -61,7 +63,7 @@ struct board {
 	struct weir_export *lines_x;
 	struct weir_remote *lines_at; /* the others': what maps them */
 	struct weir_group *leaders;   /* the leader's, if there are several hosts */
-	int64_t vote, votes;	      /* BOARD_LINES: 0 or -errno; of all */
+	int64_t vote, votes;	      /* of the last stages: 0 or -errno; of all */
 	uint64_t fences;	      /* that this member has come to */
 	uint64_t used;		      /* numbers of windows; equal at all members */
 	struct weir_window *making;   /* whose collective call has begun and is not complete */

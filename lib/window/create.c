@@ -633,6 +633,7 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	rc = weir_group_barrier(win->g, weir_time_left(end));
 	if (rc && group_is_calling(win->g))
 		return rc;
+	rc = rc ? rc : window_refusals(win, NULL);
 	window_undo(win);
 	return rc;
 }

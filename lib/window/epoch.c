@@ -113,6 +113,7 @@ weir_window_fence(struct weir_window *win, unsigned asserts, int timeout_ms)
 		rc = window_members_flush(win, false, end);
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
+		rc = rc ? rc : window_refusals(win, NULL);
 		win->fence_rc = win->fence_rc ? win->fence_rc : rc;
 	}
 	if (win->board->lines && !(win->args.flags & WEIR_WINDOW_APART))
@@ -207,6 +208,7 @@ weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms)
 		rc = release(win, m, weir_time_end(timeout_ms));
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
+		rc = rc ? rc : window_refusals(win, m);
 	}
 	win->locks -= m != NULL;
 	win->null_locks -= !m;
@@ -252,7 +254,7 @@ weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 		first = first ? first : rc;
 	}
 	set_epoch(win, EPOCH_NONE);
-	return first;
+	return first ? first : window_refusals(win, NULL);
 }
 
 /* ---- flush ---- */
@@ -262,6 +264,7 @@ flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
 {
 	struct window_member *m;
 	uint32_t epoch;
+	int rc;
 
 	if (!win || (rank != WEIR_RANK_NULL && rank >= weir_group_size(win->g)))
 		return misused();
@@ -272,17 +275,21 @@ flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
 	if ((epoch == EPOCH_LOCKS || epoch == EPOCH_STARTED) && rank != WEIR_RANK_NULL &&
 	    (!m || !atomic_load_explicit(&m->lock, memory_order_relaxed)))
 		return weir_fail(-ENOLCK, "member %u is not locked", rank);
-	return m ? window_member_flush(win, m, local, weir_time_end(timeout_ms)) : 0;
+	rc = m ? window_member_flush(win, m, local, weir_time_end(timeout_ms)) : 0;
+	return rc || !m ? rc : window_refusals(win, m);
 }
 
 static int
 flush_all(struct weir_window *win, bool local, int timeout_ms)
 {
+	int rc;
+
 	if (!win)
 		return misused();
 	if (epoch_of(win) == EPOCH_NONE)
 		return no_epoch();
-	return window_members_flush(win, local, weir_time_end(timeout_ms));
+	rc = window_members_flush(win, local, weir_time_end(timeout_ms));
+	return rc ? rc : window_refusals(win, NULL);
 }
 
 int

@@ -163,9 +163,24 @@ window_member_flush(struct weir_window *win, struct window_member *m, bool local
 		rc = flush(win, m->updates, local, deadline);
 	if (!rc && m->locks != m->memory)
 		rc = flush(win, m->locks, local, deadline);
-	if (rc == -ERANGE) /* outside the ranges of a dynamic window */
-		note(win, m->rank, rc);
 	return window_note(win, m->rank, rc);
+}
+
+int
+window_refusals(struct weir_window *win, struct window_member *one)
+{
+	struct window_member *m;
+	int first = 0, rc;
+
+	if (win->args.kind != WEIR_WINDOW_DYNAMIC)
+		return 0;
+	for (m = one ? one : window_members(win); m; m = one ? NULL : m->next_of_all) {
+		rc = weir_remote_refused(m->memory);
+		if (rc && !first)
+			note(win, m->rank, rc);
+		first = first ? first : rc;
+	}
+	return first;
 }
 
 int

@@ -199,7 +199,7 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 		atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
 	}
 	atomic_store_explicit(&win->epoch, EPOCH_NONE, memory_order_relaxed);
-	return first;
+	return first ? first : window_refusals(win, NULL);
 }
 
 /* A member has completed: it is not awaited any more. A notice of another one counts for nothing.

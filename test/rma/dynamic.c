@@ -271,6 +271,51 @@ dynamic_outside(struct ranks *r)
 	unmake(r, &p);
 }
 
+/* A window whose members may only write, and exposures with operations outside. */
+static void
+dynamic_started(struct ranks *r)
+{
+	uint32_t to = (r->rank + 1) % r->size, from = (r->rank + r->size - 1) % r->size;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct parts p = make(r);
+	struct weir_window *win;
+	uint64_t v = 7, seen = 0;
+
+	o.flags = r->maps ? 0 : WEIR_WINDOW_APART;
+	o.rights = WEIR_MAY_WRITE;
+	OK(r, weir_window_create_dynamic(r->g, &o, CASE_MS, &win));
+	OK(r, weir_window_attach(win, p.region, 0, 64));
+	together(r);
+	OK(r, weir_window_lock(win, to, WEIR_LOCK_EXCLUSIVE, 0, CASE_MS));
+	OK(r, weir_window_put(win, to, p.at[to], &v, 8, 0));
+	OK(r, weir_window_flush(win, to, CASE_MS));
+	OK(r, weir_window_put(win, to, p.at[to] + 60, &v, 8, 0));
+	WANT(r, weir_window_get(win, to, p.at[to], &seen, 8, 0), -EACCES);
+	WANT(r, weir_window_unlock(win, to, CASE_MS), -ERANGE);
+	together(r);
+	CHECK(r, word(p.base) == 7 && !word(p.base + 56));
+	OK(r, weir_window_free(win, CASE_MS));
+
+	/* the exposure ends although an operation was refused */
+	OK(r, weir_window_attach(p.win, p.region, 64, 64));
+	for (uint32_t round = 0; round < 2; round++) {
+		OK(r, weir_window_post(p.win, &from, 1, 0));
+		OK(r, weir_window_start(p.win, &to, 1, 0, CASE_MS));
+		v = 100 + round;
+		OK(r, weir_window_put(p.win, to, p.at[to] + 64, &v, 8, 0));
+		OK(r, weir_window_put(p.win, to, p.at[to] + (round ? 72 : 128), &v, 8, 0));
+		WANT(r, weir_window_complete(p.win, CASE_MS), round ? 0 : -ERANGE);
+		OK(r, weir_window_wait(p.win, CASE_MS));
+		CHECK(r, word(p.base + 64) == 100 + round);
+	}
+	/* nobody has asked about the last one yet */
+	together(r);
+	OK(r, weir_window_fence(p.win, WEIR_NO_PRECEDE, CASE_MS));
+	OK(r, weir_window_put(p.win, to, p.at[to] + 4096, &v, 8, 0));
+	WANT(r, weir_window_free(p.win, CASE_MS), -ERANGE);
+	OK(r, weir_region_free(p.region));
+}
+
 /* Ranges of two regions that adjoin are one for a transfer. */
 static void
 dynamic_adjoining(struct ranks *r)
@@ -446,11 +491,8 @@ dynamic_list(struct ranks *r)
 }
 
 const struct rma_case dynamic_cases[] = {
-    {"dynamic/ranges", dynamic_ranges},
-    {"dynamic/each", dynamic_each},
-    {"dynamic/outside", dynamic_outside},
-    {"dynamic/adjoining", dynamic_adjoining},
-    {"dynamic/many", dynamic_many},
-    {"dynamic/list", dynamic_list},
-    {NULL, NULL},
+    {"dynamic/ranges", dynamic_ranges},	      {"dynamic/each", dynamic_each},
+    {"dynamic/outside", dynamic_outside},     {"dynamic/started", dynamic_started},
+    {"dynamic/adjoining", dynamic_adjoining}, {"dynamic/many", dynamic_many},
+    {"dynamic/list", dynamic_list},	      {NULL, NULL},
 };

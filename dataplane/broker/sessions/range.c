@@ -127,7 +127,9 @@ dynamic_export(struct broker_session *s, const struct weir_session_msg *m)
 
 	if (x && x->generation == m->range.generation && x->state == EXPORT_OPEN && x->ranges)
 		return x;
-	if (x && x->generation == m->range.generation && x->evicted)
+	if (x && x->generation == m->range.generation && x->state == EXPORT_STOPPING)
+		session_refuse(s, EAGAIN, "operations may still be under way; call again");
+	else if (x && x->generation == m->range.generation && x->evicted)
 		session_refuse(s, ECONNABORTED,
 			       "evicted by an operator%s%s; export again if you may",
 			       x->why ? ": " : "", x->why ? x->why : "");

@@ -31,18 +31,20 @@ rest_of(const struct engine_range *r, uint64_t address)
 	return r->bytes - (address - r->address);
 }
 
-/* Whether all bytes are attached, and no unit lies in two ranges. */
+/* Whether all bytes are attached, and no unit lies in two ranges. *borders: those that may still be
+ * crossed. */
 static bool
-attached(const struct engine_ranges *ranges, uint64_t address, uint64_t bytes, uint64_t unit)
+attached(const struct engine_ranges *ranges, uint64_t address, uint64_t bytes, uint64_t unit,
+	 uint32_t *borders)
 {
-	const struct engine_range *r;
+	const struct engine_range *r = range_of(ranges, address), *end = ranges->of + ranges->count;
 	uint64_t rest;
 
-	while ((r = range_of(ranges, address))) {
+	for (; r && r < end && address - r->address < r->bytes; r++) {
 		rest = rest_of(r, address);
 		if (rest >= bytes)
 			return true;
-		if (rest % unit)
+		if (rest % unit || !(*borders)--)
 			return false;
 		address += rest;
 		bytes -= rest;
@@ -106,21 +108,23 @@ dynamic_execute(const struct export *x, const struct dynamic_op *o)
 	uint8_t *result = o->result;
 	struct weir_layout_walk walk;
 	uint64_t left, n, part, address;
+	uint32_t borders = WEIR_BORDERS_MAX;
 	bool takes = o->op != WEIR_OP_GET && !(o->access && o->access->acc == WEIR_ACC_NO_OP);
 
 	for (left = o->bytes; (n = next_piece(o, &walk, left, &address)); left -= n)
-		if (!attached(x->ranges, address, n, unit_of(o)))
+		if (!attached(x->ranges, address, n, unit_of(o), &borders))
 			return false;
-	for (left = o->bytes; (n = next_piece(o, &walk, left, &address)); left -= n)
-		for (uint64_t rest = n; rest; rest -= part) {
-			const struct engine_range *r = range_of(x->ranges, address);
+	for (left = o->bytes; (n = next_piece(o, &walk, left, &address)); left -= n) {
+		const struct engine_range *r = range_of(x->ranges, address);
 
+		for (uint64_t rest = n; rest; rest -= part, r++) {
 			part = rest_of(r, address) < rest ? rest_of(r, address) : rest;
 			execute_part(r, o, address, part, payload, result);
 			address += part;
 			payload += takes ? part : 0;
 			result += result ? part : 0;
 		}
+	}
 	return true;
 }
 

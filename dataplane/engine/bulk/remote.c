@@ -160,6 +160,9 @@ access_ok(const struct conn *c, const struct weir_slot *head, const struct at *a
 	struct weir_cell_access a;
 
 	memcpy(&a, head->data, sizeof(a));
+	/* what no export but a dynamic one has: the number of refusals */
+	if (head->op == WEIR_OP_GET && a.offset == WEIR_DYNAMIC_REFUSALS)
+		right = c->cold->memory.rights;
 	if (a.handle != WEIR_HANDLE_FIRST || !(c->cold->memory.rights & right) ||
 	    a.options & ~(WEIR_ACCESS_RESULT | WEIR_ACCESS_LAYOUT))
 		return false;

@@ -27,7 +27,10 @@
  * with WEIR_WINDOW_THREADS those of the calling thread.
  *
  * Errors of operations that do not wait are returned by the operation, if they are known then, and
- * by the flush, unlock or fence that ends them; weir_window_error() names the rank.
+ * by the flush, unlock or fence that ends them; weir_window_error() names the rank. -ERANGE, once:
+ * in a dynamic window, operations on what the target has not attached. The next
+ * weir_window_flush(), _flush_all(), _unlock(), _unlock_all(), _fence(), _complete() or _free()
+ * tells; weir_window_flush_local() and handles of operations do not.
  *
  * After MPI 3.1, chapter 11 (One-Sided Communications), and foMPI (Gerstenberger, Besta, Hoefler:
  * Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One Sided).
@@ -148,8 +151,9 @@ int weir_window_create_dynamic(struct weir_group *g, const struct weir_window_op
 /*
  * Attaches [offset, offset + bytes) of a region to the own part of a dynamic window, for operations
  * of all members; these need its addresses. An operation may cross from one range into another that
- * adjoins it, but no element may. The region cannot be disowned or freed before the range is
- * detached. Local; blocks until the data plane has answered. Any thread.
+ * adjoins it, but no element may, and no 900 bytes of it cross more than 64 borders. The region
+ * cannot be disowned or freed before the range is detached. Local; blocks until the data plane has
+ * answered. Any thread.
  *
  * Returns 0, or
  *   -EINVAL       not a dynamic window, or not within the region, or bytes is 0
@@ -167,8 +171,8 @@ int weir_window_attach(struct weir_window *win, struct weir_region *region, uint
 
 /*
  * Detaches the range that begins at `base`. When it returns no operation there is under way, and
- * later ones are refused: they change nothing, read zeros, and the flush that ends them returns
- * -ERANGE to the member that began them, once. Local; blocks as above. Any thread.
+ * later ones are refused: they change nothing, read zeros, and the member that began them gets
+ * -ERANGE, as said above. Local; blocks as above. Any thread.
  *
  * Returns 0, -EINVAL: not a dynamic window, or -ENOENT: no range begins there. A range of a part
  * that has ended, or of a session that has, is detached, too.
@@ -208,7 +212,8 @@ struct weir_group *weir_window_group(const struct weir_window *win);
  * @bytes      receives its size; may be NULL
  * @disp_unit  receives the window's; may be NULL
  *
- * Returns 0, -EXDEV (not mapped: on another host, APART, or not a whole region), -EINVAL, -ENOENT
+ * Returns 0, -EXDEV (not mapped: on another host, APART, or not a whole region), -EINVAL (no such
+ * rank; a dynamic window has no part to address), -ENOENT
  * (ANY: all parts are empty), or the errors of weir_remote_open(), since it opens the part. Any
  * thread.
  */

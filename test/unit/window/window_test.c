@@ -284,6 +284,7 @@ leave_in_fence(struct team *t, uint32_t i)
 TEST(test_leave_in_fence)
 {
 	team_of(4, leave_in_fence);
+	team_of(3, leave_in_fence); /* it is alone on its node */
 }
 
 static bool fence_first;
