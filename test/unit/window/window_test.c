@@ -234,26 +234,28 @@ TEST(test_death)
 	team_of(4, outlive);
 }
 
-static struct weir_window *left[4]; /* of members that left before they freed them */
+static struct weir_window *kept[3]; /* of members that left before they freed them */
+static unsigned kept_count;
 
 /* One ends, or leaves, while the others wait for it in a fence. */
 static int
 end_in_fence(struct team *t, uint32_t i)
 {
 	const uint32_t ends = 2;
+	struct weir_window *win;
 	void *base;
 
-	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &left[i]) ||
-	    weir_window_fence(left[i], 0, PATIENT))
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
 		return __LINE__;
 	if (weir_group_rank(t->g[i]) != ends)
-		return weir_window_fence(left[i], 0, PATIENT) == -ECONNRESET &&
-			       weir_window_free(left[i], PATIENT) == -ECONNRESET
+		return weir_window_fence(win, 0, PATIENT) == -ECONNRESET &&
+			       weir_window_free(win, PATIENT) == -ECONNRESET
 			   ? 0
 			   : __LINE__;
 	usleep(20000);
 	plane_die(t->f, t->w[i]);
-	return weir_window_free(left[i], 0) ? 0 : __LINE__;
+	return weir_window_free(win, 0) ? 0 : __LINE__;
 }
 
 TEST(test_end_in_fence)
@@ -265,16 +267,18 @@ static int
 leave_in_fence(struct team *t, uint32_t i)
 {
 	const uint32_t leaves = 2;
+	struct weir_window *win;
 	void *base;
 
-	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &left[i]) ||
-	    weir_window_fence(left[i], 0, PATIENT))
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
 		return __LINE__;
 	if (weir_group_rank(t->g[i]) != leaves)
-		return weir_window_fence(left[i], 0, PATIENT) == -ECONNRESET &&
-			       weir_window_free(left[i], PATIENT) == -ECONNRESET
+		return weir_window_fence(win, 0, PATIENT) == -ECONNRESET &&
+			       weir_window_free(win, PATIENT) == -ECONNRESET
 			   ? 0
 			   : __LINE__;
+	kept[kept_count++] = win;
 	usleep(20000);
 	weir_group_leave(t->g[i]);
 	t->g[i] = NULL;
@@ -283,8 +287,16 @@ leave_in_fence(struct team *t, uint32_t i)
 
 TEST(test_leave_in_fence)
 {
+	struct team t;
+
 	team_of(4, leave_in_fence);
 	team_of(3, leave_in_fence); /* it is alone on its node */
+	team_open(&t, 3, true);	    /* all on one */
+	team_join(&t);
+	team_run(&t, leave_in_fence);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
 }
 
 static bool fence_first;
