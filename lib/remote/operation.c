@@ -708,8 +708,7 @@ update_quickly(struct weir_remote *r, const struct weir_update *u)
 	struct weir_cell_access cell;
 
 	if (u->reserved || u->there || u->handle || !u->operand || !u->count ||
-	    u->flags & ~WEIR_NOWAIT || r->mapped || !(r->rights & WEIR_MAY_UPDATE) ||
-	    u->op == WEIR_ACC_NO_OP ||
+	    u->flags & ~WEIR_NOWAIT || !(r->rights & WEIR_MAY_UPDATE) || u->op == WEIR_ACC_NO_OP ||
 	    !weir_acc_valid((enum weir_type)u->type, (enum weir_acc)u->op) ||
 	    u->count > sizeof(cell.payload) / size ||
 	    u->offset % weir_type_align((enum weir_type)u->type))
@@ -789,12 +788,11 @@ update_any(struct weir_remote *r, const struct weir_update *u)
 int
 weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 {
-	int rc = 1;
+	int rc;
 
-	if (u && r->mapped)
-		rc = update_mapped(r, u);
-	else if (u && update_quickly(r, u))
-		rc = 0;
+	if (weir_likely(u && !r->mapped))
+		return update_quickly(r, u) ? 0 : update_any(r, u);
+	rc = u ? update_mapped(r, u) : 1;
 	return rc <= 0 ? rc : update_any(r, u);
 }
 
@@ -880,8 +878,8 @@ weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask)
 	return rc;
 }
 
-/* Operations of the lane up to `all`. */
-static int
+/* Operations of the lane up to `all`. Out of line: flushes that wait for nothing are many. */
+static __attribute__((noinline)) int
 await_lane(struct weir_remote_lane *l, uint64_t all, int timeout_ms)
 {
 	struct weir_wait wait;
@@ -1027,13 +1025,17 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	rc = r->mapped ? weir_mapped_flush(r) : 0;
-	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
-		return rc;
+	if (weir_unlikely(r->mapped)) {
+		rc = weir_mapped_flush(r);
+		if (rc || !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
+			return rc;
+	}
 	c = weir_remote_conn(r);
-	if (c && r->dynamic)
+	if (!c)
+		return 0;
+	if (weir_unlikely(r->dynamic))
 		return flush_dynamic(c->remote, timeout_ms);
-	if (!c || (weir_remote_completed(c) == c->sent && !weir_results_last(c)))
+	if (weir_remote_completed(c) == c->sent && !weir_results_last(c))
 		return 0;
 	return weir_operation_await(c, c->sent, timeout_ms);
 }

@@ -152,7 +152,12 @@ int window_members_flush(struct weir_window *win, bool local, uint64_t deadline)
  * Dynamic windows: 0, or -ERANGE, which is noted: operations that are complete were outside of what
  * the member, NULL: any one, had attached. Each is told once: only by a call that does not go on.
  */
-int window_refusals(struct weir_window *win, struct window_member *one);
+int window_refusals_of(struct weir_window *win, struct window_member *one);
+static inline int
+window_refusals(struct weir_window *win, struct window_member *one)
+{
+	return win->args.kind == WEIR_WINDOW_DYNAMIC ? window_refusals_of(win, one) : 0;
+}
 void window_members_close(struct weir_window *win);
 /* Notes how the member has failed, if rc says that it has. Returns rc. */
 int window_note(struct weir_window *win, uint32_t rank, int rc);

@@ -167,13 +167,11 @@ window_member_flush(struct weir_window *win, struct window_member *m, bool local
 }
 
 int
-window_refusals(struct weir_window *win, struct window_member *one)
+window_refusals_of(struct weir_window *win, struct window_member *one)
 {
 	struct window_member *m;
 	int first = 0, rc;
 
-	if (win->args.kind != WEIR_WINDOW_DYNAMIC)
-		return 0;
 	for (m = one ? one : window_members(win); m; m = one ? NULL : m->next_of_all) {
 		rc = weir_remote_refused(m->memory);
 		if (rc && !first)
