@@ -382,14 +382,14 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 
 /* A leader has ended, or this one lacks what it needs: all members hear of it. */
 static int
-leaders_failed(struct board *b, int rc)
+leaders_failed(struct board *b)
 {
 	uint32_t rank = 0, in_group = WEIR_RANK_ANY;
 
 	if (weir_group_failed(b->leaders, &rank, 1) > 0)
 		weir_group_translate(b->leaders, 1, &rank, b->g, &in_group);
 	group_missing(b->g, in_group == WEIR_RANK_ANY ? weir_group_rank(b->g) : in_group);
-	return group_watch(b->g) ? group_watch(b->g) : rc;
+	return group_watch(b->g);
 }
 
 /* The leaders of all hosts; members of any host may end meanwhile. */
@@ -405,7 +405,7 @@ await_leaders(struct board *b, uint64_t deadline)
 		if (!rc || rc == -EINTR)
 			return rc;
 		if (rc != -EAGAIN && !group_is_calling(b->leaders) && weir_state(b->w) == WEIR_UP)
-			return leaders_failed(b, rc);
+			return leaders_failed(b);
 		if (rc != -EAGAIN)
 			return rc;
 		rc = group_watch(b->g);

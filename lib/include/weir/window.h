@@ -151,9 +151,9 @@ int weir_window_create_dynamic(struct weir_group *g, const struct weir_window_op
 /*
  * Attaches [offset, offset + bytes) of a region to the own part of a dynamic window, for operations
  * of all members; these need its addresses. An operation may cross from one range into another that
- * adjoins it, but no element may, and no 900 bytes of it cross more than 64 borders. The region
- * cannot be disowned or freed before the range is detached. Local; blocks until the data plane has
- * answered. Any thread.
+ * adjoins it, but no element may. Ranges that adjoin in numbers have 128 bytes or more: what
+ * crosses more than 64 borders within 8 KiB is refused. The region cannot be disowned or freed
+ * before the range is detached. Local; blocks until the data plane has answered. Any thread.
  *
  * Returns 0, or
  *   -EINVAL       not a dynamic window, or not within the region, or bytes is 0
@@ -213,9 +213,8 @@ struct weir_group *weir_window_group(const struct weir_window *win);
  * @disp_unit  receives the window's; may be NULL
  *
  * Returns 0, -EXDEV (not mapped: on another host, APART, or not a whole region), -EINVAL (no such
- * rank; a dynamic window has no part to address), -ENOENT
- * (ANY: all parts are empty), or the errors of weir_remote_open(), since it opens the part. Any
- * thread.
+ * rank; a dynamic window has no part to address), -ENOENT (ANY: all parts are empty), or the errors
+ * of weir_remote_open(), since it opens the part. Any thread.
  */
 int weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint64_t *bytes,
 		      uint32_t *disp_unit);
