@@ -27,6 +27,8 @@ struct broker_export {
 	char name[WEIR_NAME_MAX]; /* for operators; may be empty */
 	uint32_t region, rights;  /* region 0: dynamic */
 	uint64_t offset, length;
+	uint64_t lock_offset; /* of the words of its lock; lock_region 0: none */
+	uint32_t lock_region, lock_members;
 	/* dynamic: as engines know them, or are being told; else NULL */
 	struct engine_ranges *ranges;
 	uint8_t secret[WEIR_KEY_SECRET];

@@ -130,6 +130,7 @@ check_session(const struct engine *e, const struct session *s)
 		if (!x->generation)
 			continue;
 		sums.in_regions += !x->ranges;
+		sums.in_regions += x->words != NULL;
 		for (node = x->conns.next; node != &x->conns; node = node->next) {
 			const struct conn *c = conn_of_cold(
 			    e, LIST_OWNER(node, const struct conn_cold, memory.of_export));

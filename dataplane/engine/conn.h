@@ -30,6 +30,8 @@ struct conn_lock {
 	/* executing end */
 	uint8_t state;		 /* enum lock_state */
 	bool cut;		 /* the connection ended while it waited */
+	bool by_words;		 /* the last LOCK was granted by words (ipc/lock_words.h) */
+	uint16_t member;	 /* whose words it stands for; 0: nobody's */
 	weir_lock_status status; /* of LOCKED, if that is due */
 	struct engine_seat seat;
 	/* if another engine is the owner */

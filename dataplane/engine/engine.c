@@ -9,6 +9,7 @@
 #include "events.h"
 #include "flight.h"
 #include "link.h"
+#include "lock.h"
 #include "base/list.h"
 #include "scheduler.h"
 #include "session.h"
@@ -84,6 +85,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->backlog);
 	list_init(&e->doorbells);
 	list_init(&e->lock_news);
+	list_init(&e->lock_polls);
 	list_init(&e->signalled);
 	list_init(&e->closing);
 	list_init(&e->settling);
@@ -370,6 +372,8 @@ rare_after(struct engine *e)
 		commands_retry(e);
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
+	if (!list_empty(&e->lock_polls))
+		locks_poll(e);
 	engine_emit_pending(e);
 	soon = !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
 	e->rare = soon || engine_tells_later(e) || e->datagrams.missing_count;

@@ -97,7 +97,10 @@ struct engine_export {
 	const struct engine_ranges *ranges;
 	uint32_t rights;  /* WEIR_RIGHT_* */
 	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: index in the arena */
-	uint32_t keyed;	  /* out of EXPORT_STOP: connections whose peers have its key */
+	/* with WEIR_RIGHT_LOCK: words of its lock (ipc/lock_words.h); lock_region 0: none */
+	uint64_t lock_offset;
+	uint32_t lock_region, lock_members;
+	uint32_t keyed; /* out of EXPORT_STOP: connections whose peers have its key */
 };
 
 /* ns that peers have for acknowledging the end of an export; then their WRITEs and READs fail */

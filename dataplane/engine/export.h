@@ -27,8 +27,12 @@ struct export
 		bool in_doubt;	 /* the last exclusive one ended with it; none was told */
 		bool told;	 /* the present one, exclusive, of the end of the one before */
 		bool ended;
+		struct list_node polled; /* in engine.lock_polls */
 	} lock;
-	uint16_t region; /* which it keeps; 0: none */
+	/* of its lock, for programs of this host; NULL: none. Programs write them at any time */
+	struct weir_lock_words *words;
+	uint32_t members;	      /* that have words */
+	uint16_t region, lock_region; /* which it keeps; 0: none */
 	uint16_t session, number;
 	uint32_t channel; /* with WEIR_RIGHT_NOTIFY: of its session, for notices */
 	uint32_t openers; /* length of conns */

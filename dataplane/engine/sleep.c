@@ -38,7 +38,8 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	e->sleeps = e->flags_up = true;
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
-	/* room in the ring of a program, or in main's queue, is not announced */
+	/* not announced: room in the ring of a program, or in main's queue; the end of a lock that
+	 * a program holds by words */
 	if (!list_empty(&e->backlog) || engine_tells_later(e))
 		next = sooner(next, now + RETRY_NS);
 	if (!list_empty(&e->busy)) /* credit by credit line comes without a completion */

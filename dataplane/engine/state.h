@@ -92,15 +92,16 @@ struct engine {
 	struct engine_command *done, **done_last;
 	struct engine_counters counters;
 	struct weir_conn_desc no_desc; /* of all passive ends: written, never read */
+	struct list_node lock_polls; /* exports whose first waiter awaits a program of this host */
 };
 
-/* Whether something waits for room in the queue of main, or for a program. */
+/* Whether something waits for room in the queue of main, or for a program that will not tell. */
 static inline bool
 engine_tells_later(const struct engine *e)
 {
 	return e->main_events_due || e->waiting || !list_empty(&e->closing) ||
 	       !list_empty(&e->removals) || !list_empty(&e->lock_news) ||
-	       e->connect_first != e->connect_end;
+	       !list_empty(&e->lock_polls) || e->connect_first != e->connect_end;
 }
 
 static inline void

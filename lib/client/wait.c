@@ -18,9 +18,12 @@
 #include "ipc/invariant.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -260,7 +263,9 @@ weir_wait_next(struct weir_wait *wait)
 				       .tv_nsec = (long)(ns % NS_PER_S)};
 		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
 		fds[1].fd = wait->self->wake_fd;
-		rc = weir_guard_poll(&wait->guard, fds, 2, &ts);
+		rc = weir_guard_poll(&wait->guard, fds, 2, wait->bell ? &none : &ts);
+		if (!rc && wait->bell) /* a signal handler runs with the next look */
+			syscall(SYS_futex, wait->bell, FUTEX_WAIT, wait->bell_seen, &ts, NULL, 0);
 		wait->waiter.looks = wait->awaits && rc != -EINTR;
 		weir_wait_disarm(wait);
 		return rc == -EINTR ? weir_interrupted() : 0;
@@ -320,6 +325,13 @@ weir_sleep(uint64_t ns)
 }
 
 /* ---- waking ---- */
+
+void
+weir_bell_word_ring(_Atomic uint32_t *bell)
+{
+	atomic_fetch_add_explicit(bell, 1, memory_order_seq_cst);
+	syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
 
 void
 weir_pipe_ring(struct weir_pipe *p)

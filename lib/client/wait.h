@@ -21,6 +21,9 @@ struct weir_wait {
 	bool signals;	 /* doorbells ring for signals, too */
 	uint32_t ends;	 /* naps since the data plane has gone */
 	uint32_t nap_ns; /* below 1 s: length of a first sleep without sleep flags; 0: none */
+	/* a sleep ends when `bell`, a word that others may spoil, is no longer this; NULL: none */
+	uint32_t bell_seen;
+	_Atomic uint32_t *bell;
 	uint64_t start, deadline; /* ns; 0: the clock was not read yet */
 	struct weir_waiter waiter;
 	struct weir_guard guard;
@@ -68,6 +71,9 @@ void weir_sleep(uint64_t ns);
 uint64_t weir_time_end(int timeout_ms);
 /* ms left until then, as a timeout. */
 int weir_time_left(uint64_t end);
+
+/* Changes a word in memory that processes share, and wakes all that sleep for it. */
+void weir_bell_word_ring(_Atomic uint32_t *bell);
 
 /* Writes to a waiter's eventfd. */
 void weir_wake_fd(int fd);

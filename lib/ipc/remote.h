@@ -130,16 +130,22 @@ struct weir_slot_notice {
  */
 struct weir_cell_lock {
 	uint32_t handle;
-	uint32_t kind;	      /* LOCK: SHARED or EXCLUSIVE; UNLOCK: 0 or UNSEEN */
-	uint32_t result;      /* LOCK: as in weir_cell_access; UNLOCK: 0 */
-	uint32_t reserved[9]; /* 0 */
+	uint32_t kind;	 /* LOCK: SHARED or EXCLUSIVE; UNLOCK: 0 or UNSEEN */
+	uint32_t result; /* LOCK: as in weir_cell_access; UNLOCK: 0 */
+	/* LOCK, not on the wire: the connection is that of the program with this number among the
+	 * words of the lock (lock_words.h), which it may use from now on; 0: as it was */
+	uint32_t member;
+	uint32_t reserved[8]; /* 0 */
 };
 static_assert(sizeof(struct weir_cell_lock) == WEIR_SLOT_HEAD_BYTES, "fills a head");
 
 #define WEIR_LOCKS_SHARED 1u
 #define WEIR_LOCKS_EXCLUSIVE 2u
-#define WEIR_LOCKS_UNSEEN 4u	   /* the program has given up, and does not see an answer */
-typedef uint32_t weir_lock_status; /* 0; EOWNERDEAD: granted, too; ECANCELED */
+#define WEIR_LOCKS_UNSEEN 4u /* the program has given up, and does not see an answer */
+/* 0; EOWNERDEAD: granted, too; ECANCELED; BY_WORDS: granted, and the words of the lock say so:
+ * their program leaves it there, without UNLOCK */
+typedef uint32_t weir_lock_status;
+#define WEIR_LOCKED_BY_WORDS 0x10000u
 
 static inline bool
 weir_op_is_lock(uint8_t op)

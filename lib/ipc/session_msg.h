@@ -16,7 +16,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 12u
+#define WEIR_SESSION_VERSION 13u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
@@ -226,6 +226,11 @@ struct weir_session_msg {
 			/* with WEIR_RIGHT_NOTIFY: the exporting thread's channels, as in LISTEN */
 			uint32_t channel[WEIR_ENGINES_MAX];
 			char name[WEIR_NAME_MAX]; /* for operators; may be empty */
+			/* with WEIR_RIGHT_LOCK: words of the lock (lock_words.h) for programs of
+			 * this host, in a region of this session; lock_region 0: none, and then all
+			 * three are 0 */
+			uint64_t lock_offset;
+			uint32_t lock_region, lock_members;
 		} export;
 		struct {
 			uint32_t number, generation;

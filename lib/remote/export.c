@@ -15,10 +15,10 @@
 
 enum { REVOKE_MS = 10000, REVOKE_NAP_NS = 50000, REVOKE_NAP_MAX_NS = 5000000 };
 
-/* region: NULL for a dynamic export. name: for operators; NULL: none. */
+/* region: NULL for a dynamic export. */
 static int export(struct weir *w, const struct weir_region *region, uint64_t offset,
-		  uint64_t length, unsigned rights, const char *name, struct weir_export **x,
-		  struct weir_key *key)
+		  uint64_t length, unsigned rights, const struct weir_export_more *more,
+		  struct weir_export **x, struct weir_key *key)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_EXPORT), r;
 	int fds[WEIR_SESSION_FDS], rc;
@@ -52,7 +52,13 @@ static int export(struct weir *w, const struct weir_region *region, uint64_t off
 	m.export.region = region ? region->index : 0;
 	m.export.offset = offset;
 	m.export.length = length;
-	memcpy(m.export.name, name ? name : "", name ? strnlen(name, WEIR_NAME_MAX - 1) : 0);
+	if (more->name)
+		memcpy(m.export.name, more->name, strnlen(more->name, WEIR_NAME_MAX - 1));
+	if (more->lock_region) {
+		m.export.lock_region = more->lock_region->index;
+		m.export.lock_offset = more->lock_offset;
+		m.export.lock_members = more->lock_members;
+	}
 	m.export.rights = rights | (rights & WEIR_MAY_MAP ? WEIR_MAY_READ : 0);
 	rc = weir_request(w, &m, WEIR_MSG_EXPORTED, &r, fds);
 	if (rc) {
@@ -76,27 +82,29 @@ static int export(struct weir *w, const struct weir_region *region, uint64_t off
 }
 
 int
-weir_export_named(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
-		  const char *name, struct weir_export **x, struct weir_key *key)
+weir_export_with(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+		 const struct weir_export_more *more, struct weir_export **x, struct weir_key *key)
 {
 	if (!region || !x || !key)
 		return weir_fail(-EINVAL, "no region, or no place for handle and key; see "
 					  "weir/remote.h");
-	return export(region->w, region, offset, length, rights, name, x, key);
+	return export(region->w, region, offset, length, rights, more, x, key);
 }
 
 int
 weir_export(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
 	    struct weir_export **x, struct weir_key *key)
 {
-	return weir_export_named(region, offset, length, rights, NULL, x, key);
+	const struct weir_export_more nothing = {0};
+
+	return weir_export_with(region, offset, length, rights, &nothing, x, key);
 }
 
 int
-weir_export_dynamic(struct weir *w, unsigned rights, const char *name, struct weir_export **x,
-		    struct weir_key *key)
+weir_export_dynamic(struct weir *w, unsigned rights, const struct weir_export_more *more,
+		    struct weir_export **x, struct weir_key *key)
 {
-	return export(w, NULL, 0, 0, rights, name, x, key);
+	return export(w, NULL, 0, 0, rights, more, x, key);
 }
 
 static int

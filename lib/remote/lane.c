@@ -156,7 +156,7 @@ is_idle(const struct weir_remote_lane *l)
 {
 	struct weir_conn *c = l->conn;
 
-	if (c->state != CONN_OPEN || c->lock_held || c->control)
+	if (c->state != CONN_OPEN || c->lock_held || c->lock_member || c->control)
 		return false;
 	weir_conn_update_completed(c);
 	weir_results_take(c);
@@ -249,7 +249,7 @@ expect_idle(const struct weir_remote_lane *l)
 
 	TAILQ_FOREACH(o, &l->worker->remote_lanes, in_worker)
 	{
-		if (!helps(l, o, false) || o->conn->lock_held)
+		if (!helps(l, o, false) || o->conn->lock_held || o->conn->lock_member)
 			continue;
 		if (o->conn->state == CONN_OPEN && o->remote->dynamic)
 			weir_lane_ask_refusals(o);

@@ -14,11 +14,14 @@
 #include "client/wait.h"
 #include "ipc/remote.h"
 
+#define GRANTED_BY_WORDS 1
+
 /* Asks for the lock. 0, -EAGAIN (not now), or an error. Worker locked. */
 static int
 ask(struct weir_conn *c, int kind)
 {
-	struct weir_cell_lock cell = {.handle = WEIR_HANDLE_FIRST, .kind = (uint32_t)kind};
+	struct weir_cell_lock cell = {
+	    .handle = WEIR_HANDLE_FIRST, .kind = (uint32_t)kind, .member = c->lock_member};
 	int rc = weir_remote_room(c, 1);
 
 	if (rc == -EAGAIN) {
@@ -49,13 +52,16 @@ put_unlock(struct weir_conn *c, uint8_t kind)
 	weir_ctrl_add(c, CTRL_UNLOCK);
 }
 
-/* Whether the request was granted, or how the connection ended. -EAGAIN: neither. Worker locked. */
+/* Whether the request was granted: 0, -EOWNERDEAD, GRANTED_BY_WORDS; or how the connection ended.
+ * -EAGAIN: neither. Worker locked. */
 static int
 look(struct weir_conn *c, int kind)
 {
 	weir_progress(c->worker, NULL);
 	weir_conn_update_completed(c);
 	weir_results_take(c);
+	if (c->completed >= c->lock_upto && c->lock_status == WEIR_LOCKED_BY_WORDS)
+		return GRANTED_BY_WORDS;
 	if (c->completed >= c->lock_upto) {
 		c->lock_held = (uint8_t)kind;
 		return c->lock_status == EOWNERDEAD ? -EOWNERDEAD : 0;
@@ -140,6 +146,12 @@ await(struct weir_conn *c, int kind, int timeout_ms)
 int
 weir_remote_lock(struct weir_remote *r, int kind, int timeout_ms)
 {
+	return weir_remote_lock_as(r, kind, 0, timeout_ms);
+}
+
+int
+weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeout_ms)
+{
 	struct weir_conn *c;
 	int rc;
 
@@ -167,11 +179,25 @@ weir_remote_lock(struct weir_remote *r, int kind, int timeout_ms)
 		return weir_remote_ended(c, c->end);
 	if (c->lock_held)
 		return weir_fail(-EALREADY, "this thread holds the lock already; unlock it first");
+	if (member && r->local) {
+		weir_lock(c->worker);
+		c->lock_member = (uint16_t)member;
+		weir_unlock(c->worker);
+	}
 	rc = await(c, kind, timeout_ms);
+	if (rc == GRANTED_BY_WORDS && !r->member)
+		r->member = c;
 	if (rc == -EOWNERDEAD)
 		return weir_fail(-EOWNERDEAD, "the lock is held, and its last exclusive holder "
 					      "ended with it; make the data consistent");
 	return rc;
+}
+
+bool
+weir_remote_knows_words(const struct weir_remote *r)
+{
+	return r->member && weir_state(r->w) == WEIR_UP &&
+	       !atomic_load_explicit(&r->member->remote_end, memory_order_relaxed);
 }
 
 int

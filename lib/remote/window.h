@@ -16,6 +16,15 @@ struct weir_channel;
 bool weir_remote_flushed(struct weir_remote *r);
 /* weir_remote_flush() for the operations of all threads but the calling one. */
 int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
+/*
+ * weir_remote_lock() of the program that has number `member` among the words of the export's lock;
+ * 0: it does not use them. 1: it was granted, and the words say so (ipc/lock_words.h). From then on
+ * the program may take and leave the lock there, and the data plane releases for it what it holds
+ * by them, when it ends or r is closed.
+ */
+int weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeout_ms);
+/* Whether it was, and neither export nor session has ended as far as this program knows. */
+bool weir_remote_knows_words(const struct weir_remote *r);
 /* Releases the locks that threads hold through r. Their operations are complete. */
 void weir_remote_unlock_all(struct weir_remote *r);
 /* 0, or how the export has ended, as far as the calling thread can know. */
@@ -25,15 +34,25 @@ int weir_remote_check(struct weir_remote *r);
 int weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source, uint64_t bytes,
 			    unsigned flags);
 
-/* weir_export() with a name for operators, of at most 31 bytes, or NULL. */
-int weir_export_named(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
-		      const char *name, struct weir_export **x, struct weir_key *key);
+/* Fields of an export of a window beside those of others. */
+struct weir_export_more {
+	const char *name; /* for operators, at most 31 bytes */
+	/* with WEIR_MAY_LOCK: where the words of its lock are (ipc/lock_words.h), zeroed, and for
+	 * how many programs; NULL: only the engine grants the lock */
+	const struct weir_region *lock_region;
+	uint64_t lock_offset;
+	uint32_t lock_members;
+};
+/* weir_export() with more. */
+int weir_export_with(struct weir_region *region, uint64_t offset, uint64_t length, unsigned rights,
+		     const struct weir_export_more *more, struct weir_export **x,
+		     struct weir_key *key);
 /*
  * An export to which ranges of regions are attached: offsets of operations are the addresses of
  * these. Errors as of weir_export().
  */
-int weir_export_dynamic(struct weir *w, unsigned rights, const char *name, struct weir_export **x,
-			struct weir_key *key);
+int weir_export_dynamic(struct weir *w, unsigned rights, const struct weir_export_more *more,
+			struct weir_export **x, struct weir_key *key);
 /*
  * Attaches a range of a region, which the caller keeps until it is detached. 0, -EEXIST: it
  * overlaps one that is attached; -EMFILE: too many are; -ESTALE, -ECONNABORTED: the export has

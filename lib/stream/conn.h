@@ -198,6 +198,7 @@ struct weir_conn {
 	uint32_t lock_status; /* of its answer: weir_lock_status */
 	uint8_t lock_held;    /* WEIR_LOCK_*; 0: not held */
 	uint8_t lock_unlock;  /* kind of the UNLOCK that is due: 0, or WEIR_LOCKS_UNSEEN */
+	uint16_t lock_member; /* number of the program among the words of the lock; 0: none */
 	uint8_t threshold;    /* percent of the window until a report; 0: the data plane's choice */
 	/* cost of receive blocks that the program holds; as reported to the engine */
 	uint32_t lent, lent_told;

@@ -12,27 +12,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts, and where the host's lines are. */
-#define LINES_AT (WEIR_WINDOWS_MAX * sizeof(struct board_part))
-#define BOARD_BYTES (LINES_AT + sizeof(struct board_ref))
+/* Parts, and where lines and words are. */
+#define SHARED_AT (WEIR_WINDOWS_MAX * sizeof(struct board_part))
+#define BOARD_BYTES (SHARED_AT + sizeof(struct board_ref))
 static_assert(WEIR_WINDOWS_MAX == 64, "bits of board.used");
 static_assert(sizeof(struct board_part) == 128 && sizeof(struct board_ref) == 32, "no padding");
 
-/* Members meet by messages. */
+/* Members meet by messages, and lock by engines. */
 static void
-drop_lines(struct board *b)
+drop_shared(struct board *b)
 {
 	b->lines = NULL;
 	weir_group_leave(b->leaders);
 	b->leaders = NULL;
-	weir_remote_close(b->lines_at);
-	b->lines_at = NULL;
-	if (b->lines_x)
-		weir_revoke(b->lines_x);
-	b->lines_x = NULL;
-	if (b->lines_region)
-		weir_region_free(b->lines_region);
-	b->lines_region = NULL;
+	for (uint32_t i = 0; b->shared_at && i < b->local_count; i++)
+		weir_remote_close(b->shared_at[i]);
+	free(b->shared_at);
+	b->shared_at = NULL;
+	b->shared = NULL;
+	if (b->shared_x)
+		weir_revoke(b->shared_x);
+	b->shared_x = NULL;
+	if (b->shared_region)
+		weir_region_free(b->shared_region);
+	b->shared_region = NULL;
 }
 
 /* The group ends, or its session. */
@@ -45,13 +48,14 @@ free_board(void *arg)
 		window_undo(b->making);
 	if (b->lines) /* pairs with the acquire in await_lines() */
 		atomic_store_explicit(&b->lines[b->on_host].left, 1, memory_order_release);
-	drop_lines(b);
+	drop_shared(b);
 	free(b->local);
 	if (b->x)
 		weir_revoke(b->x);
 	if (b->region)
 		weir_region_free(b->region);
 	free(b->refs);
+	pthread_mutex_destroy(&b->opening);
 	free(b);
 }
 
@@ -68,6 +72,7 @@ board_of(struct weir_group *g)
 		return NULL;
 	b->g = g;
 	b->w = group_session(g);
+	pthread_mutex_init(&b->opening, NULL);
 	*at = b;
 	return b;
 }
@@ -175,46 +180,115 @@ find_local(struct board *b)
 	return 0;
 }
 
-/* The leader's: makes the lines of its host. Its board tells where they are, or an errno. */
-static void
-make_lines(struct board *b)
+static uint64_t
+words_bytes(const struct board *b)
 {
-	struct board_ref ref;
-	int rc = make_memory(b, b->local_count * sizeof(struct board_line),
-			     WEIR_MAY_READ | WEIR_MAY_WRITE, &b->lines_region, &b->lines_x, &ref);
-
-	if (rc)
-		ref = (struct board_ref){.index = (uint32_t)-rc};
-	else
-		b->lines = base_of(b->lines_region);
-	memcpy((uint8_t *)b->parts + LINES_AT, &ref, sizeof(ref));
+	return weir_lock_bytes(b->local_count);
 }
 
-/* Maps the lines of the host. 0 or -errno. */
+uint64_t
+board_words_at(const struct board *b, uint32_t number)
+{
+	return b->local_count * sizeof(struct board_line) + number * words_bytes(b);
+}
+
+/* Makes lines and words, of which the board tells. 0 or -errno. */
 static int
-map_lines(struct board *b)
+make_shared(struct board *b)
+{
+	struct board_ref ref;
+	int rc;
+
+	b->shared_at = calloc(b->local_count, sizeof(*b->shared_at));
+	if (!b->shared_at)
+		return -ENOMEM;
+	rc = make_memory(b, board_words_at(b, WEIR_WINDOWS_MAX), WEIR_MAY_READ | WEIR_MAY_WRITE,
+			 &b->shared_region, &b->shared_x, &ref);
+	if (rc)
+		return rc;
+	b->shared = base_of(b->shared_region);
+	memcpy((uint8_t *)b->parts + SHARED_AT, &ref, sizeof(ref));
+	return 0;
+}
+
+/* Maps lines and words of another member of the host. 0 or -errno. */
+static int
+map_shared(struct board *b, uint32_t rank, struct weir_remote **r)
 {
 	struct weir_remote_info info;
 	struct board_ref ref;
 	struct weir_key key;
-	int rc;
+	int rc = read_board(b, rank, SHARED_AT, &ref, sizeof(ref));
 
-	if (!b->on_host)
-		return b->lines ? 0 : -ENOMEM;
-	rc = read_board(b, b->local[0], LINES_AT, &ref, sizeof(ref));
 	if (rc || !ref.generation)
 		return rc ? rc : -ENOMEM;
-	key = key_of(b, b->local[0], &ref);
-	rc = weir_remote_open(b->w, &key, WEIR_MAY_READ | WEIR_MAY_WRITE, 0, -1, &b->lines_at);
+	key = key_of(b, rank, &ref);
+	rc = weir_remote_open(b->w, &key, WEIR_MAY_READ | WEIR_MAY_WRITE, 0, -1, r);
 	if (rc) {
-		b->lines_at = NULL;
+		*r = NULL;
 		return rc;
 	}
-	weir_remote_info(b->lines_at, &info);
-	if (!info.mapped || info.length < b->local_count * sizeof(struct board_line))
-		return -EXDEV;
-	b->lines = info.mapped;
-	return 0;
+	weir_remote_info(*r, &info);
+	if (info.mapped && info.length >= board_words_at(b, WEIR_WINDOWS_MAX))
+		return 0;
+	weir_remote_close(*r);
+	*r = NULL;
+	return weir_fail(-EXDEV,
+			 "memory of member %u cannot be mapped here; see the limits of "
+			 "address space and mappings",
+			 rank);
+}
+
+/* Lines and words of the member with this place on the host, mapped if they are not yet. 0 or
+ * -errno. */
+static int
+shared_of(struct board *b, uint32_t on_host, uint8_t **at)
+{
+	struct weir_remote **r = &b->shared_at[on_host];
+	struct weir_remote_info info;
+	int rc = 0;
+
+	*at = b->shared;
+	if (on_host == b->on_host)
+		return 0;
+	pthread_mutex_lock(&b->opening);
+	if (!*r)
+		rc = map_shared(b, b->local[on_host], r);
+	if (!rc) {
+		weir_remote_info(*r, &info);
+		*at = info.mapped;
+	}
+	pthread_mutex_unlock(&b->opening);
+	return rc;
+}
+
+/* Finds the lines of the host. 0 or -errno. */
+static int
+map_lines(struct board *b)
+{
+	uint8_t *at;
+	int rc = shared_of(b, 0, &at);
+
+	if (!rc)
+		b->lines = (struct board_line *)(void *)at;
+	return rc;
+}
+
+struct weir_lock_words *
+board_own_words(const struct board *b, uint32_t number)
+{
+	return (struct weir_lock_words *)(void *)(b->shared + board_words_at(b, number));
+}
+
+int
+board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words)
+{
+	uint8_t *at;
+	int rc = shared_of(b, on_host, &at);
+
+	if (!rc)
+		*words = (struct weir_lock_words *)(void *)(at + board_words_at(b, number));
+	return rc;
 }
 
 /* ---- making ---- */
@@ -241,8 +315,8 @@ stage_refs(struct board *b, uint64_t deadline)
 			b->mine = (struct board_ref){.index = (uint32_t)-rc};
 		else
 			b->parts = base_of(b->region);
-		if (!rc && !b->on_host && b->hosts < size)
-			make_lines(b);
+		if (!rc && b->hosts < size)
+			b->vote = make_shared(b);
 	}
 	rc = weir_group_allgather(b->g, &b->mine, sizeof(b->mine), b->refs,
 				  weir_time_left(deadline));
@@ -278,7 +352,7 @@ stage_vote(struct board *b, uint64_t deadline)
 	if (rc)
 		return rc;
 	if (b->votes)
-		drop_lines(b);
+		drop_shared(b);
 	b->stage = BOARD_READY;
 	return 0;
 }
@@ -294,7 +368,7 @@ board_make(struct board *b, uint64_t deadline)
 			rc = stage_refs(b, deadline);
 			break;
 		case BOARD_LINES:
-			rc = map_lines(b);
+			rc = b->vote ? (int)b->vote : map_lines(b);
 			if (rc == -EINTR)
 				break;
 			b->vote = rc;
@@ -318,6 +392,52 @@ board_make(struct board *b, uint64_t deadline)
 #define SPINS 64u      /* looks at a line before anything else */
 #define LEADERS_MS 20u /* between looks at the members of the group */
 
+/*
+ * A Dekker pair: a waiter counts itself, reads the bell and looks; who has written a word looks
+ * whether somebody is counted, and rings. So a waiter sees the word, or its bell has changed.
+ */
+void
+board_before_look(struct board *b, struct weir_wait *wait, bool *sleeps)
+{
+	struct board_line *line = &b->lines[b->on_host];
+
+	if (wait->armed == *sleeps)
+		return;
+	if (!wait->armed) {
+		board_awake(b, sleeps);
+		return;
+	}
+	*sleeps = true;
+	atomic_fetch_add_explicit(&line->sleeping, 1, memory_order_seq_cst);
+	wait->bell = &line->bell;
+	wait->bell_seen = atomic_load_explicit(&line->bell, memory_order_seq_cst);
+}
+
+void
+board_awake(struct board *b, bool *sleeps)
+{
+	if (*sleeps)
+		atomic_fetch_sub_explicit(&b->lines[b->on_host].sleeping, 1, memory_order_relaxed);
+	*sleeps = false;
+}
+
+void
+board_wake(struct board *b, uint32_t on_host)
+{
+	struct board_line *line = &b->lines[on_host];
+
+	if (weir_unlikely(atomic_load_explicit(&line->sleeping, memory_order_seq_cst)))
+		weir_bell_word_ring(&line->bell);
+}
+
+static void
+wake_others(struct board *b)
+{
+	for (uint32_t i = 0; i < b->local_count; i++)
+		if (i != b->on_host)
+			board_wake(b, i);
+}
+
 /* Whether the members of the host have come, or all hosts; *missing: the line of one that has not.
  */
 static bool
@@ -339,6 +459,7 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 {
 	struct weir_wait wait;
 	struct weir_thread *t;
+	bool sleeps = false;
 	uint32_t i;
 	int rc;
 
@@ -351,9 +472,13 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 	if (!t)
 		return rc;
 	weir_wait_init(&wait, t, weir_time_left(deadline));
-	wait.nap_always = true; /* nobody rings for a line */
+	/* nobody rings for what the group watches */
+	wait.nap_always = true;
 	rc = 0;
-	while (!rc && !have_come(b, all_hosts, &i)) {
+	while (!rc) {
+		board_before_look(b, &wait, &sleeps);
+		if (have_come(b, all_hosts, &i))
+			break;
 		/* before its last fence is seen to be over, it cannot have left in order */
 		bool left = atomic_load_explicit(&b->lines[i].left, memory_order_acquire) ||
 			    group_has_left(b->g, b->local[i]);
@@ -376,6 +501,7 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 			weir_pause();
 		}
 	}
+	board_awake(b, &sleeps);
 	weir_wait_end(&wait);
 	return rc;
 }
@@ -425,14 +551,17 @@ board_meet(struct board *b, uint64_t deadline)
 		b->fences++;
 		/* pairs with the acquire in have_come() of the others */
 		atomic_store_explicit(&b->lines[b->on_host].arrived, b->fences,
-				      memory_order_release);
+				      memory_order_seq_cst);
+		wake_others(b);
 	}
 	rc = await_lines(b, all_hosts, deadline);
 	if (!rc && b->leaders) {
 		rc = await_leaders(b, deadline);
-		if (!rc)
+		if (!rc) {
 			atomic_store_explicit(&b->lines[0].released, b->fences,
-					      memory_order_release);
+					      memory_order_seq_cst);
+			wake_others(b);
+		}
 	}
 	return group_met(b->g, rc);
 }

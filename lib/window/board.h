@@ -9,8 +9,13 @@
 
 #include "public.h"
 
+#include "ipc/lock_words.h"
+
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+struct weir_wait;
 
 /* A member's part of a window. Written by it before the collective call that makes the window is
  * complete; read by the others after it. */
@@ -34,7 +39,16 @@ struct board_line {
 	_Alignas(64) _Atomic uint64_t arrived; /* fences that the member has come to */
 	_Atomic uint64_t released; /* the leader's: fences that all hosts have come to */
 	_Atomic uint32_t left;	   /* 1: the member has left the group */
+	/* threads of the member that sleep until `bell` changes, which others then do */
+	_Atomic uint32_t sleeping, bell;
 };
+
+/*
+ * If a host has several members, each member of the group has memory that the others of its host
+ * write: lines, of which those of the first member of the host are used, and behind them per window
+ * words for its part: the lock, and how far epochs of post and start are (ipc/lock_words.h). A
+ * member's number among the words is its place on the host + 1.
+ */
 
 /* How far board_make() is. */
 enum board_stage {
@@ -59,14 +73,18 @@ struct board {
 	struct board_line *lines;
 	uint32_t *local, local_count, on_host; /* ranks of the host's members; own index there */
 	uint32_t hosts;
-	struct weir_region *lines_region; /* the leader's */
-	struct weir_export *lines_x;
-	struct weir_remote *lines_at; /* the others': what maps them */
-	struct weir_group *leaders;   /* the leader's, if there are several hosts */
-	int64_t vote, votes;	      /* of the last stages: 0 or -errno; of all */
-	uint64_t fences;	      /* that this member has come to */
-	uint64_t used;		      /* numbers of windows; equal at all members */
-	struct weir_window *making;   /* whose collective call has begun and is not complete */
+	/* lines and words of this member; NULL: there are none */
+	struct weir_region *shared_region;
+	struct weir_export *shared_x;
+	uint8_t *shared;
+	/* what maps those of the others, by on_host; when first used, with `opening` */
+	struct weir_remote **shared_at;
+	pthread_mutex_t opening;
+	struct weir_group *leaders; /* the leader's, if there are several hosts */
+	int64_t vote, votes;	    /* of the last stages: 0 or -errno; of all */
+	uint64_t fences;	    /* that this member has come to */
+	uint64_t used;		    /* numbers of windows; equal at all members */
+	struct weir_window *making; /* whose collective call has begun and is not complete */
 };
 
 /* The calling member's; made by its first call. NULL: no memory. */
@@ -78,6 +96,22 @@ int board_make(struct board *b, uint64_t deadline);
  * collective call; after -EAGAIN and -EINTR it goes on where it was.
  */
 int board_meet(struct board *b, uint64_t deadline);
+/*
+ * A thread that waits for lines or words, with wait->nap_always: before each look, and when the
+ * wait is over. `sleeps`: false at first.
+ */
+void board_before_look(struct board *b, struct weir_wait *wait, bool *sleeps);
+void board_awake(struct board *b, bool *sleeps);
+/* This member has written a word, in one order with other such accesses (seq_cst), for the one with
+ * this place on the host: it looks, if it sleeps. */
+void board_wake(struct board *b, uint32_t on_host);
+
+/* Where the own words of a window are in the memory for them; these. */
+uint64_t board_words_at(const struct board *b, uint32_t number);
+struct weir_lock_words *board_own_words(const struct board *b, uint32_t number);
+/* Words of a window at the member with this place on the host, if there are lines. 0 or -errno. Any
+ * thread. */
+int board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words);
 /* Reads a member's part. 0 or -errno. Any thread. */
 int board_read(struct board *b, uint32_t rank, uint32_t number, struct board_part *part);
 

@@ -39,6 +39,23 @@ window_other_failed(uint32_t rank, uint64_t number)
 
 /* ---- own memory ---- */
 
+/* Words of the own part, for members of the host that may map it; nobody uses them yet. */
+static void
+use_words(struct weir_window *win, struct weir_export_more *more)
+{
+	struct board *b = win->board;
+
+	win->own = b->on_host + 1;
+	if (!b->lines || win->args.flags & WEIR_WINDOW_APART)
+		return;
+	memset(board_own_words(b, win->number), 0, weir_lock_bytes(b->local_count));
+	if (win->args.flags & WEIR_WINDOW_NO_LOCKS)
+		return;
+	more->lock_region = b->shared_region;
+	more->lock_offset = board_words_at(b, win->number);
+	more->lock_members = b->local_count;
+}
+
 /* Exports the own part, or for an empty one, or one of shared memory, a page with a lock. */
 static int
 publish(struct weir_window *win, uint64_t offset)
@@ -49,15 +66,16 @@ publish(struct weir_window *win, uint64_t offset)
 	bool alone = a->kind == WEIR_WINDOW_SHARED || !a->bytes;
 	uint32_t rights = WEIR_MAY_NOTIFY; /* post and complete send notices */
 	uint64_t from = alone ? 0 : a->offset, bytes = alone ? PAGE : a->bytes;
+	struct weir_export_more more = {.name = win->name};
 	struct weir_region_info info;
 	int rc;
 
 	*part = (struct board_part){.offset = offset, .bytes = a->bytes};
 	rights |= a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK;
+	use_words(win, &more);
 	if (a->kind == WEIR_WINDOW_DYNAMIC) {
 		part->bytes = WEIR_DYNAMIC_END;
-		rc =
-		    weir_export_dynamic(win->w, rights | a->rights, win->name, &win->x, &part->key);
+		rc = weir_export_dynamic(win->w, rights | a->rights, &more, &win->x, &part->key);
 		if (!rc)
 			window_notices_begin(win);
 		return rc;
@@ -77,7 +95,7 @@ publish(struct weir_window *win, uint64_t offset)
 		    bytes == info.bytes)
 			rights |= WEIR_MAY_MAP;
 	}
-	rc = weir_export_named(win->region, from, bytes, rights, win->name, &win->x, &part->key);
+	rc = weir_export_with(win->region, from, bytes, rights, &more, &win->x, &part->key);
 	if (!rc)
 		window_notices_begin(win);
 	return rc;
@@ -171,6 +189,7 @@ start_of(const struct weir_window *win, uint32_t rank)
 static int
 make_whole(struct weir_window *win, struct weir_key *key)
 {
+	const struct weir_export_more more = {.name = win->name};
 	uint64_t bytes = start_of(win, weir_group_size(win->g));
 	struct weir_region_info info;
 	int rc;
@@ -181,8 +200,8 @@ make_whole(struct weir_window *win, struct weir_key *key)
 	if (rc)
 		return rc;
 	weir_region_info(win->whole_region, &info);
-	return weir_export_named(win->whole_region, 0, info.bytes, WHOLE | WEIR_MAY_MAP, win->name,
-				 &win->whole_x, key);
+	return weir_export_with(win->whole_region, 0, info.bytes, WHOLE | WEIR_MAY_MAP, &more,
+				&win->whole_x, key);
 }
 
 /* All: opens it, and maps it. */
@@ -625,7 +644,8 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	if (weir_state(win->w) == WEIR_FORKED)
 		return weir_gone(win->w);
 	epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
-	if ((epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE) || win->exposed)
+	if ((epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE) ||
+	    win->is_exposed)
 		return weir_fail(-EBUSY, "an epoch of locks, start or post is open; end it first");
 	rc = window_members_flush(win, false, end);
 	if (rc == -EAGAIN || rc == -EINTR)

@@ -54,11 +54,13 @@ acquire(struct weir_window *win, struct window_member *m)
 	pthread_mutex_lock(&m->acquiring);
 	if (!atomic_load_explicit(&m->lock, memory_order_relaxed)) {
 		if (!win->unchecked)
-			rc = weir_remote_lock(m->locks, WEIR_LOCK_SHARED, -1);
-		if (!rc || rc == -EOWNERDEAD)
+			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, -1);
+		if (!rc || rc == -EOWNERDEAD) {
+			atomic_fetch_add_explicit(&win->acquired, 1, memory_order_relaxed);
 			/* pairs with the acquire in target(): what the lock protects */
 			atomic_store_explicit(&m->lock, win->unchecked ? LOCK_UNCHECKED : LOCK_HELD,
 					      memory_order_release);
+		}
 	}
 	pthread_mutex_unlock(&m->acquiring);
 	return window_note(win, m->rank, rc);
@@ -162,7 +164,7 @@ weir_window_lock(struct weir_window *win, uint32_t rank, int kind, unsigned asse
 		if (atomic_load_explicit(&m->lock, memory_order_relaxed))
 			return weir_fail(-EALREADY, "member %u is locked already", rank);
 		if (!(asserts & WEIR_NO_CHECK))
-			rc = weir_remote_lock(m->locks, kind, timeout_ms);
+			rc = window_lock_take(win, m, kind, timeout_ms);
 		if (rc && rc != -EOWNERDEAD)
 			return window_note(win, rank, rc);
 		atomic_store_explicit(&m->lock,
@@ -184,7 +186,7 @@ release(struct weir_window *win, struct window_member *m, uint64_t end)
 	if (rc == -EAGAIN || rc == -EINTR)
 		return rc;
 	if (atomic_load_explicit(&m->lock, memory_order_relaxed) == LOCK_HELD)
-		weir_remote_unlock_all(m->locks);
+		window_lock_leave(win, m);
 	atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
 	return rc;
 }
@@ -237,15 +239,18 @@ weir_window_lock_all(struct weir_window *win, unsigned asserts, int timeout_ms)
 int
 weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 {
-	uint64_t end = weir_time_end(timeout_ms);
-	struct window_member *m;
+	struct window_member *m = NULL;
 	int first = 0, rc;
+	uint64_t end;
 
 	if (!win)
 		return misused();
 	if (epoch_of(win) != EPOCH_ALL)
 		return no_epoch();
-	for (m = window_members(win); m; m = m->next_of_all) {
+	end = weir_time_end(timeout_ms);
+	if (atomic_load_explicit(&win->acquired, memory_order_relaxed))
+		m = window_members(win);
+	for (; m; m = m->next_of_all) {
 		if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
 			continue;
 		rc = release(win, m, end);
@@ -253,6 +258,7 @@ weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 			return rc;
 		first = first ? first : rc;
 	}
+	atomic_store_explicit(&win->acquired, 0, memory_order_relaxed);
 	set_epoch(win, EPOCH_NONE);
 	return first ? first : window_refusals(win, NULL);
 }

@@ -42,8 +42,8 @@ enum window_lock {
 };
 
 /*
- * A member that was accessed. The thread that begins and ends epochs writes `lock`, `admitted` and
- * `exposure`; the other fields do not change once it is in its bucket.
+ * A member that was accessed. The thread that begins and ends epochs writes `lock`, `by_words`,
+ * `admitted` and `exposure`; the other fields do not change once it is in its bucket.
  */
 struct window_member {
 	uint32_t rank;
@@ -53,9 +53,15 @@ struct window_member {
 	struct weir_remote *memory;  /* puts and gets */
 	struct weir_remote *updates; /* the same, or through the engine */
 	struct weir_remote *locks;   /* the same, unless the window is shared */
-	uint64_t offset, bytes;	     /* of the part in its memory */
-	bool admitted;		     /* its POST was taken, for weir_window_start() */
-	uint32_t exposure;	     /* its number, from that POST */
+	/* of this host, unless the window is apart: words of its part, and of the own part those
+	 * that it writes; else both NULL */
+	struct weir_lock_words *words;
+	struct weir_lock_member *from;
+	uint32_t on_host;	/* its place, if it has words */
+	int by_words;		/* WEIR_LOCK_* that is held by the words; 0: none. As `lock` */
+	uint64_t offset, bytes; /* of the part in its memory */
+	bool admitted;		/* its POST was taken, for weir_window_start() */
+	uint64_t exposure;	/* its number, from that POST; by words: the last one taken */
 	struct window_member *next, *next_of_all; /* of its bucket; of all that were accessed */
 };
 
@@ -101,6 +107,7 @@ struct weir_window {
 	struct board *board;
 	struct window_args args;
 	uint32_t number; /* of its parts in the boards */
+	uint32_t own;	 /* number of this member among the words of its host */
 	char name[WEIR_WINDOW_NAME_MAX + 1];
 	void *user;
 	uint8_t *base;		    /* own part */
@@ -119,10 +126,13 @@ struct weir_window {
 	/* EPOCH_LOCKS: members that are locked; locks of WEIR_RANK_NULL */
 	uint32_t locks, null_locks;
 	bool unchecked; /* EPOCH_ALL: locks are not acquired */
-	int fence_rc;	/* of the operations before a fence that waits for others */
-	/* ranks to which the part is exposed, by weir_window_post(), how many of them were told,
-	 * and have completed; number of this exposure, 0: unchecked; of the last one */
-	uint32_t *exposed, exposed_count, told, completed, exposure, exposures;
+	_Atomic uint32_t
+	    acquired; /* EPOCH_ALL: locks of members, checked or not. Any thread adds */
+	int fence_rc; /* of the operations before a fence that waits for others */
+	/* weir_window_post(): whether the part is exposed, and to which ranks; how many of these
+	 * were told, and have completed; number of this exposure, 0: unchecked; of the last one */
+	bool is_exposed;
+	uint32_t *exposed, exposed_room, exposed_count, told, completed, exposure, exposures;
 	struct weir_notice_sink sink; /* of x, with its thread's object locked: */
 	struct match match;
 	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */
@@ -182,6 +192,12 @@ window_members(struct weir_window *win)
 	/* pairs with the release in window_member_open() */
 	return atomic_load_explicit(&win->all, memory_order_acquire);
 }
+
+/* ---- lock.c ---- */
+/* Locks a member's part, by words or by its engine. 0, -EOWNERDEAD, or as weir_remote_lock(). */
+int window_lock_take(struct weir_window *win, struct window_member *m, int kind, int timeout_ms);
+/* Releases it; the operations to the member are complete. */
+void window_lock_leave(const struct weir_window *win, struct window_member *m);
 
 /* ---- epoch.c ---- */
 /*

@@ -9,6 +9,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* Of a member of this host: where it and this one write for each other. 0 or -errno. */
+static int
+open_words(struct weir_window *win, struct window_member *m)
+{
+	struct weir_member is;
+	int rc;
+
+	weir_group_member(win->g, m->rank, &is);
+	if (!is.local)
+		return 0;
+	m->on_host = is.on_host;
+	rc = board_words(win->board, is.on_host, win->number, &m->words);
+	m->from = &board_own_words(win->board, win->number)->member[is.on_host];
+	return rc;
+}
+
 /* Opens what the part says. 0 or -errno: what was opened is in *m. */
 static int
 open_part(struct weir_window *win, struct window_member *m)
@@ -38,6 +54,8 @@ open_part(struct weir_window *win, struct window_member *m)
 			rc = weir_remote_open(win->w, &part.key, a->rights, WEIR_OPEN_APART, -1,
 					      &m->updates);
 	}
+	if (!rc && win->board->lines && !apart)
+		rc = open_words(win, m);
 	if (rc)
 		return rc;
 	/* the member wrote it */

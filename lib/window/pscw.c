@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Post, start, complete, wait: epochs of members that know each other. Post and complete send
- * notices; start and wait take them. Nothing is kept per member of the group: notices that wait
+ * Post, start, complete, wait: epochs of members that know each other. Between members of a host
+ * post and complete write a word, which start and wait read (ipc/lock_words.h). Between hosts, and
+ * in windows apart, they send notices. Nothing is kept per member of the group: notices that wait
  * lie in the session, within the windows of their connections.
  */
 #include "notice.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOKS_CHECK 64u
+#define SPINS 64u	/* looks at words before anything else */
+#define LOOKS_CHECK 64u /* looks until one at the members that are awaited */
 
 static int
 misused(void)
@@ -51,24 +53,27 @@ static int
 begin_exposure(struct weir_window *win, const uint32_t *ranks, uint32_t n, unsigned asserts)
 {
 	struct window_member *m;
-	uint32_t *kept = malloc((n ? n : 1) * sizeof(*kept)), count = 0;
+	uint32_t *more;
 	int rc = 0;
 
-	if (!kept)
-		return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
+	if (n > win->exposed_room) {
+		more = realloc(win->exposed, n * sizeof(*more));
+		if (!more)
+			return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
+		win->exposed = more;
+		win->exposed_room = n;
+	}
+	win->exposed_count = 0;
 	for (uint32_t i = 0; i < n && !rc; i++) {
 		if (ranks[i] == WEIR_RANK_NULL)
 			continue;
-		kept[count++] = ranks[i];
+		win->exposed[win->exposed_count++] = ranks[i];
 		rc = window_member_open(win, ranks[i], &m);
 	}
-	if (rc) {
-		free(kept);
+	if (rc)
 		return rc;
-	}
-	win->exposed = kept;
-	win->exposed_count = count;
-	win->told = asserts & WEIR_NO_CHECK ? count : 0;
+	win->is_exposed = true;
+	win->told = 0;
 	win->completed = 0;
 	if (++win->exposures == WEIR_TAG_ANY)
 		win->exposures = 1;
@@ -76,11 +81,14 @@ begin_exposure(struct weir_window *win, const uint32_t *ranks, uint32_t n, unsig
 	return 0;
 }
 
+/* Writes a word for a member of this host. Pairs with the acquire in posted() and all_completed():
+ * what this member did before. */
 static void
-end_exposure(struct weir_window *win)
+tell(const struct weir_window *win, const struct window_member *m, _Atomic uint64_t *word,
+     uint64_t number)
 {
-	free(win->exposed);
-	win->exposed = NULL;
+	atomic_store_explicit(word, number, memory_order_seq_cst);
+	board_wake(win->board, m->on_host);
 }
 
 int
@@ -90,45 +98,149 @@ weir_window_post(struct weir_window *win, const uint32_t *ranks, uint32_t n, uns
 
 	if (!ranks_ok(win, ranks, n) || asserts & ~(WEIR_NO_STORE | WEIR_NO_PUT | WEIR_NO_CHECK))
 		return misused();
-	if (win->exposed && (win->told == win->exposed_count || !same_ranks(win, ranks, n)))
+	if (win->is_exposed && (win->told == win->exposed_count || !same_ranks(win, ranks, n)))
 		return weir_fail(-EALREADY, "the part is exposed already; see weir_window_wait()");
-	if (!win->exposed)
+	if (!win->is_exposed)
 		rc = begin_exposure(win, ranks, n, asserts);
 	for (; !rc && win->told < win->exposed_count; win->told += !rc) {
 		struct window_member *m = window_member_find(win, win->exposed[win->told]);
 
-		rc = window_notice_send(win, m, MATCH_POST, win->exposure, 0, 0);
+		if (m->words)
+			tell(win, m, &m->words->member[win->own - 1].posted, win->exposures);
+		else if (win->exposure)
+			rc = window_notice_send(win, m, MATCH_POST, win->exposure, 0, 0);
 	}
 	if (rc && rc != -EINTR)
-		end_exposure(win);
+		win->is_exposed = false;
 	return rc;
 }
 
-/* Waits for a notice of the kind from `rank`, WEIR_RANK_ANY: from any member, while those of n
- * ranks live. 0 and *notice, or -errno. */
+/* Whether a member has posted what was not started yet. 1, 0, or how the session has ended. */
 static int
-await(struct weir_window *win, enum match_kind kind, uint32_t rank, uint32_t tag,
-      const uint32_t *ranks, uint32_t n, uint64_t end, struct weir_remote_notice *notice)
+posted(struct weir_window *win, struct window_member *m)
 {
+	struct weir_remote_notice notice;
+	uint64_t number;
+	int rc;
+
+	if (m->words) {
+		/* pairs with the release in tell() */
+		number = atomic_load_explicit(&m->from->posted, memory_order_acquire);
+		if (number == m->exposure)
+			return 0;
+		m->exposure = number;
+		return 1;
+	}
+	rc = window_notice_take(win, MATCH_POST, m->rank, WEIR_TAG_ANY, &notice);
+	if (rc == 1)
+		m->exposure = notice.tag;
+	return rc;
+}
+
+/* A member has completed: it is not awaited any more. A notice of another one counts for nothing.
+ */
+static void
+note_complete(struct weir_window *win, uint32_t rank)
+{
+	for (uint32_t i = win->completed; i < win->exposed_count; i++)
+		if (win->exposed[i] == rank) {
+			win->exposed[i] = win->exposed[win->completed];
+			win->exposed[win->completed++] = rank;
+			return;
+		}
+}
+
+/* Whether all members to which the part is exposed have completed; as posted(). */
+static int
+all_completed(struct weir_window *win)
+{
+	struct weir_remote_notice notice;
 	struct window_member *m;
+	bool by_notice = false;
+	int rc = 1;
+
+	for (uint32_t i = win->completed; i < win->exposed_count; i++) {
+		m = window_member_find(win, win->exposed[i]);
+		by_notice |= !m->words;
+		/* pairs with the release in tell() */
+		if (m->words && atomic_load_explicit(&m->from->completed, memory_order_acquire) ==
+				    win->exposures)
+			note_complete(win, m->rank);
+	}
+	while (by_notice && rc == 1 && win->completed < win->exposed_count) {
+		rc = window_notice_take(win, MATCH_COMPLETE, WEIR_RANK_ANY, win->exposure, &notice);
+		if (rc == 1)
+			note_complete(win, notice.source);
+	}
+	return rc < 0 ? rc : win->completed == win->exposed_count;
+}
+
+/* Whether what a call awaits has come: POST of `from`, or, if that is NULL, COMPLETE of all. */
+static int
+has_come(struct weir_window *win, struct window_member *from)
+{
+	return from ? posted(win, from) : all_completed(win);
+}
+
+/* 0, or how a member has ended from which something is awaited. */
+static int
+check_awaited(struct weir_window *win, struct window_member *from)
+{
+	int rc = 0;
+
+	if (from)
+		return window_note(win, from->rank, weir_remote_check(from->locks));
+	for (uint32_t i = win->completed; !rc && i < win->exposed_count; i++)
+		rc =
+		    window_note(win, win->exposed[i],
+				weir_remote_check(window_member_find(win, win->exposed[i])->locks));
+	return rc;
+}
+
+/* Waits for it. 0, or -errno. */
+static int
+await(struct weir_window *win, struct window_member *from, uint64_t end)
+{
+	bool words = from && from->words, notices = from && !from->words, sleeps = false;
 	struct weir_wait wait;
 	uint32_t looks = 0;
 	int rc, failed = 0;
 
+	for (uint32_t i = win->completed; !from && i < win->exposed_count; i++) {
+		bool by_words = window_member_find(win, win->exposed[i])->words;
+
+		words |= by_words;
+		notices |= !by_words;
+	}
+	for (uint32_t i = 0; words && i < SPINS; i++) {
+		rc = has_come(win, from);
+		if (rc)
+			return rc < 0 ? rc : 0;
+		weir_pause();
+	}
 	weir_wait_init(&wait, weir_export_thread(win->x), weir_time_left(end));
 	/* no doorbell tells another thread than that of the window that a member has ended */
-	wait.nap_always = weir_thread_get(win->w) != wait.worker;
-	while (!(rc = window_notice_take(win, kind, rank, tag, notice)) && !failed) {
+	wait.nap_always = words || weir_thread_get(win->w) != wait.worker;
+	for (;;) {
+		if (words && !notices) /* else doorbells ring, and the nap is for the words */
+			board_before_look(win->board, &wait, &sleeps);
+		rc = has_come(win, from);
+		if (rc || failed)
+			break;
 		if (wait.armed || ++looks % LOOKS_CHECK == 0)
-			for (uint32_t i = 0; !failed && i < n; i++) {
-				m = window_member_find(win, ranks[i]);
-				failed =
-				    window_note(win, ranks[i], m ? weir_remote_check(m->locks) : 0);
-			}
-		/* it may have sent before it ended: one more look */
+			failed = check_awaited(win, from);
+		/* it may have come before its member ended: one more look */
 		if (!failed)
 			failed = weir_wait_next(&wait);
+		for (uint32_t i = 1; words && !rc && i < wait.looks; i++) {
+			weir_pause();
+			rc = has_come(win, from);
+		}
+		if (rc)
+			break;
 	}
+	if (words)
+		board_awake(win->board, &sleeps);
 	weir_wait_end(&wait);
 	return rc > 0 ? 0 : rc ? rc : failed;
 }
@@ -138,7 +250,6 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 		  int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
-	struct weir_remote_notice notice;
 	struct window_member *m;
 	uint32_t epoch;
 	int rc = 0;
@@ -154,11 +265,12 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 		rc = window_member_open(win, ranks[i], &m);
 		if (rc || m->admitted)
 			continue;
-		notice.tag = 0;
 		if (!(asserts & WEIR_NO_CHECK))
-			rc = await(win, MATCH_POST, ranks[i], WEIR_TAG_ANY, &ranks[i], 1, end,
-				   &notice);
-		m->exposure = notice.tag;
+			rc = await(win, m, end);
+		else if (m->words)
+			posted(win, m); /* the program knows that it has come */
+		else
+			m->exposure = 0;
 		m->admitted = !rc;
 	}
 	if (rc)
@@ -170,6 +282,16 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 			atomic_store_explicit(&m->lock, LOCK_STARTED, memory_order_release);
 	}
 	atomic_store_explicit(&win->epoch, EPOCH_STARTED, memory_order_relaxed);
+	return 0;
+}
+
+/* 0, or as window_notice_send_by(). */
+static int
+tell_complete(struct weir_window *win, struct window_member *m, uint64_t end)
+{
+	if (!m->words)
+		return window_notice_send_by(win, m, MATCH_COMPLETE, (uint32_t)m->exposure, end);
+	tell(win, m, &m->words->member[win->own - 1].completed, m->exposure);
 	return 0;
 }
 
@@ -191,7 +313,7 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
 		if (!rc)
-			rc = window_notice_send_by(win, m, MATCH_COMPLETE, m->exposure, end);
+			rc = tell_complete(win, m, end);
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
 		first = first ? first : rc;
@@ -202,38 +324,17 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 	return first ? first : window_refusals(win, NULL);
 }
 
-/* A member has completed: it is not awaited any more. A notice of another one counts for nothing.
- */
-static void
-note_complete(struct weir_window *win, uint32_t rank)
-{
-	for (uint32_t i = win->completed; i < win->exposed_count; i++)
-		if (win->exposed[i] == rank) {
-			win->exposed[i] = win->exposed[win->completed];
-			win->exposed[win->completed++] = rank;
-			return;
-		}
-}
-
 int
 weir_window_wait(struct weir_window *win, int timeout_ms)
 {
-	uint64_t end = weir_time_end(timeout_ms);
-	struct weir_remote_notice notice;
-	int rc = 0;
+	int rc;
 
 	if (!win)
 		return misused();
-	if (!win->exposed || win->told < win->exposed_count)
+	if (!win->is_exposed || win->told < win->exposed_count)
 		return weir_fail(-ENOLCK, "the part is not exposed; see weir_window_post()");
-	while (!rc && win->completed < win->exposed_count) {
-		rc = await(win, MATCH_COMPLETE, WEIR_RANK_ANY, win->exposure,
-			   win->exposed + win->completed, win->exposed_count - win->completed, end,
-			   &notice);
-		if (!rc)
-			note_complete(win, notice.source);
-	}
+	rc = await(win, NULL, weir_time_end(timeout_ms));
 	if (rc != -EAGAIN && rc != -EINTR)
-		end_exposure(win);
+		win->is_exposed = false;
 	return rc;
 }

@@ -4,13 +4,15 @@
  * memory is mapped, and no data plane turns meanwhile.
  *
  * window_bench [SIZE [CALLS [WORK]]]; under callgrind with --toggle-collect=calls_*. WORK: put,
- * get, update (a sum), fetch (and add), swap (compare and swap), flush, these within an epoch; all:
- * lock_all and unlock_all, without an operation.
+ * get, update (a sum), fetch (and add), swap (compare and swap), flush, these within an epoch;
+ * without an operation, all: lock_all and unlock_all; lock: exclusive, and unlock; fence; pscw:
+ * post, start, complete and wait, the last two when the other member has come.
  */
 #include "../unit/group/team.h"
 
 #include "weir/window.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #define BURST 8u /* calls of a function that counts */
@@ -86,14 +88,69 @@ calls_all(void)
 	}
 }
 
+static __attribute__((noinline)) void
+calls_lock(void)
+{
+	for (unsigned i = 0; i < BURST; i++) {
+		must(weir_window_lock(win, rank, WEIR_LOCK_EXCLUSIVE, 0, 0));
+		must(weir_window_unlock(win, rank, 0));
+	}
+}
+
+static __attribute__((noinline)) void
+calls_fence(void)
+{
+	must(weir_window_fence(win, WEIR_NO_SUCCEED, 0));
+}
+
+static void
+fences(void)
+{
+	for (unsigned i = 0; i < BURST; i++) {
+		must(weir_window_fence(windows[1], WEIR_NO_SUCCEED, 0) != -EAGAIN);
+		calls_fence();
+		must(weir_window_fence(windows[1], WEIR_NO_SUCCEED, 0));
+	}
+}
+
+static __attribute__((noinline)) void
+calls_access(void)
+{
+	must(weir_window_post(win, &rank, 1, 0));
+	must(weir_window_start(win, &rank, 1, 0, 0));
+	must(weir_window_complete(win, 0));
+}
+
+static __attribute__((noinline)) void
+calls_wait(void)
+{
+	must(weir_window_wait(win, 0));
+}
+
+static void
+rounds(void)
+{
+	uint32_t here = 1 - rank;
+
+	for (unsigned i = 0; i < BURST; i++) {
+		must(weir_window_post(windows[1], &here, 1, 0));
+		calls_access();
+		must(weir_window_start(windows[1], &here, 1, 0, 0));
+		must(weir_window_complete(windows[1], 0));
+		calls_wait();
+		must(weir_window_wait(windows[1], 0));
+	}
+}
+
 static const struct work {
 	const char *name;
 	void (*calls)(void);
 	bool within; /* an epoch */
 } works[] = {
-    {"put", calls_put, true},	  {"get", calls_get, true},   {"update", calls_update, true},
-    {"fetch", calls_fetch, true}, {"swap", calls_swap, true}, {"flush", calls_flush, true},
-    {"all", calls_all, false},
+    {"put", calls_put, true},	  {"get", calls_get, true},    {"update", calls_update, true},
+    {"fetch", calls_fetch, true}, {"swap", calls_swap, true},  {"flush", calls_flush, true},
+    {"all", calls_all, false},	  {"lock", calls_lock, false}, {"fence", fences, false},
+    {"pscw", rounds, false},
 };
 #define WORKS (sizeof(works) / sizeof(works[0]))
 
@@ -133,8 +190,15 @@ main(int argc, char **argv)
 	/* opens the other member, and its lock */
 	must(weir_window_lock_all(win, 0, PATIENT));
 	must(weir_window_put(win, rank, 0, bytes, size, 0));
-	if (!w->within)
+	if (!w->within) {
 		must(weir_window_unlock_all(win, PATIENT));
+		/* the other member opens this one */
+		rank = 1 - rank;
+		must(weir_window_lock_all(windows[1], 0, PATIENT));
+		must(weir_window_put(windows[1], rank, 0, bytes, size, 0));
+		must(weir_window_unlock_all(windows[1], PATIENT));
+		rank = 1 - rank;
+	}
 	plane_stop(t.f);
 	for (unsigned long i = 0; i < calls; i += BURST)
 		w->calls();

@@ -218,7 +218,7 @@ compute(struct exchange *x)
 {
 	double spent = 0, begin;
 	bool right = true;
-	uint64_t n;
+	uint64_t n = 0;
 	int rc = prepare(x);
 
 	for (uint32_t round = 0; !rc && round < x->rounds; round++) {

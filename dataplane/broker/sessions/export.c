@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ipc/invariant.h"
+#include "ipc/lock_words.h"
 #include "weir/memory.h"
 
 #include <errno.h>
@@ -94,7 +95,10 @@ tell_engines(struct broker_session *s, struct broker_export *x, enum engine_comm
 				  .offset = x->offset,
 				  .length = x->length,
 				  .ranges = x->ranges,
-				  .rights = x->rights & WEIR_RIGHTS_KNOWN};
+				  .rights = x->rights & WEIR_RIGHTS_KNOWN,
+				  .lock_offset = x->lock_offset,
+				  .lock_region = x->lock_region,
+				  .lock_members = x->lock_members};
 
 	weir_assert(s->state == SESSION_OPEN && !x->waiting);
 	x->waiting = s->b->config.engines;
@@ -194,7 +198,8 @@ exports_leave(struct broker_session *s, uint32_t region)
 {
 	for (uint32_t i = 0; i < s->b->config.exports; i++)
 		if (s->export[i].state == EXPORT_OPEN &&
-		    (s->export[i].region == region || ranges_have(&s->export[i], region)))
+		    (s->export[i].region == region || s->export[i].lock_region == region ||
+		     ranges_have(&s->export[i], region)))
 			leave(s, &s->export[i]);
 }
 
@@ -228,7 +233,8 @@ added(struct broker *b, struct broker_command *c)
 	x = answered(c);
 	if (!x)
 		return;
-	if (x->region && s->region[x->region - 1].damaged)
+	if ((x->region && s->region[x->region - 1].damaged) ||
+	    (x->lock_region && s->region[x->lock_region - 1].damaged))
 		x->result = -EFAULT;
 	if (x->result) {
 		session_refuse(s, -x->result, "an engine doesn't take the export: %s; attach again",
@@ -272,6 +278,28 @@ export_region(struct broker_session *s, uint32_t region, uint64_t offset, uint64
 	return r;
 }
 
+/* Whether the words of a lock can be used as the request says; else the refusal. */
+static bool
+words_ok(struct broker_session *s, const struct weir_session_msg *m)
+{
+	uint32_t members = m->export.lock_members;
+
+	if (!m->export.lock_region && !members && !m->export.lock_offset)
+		return true;
+	if (!m->export.lock_region || !members || members > WEIR_LOCK_MEMBERS_MAX ||
+	    m->export.lock_offset % sizeof(struct weir_lock_words) ||
+	    !(m->export.rights & WEIR_RIGHT_LOCK)) {
+		session_refuse(
+		    s, EINVAL,
+		    "words of a lock need a region, an offset of whole cache lines, 1 to "
+		    "%u members, and WEIR_MAY_LOCK; correct the program",
+		    WEIR_LOCK_MEMBERS_MAX);
+		return false;
+	}
+	return export_region(s, m->export.lock_region, m->export.lock_offset,
+			     weir_lock_bytes(members));
+}
+
 /* Whether it can be exported; else the refusal. */
 static bool
 export_ok(struct broker_session *s, const struct weir_session_msg *m)
@@ -307,6 +335,8 @@ export_ok(struct broker_session *s, const struct weir_session_msg *m)
 			       (unsigned long long)m->export.offset, WEIR_EXPORT_ALIGN);
 		return false;
 	}
+	if (!words_ok(s, m))
+		return false;
 	for (uint32_t i = 0; m->export.rights & WEIR_RIGHT_NOTIFY && i < s->b->config.engines;
 	     i++) {
 		channel = m->export.channel[i];
@@ -357,6 +387,9 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 				    .region = m->export.region,
 				    .rights = m->export.rights,
 				    .offset = m->export.offset,
+				    .lock_offset = m->export.lock_offset,
+				    .lock_region = m->export.lock_region,
+				    .lock_members = m->export.lock_members,
 				    .length =
 					m->export.region ? m->export.length : WEIR_DYNAMIC_BYTES};
 	memcpy(x->name, m->export.name, sizeof(x->name));

@@ -14,6 +14,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/lock_words.h"
+
 #include <errno.h>
 
 static struct export *
@@ -23,12 +25,31 @@ find_export(struct engine *e, uint32_t session, uint32_t number, struct session 
 	return *s && number - 1 < (*s)->export_count ? &(*s)->exports[number - 1] : NULL;
 }
 
+/* Words of the lock of an export. NULL: they are not as they should be. */
+static struct weir_lock_words *
+words_of(const struct session *s, const struct engine_export *k)
+{
+	uint64_t bytes = weir_lock_bytes(k->lock_members);
+	const struct region *r;
+
+	if (k->lock_region > s->region_count || !k->lock_members ||
+	    k->lock_members > WEIR_LOCK_MEMBERS_MAX || !(k->rights & WEIR_RIGHT_LOCK))
+		return NULL;
+	r = &s->regions[k->lock_region - 1];
+	if (!r->base || r->leaving || k->lock_offset > r->bytes ||
+	    bytes > r->bytes - k->lock_offset ||
+	    ((uintptr_t)r->base + k->lock_offset) % _Alignof(struct weir_lock_words))
+		return NULL;
+	return (struct weir_lock_words *)(void *)(r->base + k->lock_offset);
+}
+
 int
 export_add(struct engine *e, const struct engine_export *k)
 {
 	struct session *s;
 	struct export *x = find_export(e, k->session, k->number, &s);
 	static uint8_t nothing[1]; /* where a PUT of 0 bytes puts them */
+	struct weir_lock_words *words = NULL;
 	const struct region *r = NULL;
 
 	if (!x || s->remove || s->violated || k->region > s->region_count)
@@ -45,6 +66,8 @@ export_add(struct engine *e, const struct engine_export *k)
 	    (k->rights & WEIR_RIGHT_NOTIFY &&
 	     (k->channel >= s->shared->geometry.channels || !s->channels[k->channel].session)))
 		return -EINVAL;
+	if (k->lock_region && !(words = words_of(s, k)))
+		return -EINVAL;
 	if (r ? k->ranges || k->offset > r->bytes || k->length > r->bytes - k->offset
 	      : !k->ranges || k->offset || k->length != WEIR_DYNAMIC_BYTES)
 		return -EINVAL;
@@ -54,7 +77,10 @@ export_add(struct engine *e, const struct engine_export *k)
 			     .length = k->length,
 			     .ranges = k->ranges,
 			     .updating = r ? r->updating : NULL,
+			     .words = words,
+			     .members = k->lock_members,
 			     .region = (uint16_t)k->region,
+			     .lock_region = (uint16_t)k->lock_region,
 			     .session = (uint16_t)k->session,
 			     .number = (uint16_t)k->number,
 			     .channel = k->channel};
@@ -62,6 +88,8 @@ export_add(struct engine *e, const struct engine_export *k)
 	list_init(&x->lock.queue);
 	if (r)
 		region_keep(s, x->region);
+	if (words)
+		region_keep(s, x->lock_region);
 	return 0;
 }
 
@@ -100,6 +128,8 @@ forget(struct session *s, struct export *x)
 {
 	if (x->region)
 		region_drop(s, x->region);
+	if (x->lock_region)
+		region_drop(s, x->lock_region);
 	x->generation = 0;
 }
 

@@ -4,6 +4,10 @@
  * together. A lock ends with UNLOCK or with its connection. A connection that ends with an
  * exclusive lock leaves the memory in doubt: holders are told so until an exclusive one was, since
  * only that one can repair it.
+ *
+ * Programs of the host may take a free lock by words that they share (ipc/lock_words.h). The words
+ * are closed while the queue has waiters or holders, or doubt is left. The first waiter enters when
+ * no program holds the lock by words either; no program tells when that is, so turns look for it.
  */
 #include "lock.h"
 #include "answer.h"
@@ -14,6 +18,8 @@
 #include "region.h"
 #include "session.h"
 #include "state.h"
+
+#include "ipc/lock_words.h"
 
 #include <errno.h>
 
@@ -31,7 +37,7 @@ lock_may_begin(const struct conn *c, uint8_t op)
 	const struct conn_lock *k = &c->cold->memory.lock;
 
 	if (op == WEIR_OP_LOCK)
-		return !k->begun && !k->silent;
+		return (!k->begun || k->by_words) && !k->silent;
 	if (op == WEIR_OP_UNLOCK)
 		return k->begun;
 	return !k->begun || !k->silent;
@@ -42,10 +48,12 @@ lock_begun(struct conn *c, uint8_t op)
 {
 	struct conn_lock *k = &c->cold->memory.lock;
 
-	if (op == WEIR_OP_LOCK)
+	if (op == WEIR_OP_LOCK) {
 		k->begun = k->silent = true;
-	else if (op == WEIR_OP_UNLOCK)
+		k->by_words = false;
+	} else if (op == WEIR_OP_UNLOCK) {
 		k->begun = false;
+	}
 }
 
 void
@@ -60,6 +68,8 @@ lock_await(struct conn *c, struct weir_slot *to)
 	k->number = (uint32_t)c->sent;
 	k->result = cell.result;
 	cell.result = 0; /* the peer need not know */
+	if (c->state != CONN_LOCAL)
+		cell.member = 0;
 	memcpy(to->data, &cell, sizeof(cell));
 }
 
@@ -69,8 +79,9 @@ lock_answered(struct engine *e, struct conn *c, weir_lock_status status)
 	struct conn_lock *k = &c->cold->memory.lock;
 	uint8_t *to;
 
-	if (!k->awaited || (status && status != EOWNERDEAD && status != ECANCELED) ||
-	    (status == ECANCELED && k->begun))
+	if (!k->awaited || (status == ECANCELED && k->begun) ||
+	    (status && status != EOWNERDEAD && status != ECANCELED &&
+	     (status != WEIR_LOCKED_BY_WORDS || c->state != CONN_LOCAL)))
 		return false;
 	/* of a program that has closed it, the memory may be in use for something else */
 	to = place_memory(c->session, WEIR_PLACE(0, (uint64_t)k->result * WEIR_SLOT_SIZE));
@@ -95,6 +106,7 @@ lock_ok(const struct conn *c, const struct weir_slot *head)
 	return cell.handle == WEIR_HANDLE_FIRST && c->cold->memory.rights & WEIR_RIGHT_LOCK &&
 	       (lock ? cell.kind == WEIR_LOCKS_SHARED || cell.kind == WEIR_LOCKS_EXCLUSIVE
 		     : (!cell.kind || cell.kind == WEIR_LOCKS_UNSEEN) && !cell.result) &&
+	       cell.member <= (lock && !conn_is_passive(c) ? WEIR_LOCK_MEMBERS_MAX : 0) &&
 	       !memcmp(cell.reserved, nothing, sizeof(nothing));
 }
 
@@ -126,17 +138,108 @@ answer_lock(struct engine *e, struct conn *c, weir_lock_status status)
 	ctrl_line_due(e, c, CTRL_LOCKED);
 }
 
+/* ---- words of programs of this host ---- */
+
+/* Has programs ask the queue; whether one of them holds the lock against a request of this kind. */
+static COLD bool
+held_by_words(struct export *x, uint8_t kind)
+{
+	struct weir_lock_words *w = x->words;
+	uint32_t word;
+
+	if (!w)
+		return false;
+	word = atomic_load_explicit(&w->word, memory_order_seq_cst);
+	if (!(word & WEIR_LOCK_CLOSED))
+		word = atomic_fetch_or_explicit(&w->word, WEIR_LOCK_CLOSED, memory_order_seq_cst);
+	if (word & WEIR_LOCK_DOUBT) {
+		atomic_fetch_and_explicit(&w->word, ~WEIR_LOCK_DOUBT, memory_order_seq_cst);
+		x->lock.in_doubt = true;
+	}
+	return word & WEIR_LOCK_OWNER ||
+	       (kind == WEIR_LOCKS_EXCLUSIVE && weir_lock_is_shared(w, x->members));
+}
+
+/* Lets programs take the lock by words again, if nobody has to be told of anything. */
+static COLD void
+open_words(struct export *x)
+{
+	if (!x->words || x->lock.holders || x->lock.in_doubt || x->lock.ended ||
+	    !(atomic_load_explicit(&x->words->word, memory_order_relaxed) & WEIR_LOCK_CLOSED))
+		return;
+	/* pairs with the acquire of who takes it: what former holders have done */
+	atomic_fetch_and_explicit(&x->words->word, ~WEIR_LOCK_CLOSED, memory_order_release);
+}
+
+/* Releases what the program that c stands for holds by words; `more`: for the word, if it held the
+ * lock alone. */
+static COLD void
+clear_words(struct conn *c, uint32_t more)
+{
+	const struct conn_lock *k = &c->cold->memory.lock;
+	struct weir_lock_words *w = c->cold->memory.export->words;
+
+	weir_lock_leave_shared(w, k->member);
+	weir_lock_leave_exclusive(w, k->member, more);
+}
+
+/* The program that c stood for has no use for its words any more, or has ended. */
+static COLD void
+leave_words(struct conn *c)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+
+	if (k->member)
+		clear_words(c, WEIR_LOCK_CLOSED | WEIR_LOCK_DOUBT);
+	k->member = 0;
+}
+
+/* The program of c was granted the lock, without doubt: it holds it by its words, if it has some.
+ */
+static COLD bool
+hold_by_words(struct conn *c, bool exclusive)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+
+	if (!k->member)
+		return false;
+	weir_lock_give(c->cold->memory.export->words, k->member, exclusive);
+	k->by_words = true;
+	return true;
+}
+
+static COLD void
+enter_words(struct conn *c, uint32_t member)
+{
+	struct conn_lock *k = &c->cold->memory.lock;
+	const struct export *x = c->cold->memory.export;
+
+	if (!member || member == k->member || !x->words || member > x->members)
+		return;
+	leave_words(c);
+	k->member = (uint16_t)member;
+}
+
 /* ---- the queue, in the owner engine ---- */
 
 static void
 let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 {
 	weir_lock_status status = x->lock.in_doubt ? EOWNERDEAD : 0;
-	struct conn_cold *cold;
+	bool exclusive = seat->kind == WEIR_LOCKS_EXCLUSIVE;
+	struct conn_cold *cold = NULL;
 
 	list_remove(&seat->queued);
 	x->lock.waiters--;
-	x->lock.exclusive = seat->kind == WEIR_LOCKS_EXCLUSIVE;
+	x->counters.locks++;
+	if (!seat->command)
+		cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
+	if (cold && !status && hold_by_words(conn_of_cold(e, cold), exclusive)) {
+		cold->memory.lock.state = LOCK_NONE;
+		answer_lock(e, conn_of_cold(e, cold), WEIR_LOCKED_BY_WORDS);
+		return;
+	}
+	x->lock.exclusive = exclusive;
 	if (x->lock.exclusive) {
 		x->lock.told = x->lock.in_doubt;
 		x->lock.in_doubt = false;
@@ -144,19 +247,17 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 	if (!x->lock.holders++)
 		x->lock.since = e->now;
 	x->lock.holder = seat->vqpn;
-	x->counters.locks++;
 	if (seat->command) {
 		seat->command->lock.status = status;
 		engine_complete(e, seat->command, 0);
 		return;
 	}
-	cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
 	cold->memory.lock.state = LOCK_HELD;
 	answer_lock(e, conn_of_cold(e, cold), status);
 }
 
-/* Lets those enter that may. */
-static void
+/* Lets those enter that may. Whether the first of the others awaits a program's words. */
+static bool
 serve_queue(struct engine *e, struct export *x)
 {
 	while (!x->lock.ended && !list_empty(&x->lock.queue)) {
@@ -164,8 +265,28 @@ serve_queue(struct engine *e, struct export *x)
 		    LIST_OWNER(x->lock.queue.next, struct engine_seat, queued);
 
 		if (seat->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders : x->lock.exclusive)
-			return;
+			return false;
+		if (held_by_words(x, seat->kind)) {
+			list_append_once(&e->lock_polls, &x->lock.polled);
+			e->rare = true;
+			return true;
+		}
 		let_in(e, x, seat);
+	}
+	open_words(x);
+	return false;
+}
+
+void
+locks_poll(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	LIST_EACH (node, following, &e->lock_polls) {
+		struct export *x = LIST_OWNER(node, struct export, lock.polled);
+
+		if (!serve_queue(e, x))
+			list_remove(node);
 	}
 }
 
@@ -252,6 +373,14 @@ lock_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 	bool waits = k->state == LOCK_WAITS;
 
 	memcpy(&cell, head->data, sizeof(cell));
+	if (head->op == WEIR_OP_UNLOCK && k->state == LOCK_NONE) {
+		/* taken back, when it had just been granted */
+		weir_assert(k->by_words);
+		if (k->member)
+			clear_words(c, 0);
+		k->by_words = false;
+		return;
+	}
 	if (head->op == WEIR_OP_UNLOCK) {
 		drop_request(e, c, false, cell.kind == WEIR_LOCKS_UNSEEN);
 		if (waits)
@@ -259,6 +388,7 @@ lock_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 		return;
 	}
 	k->state = LOCK_WAITS;
+	enter_words(c, cell.member);
 	if (is_owner(e, x)) {
 		sit_down(e, x, &k->seat, c->vqpn, (uint8_t)cell.kind, NULL);
 		return;
@@ -273,7 +403,10 @@ lock_leave(struct engine *e, struct conn *c)
 {
 	struct conn_lock *k = &c->cold->memory.lock;
 
-	if (c->kind != CONN_MEMORY || k->state == LOCK_NONE)
+	if (c->kind != CONN_MEMORY)
+		return;
+	leave_words(c);
+	if (k->state == LOCK_NONE)
 		return;
 	k->cut = k->state == LOCK_WAITS;
 	drop_request(e, c, true, false);
@@ -285,6 +418,9 @@ locks_end(struct engine *e, struct export *x)
 	struct list_node *node, *following;
 
 	x->lock.ended = true;
+	list_remove(&x->lock.polled);
+	if (x->words) /* programs ask, and hear of the end */
+		atomic_fetch_or_explicit(&x->words->word, WEIR_LOCK_CLOSED, memory_order_relaxed);
 	LIST_EACH (node, following, &x->lock.queue) {
 		struct engine_seat *seat = LIST_OWNER(node, struct engine_seat, queued);
 
@@ -354,7 +490,12 @@ owner_said(struct engine *e, const struct engine_lock *said)
 		has_news(e, k);
 	} else if (k->state == LOCK_WAITS && !k->ask_due) {
 		k->state = LOCK_HELD;
-		answer_lock(e, c, said->status);
+		if (said->status || !hold_by_words(c, said->kind == WEIR_LOCKS_EXCLUSIVE)) {
+			answer_lock(e, c, said->status);
+			return;
+		}
+		answer_lock(e, c, WEIR_LOCKED_BY_WORDS);
+		drop_request(e, c, false, false);
 	} /* else it was given up meanwhile */
 }
 
@@ -413,17 +554,43 @@ locks_emit(struct engine *e)
 
 /* ---- operators ---- */
 
+/* Adds programs of this engine's connections that hold the lock by words. */
+static void
+record_words(const struct engine *e, const struct export *x, struct engine_export_record *r)
+{
+	uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
+	const struct list_node *node;
+
+	for (node = x->conns.next; node != &x->conns; node = node->next) {
+		const struct conn_cold *cold =
+		    LIST_OWNER(node, const struct conn_cold, memory.of_export);
+		uint32_t member = cold->memory.lock.member;
+		bool exclusive = member && (word & WEIR_LOCK_OWNER) == member;
+
+		if (!exclusive &&
+		    (!member || !atomic_load_explicit(&x->words->member[member - 1].shared,
+						      memory_order_relaxed)))
+			continue;
+		r->lock_holders++;
+		r->lock_exclusive |= exclusive;
+		r->lock_holder = conn_of_cold(e, cold)->vqpn;
+	}
+}
+
 void
 lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
 {
 	const struct engine_seat *first;
 
+	if (x->words)
+		record_words(e, x, r);
 	if (!is_owner(e, x))
 		return;
-	r->lock_holders = x->lock.holders;
-	r->lock_exclusive = x->lock.exclusive;
+	r->lock_holders += x->lock.holders;
+	r->lock_exclusive |= x->lock.exclusive;
 	r->lock_in_doubt = x->lock.in_doubt;
-	r->lock_holder = x->lock.holder;
+	if (x->lock.holder)
+		r->lock_holder = x->lock.holder;
 	r->lock_waiters = x->lock.waiters;
 	r->lock_held_ns = x->lock.holders ? e->now - x->lock.since : 0;
 	if (list_empty(&x->lock.queue))

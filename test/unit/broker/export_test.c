@@ -10,6 +10,7 @@
 #include "broker/user.h"
 #include "ipc/dpctl.h"
 #include "ipc/key.h"
+#include "ipc/lock_words.h"
 #include "weir/memory.h"
 
 #include <fcntl.h>
@@ -171,6 +172,60 @@ TEST_FAKE(test_refused_by_engine, two_engines)
 	f->fail_type = -1;
 	assert_int_equal(export(f, &s, 1, 0, 1, WEIR_RIGHT_WRITE), WEIR_MSG_EXPORTED);
 	assert_int_equal(s.reply.exported.number, 1);
+}
+
+/* Words of a lock: memory of the session, whose end is that of the export. */
+TEST_FAKE(test_lock_words, two_engines)
+{
+	static const struct {
+		uint64_t offset;
+		uint32_t region, members, rights;
+		int code;
+	} bad[] = {
+	    {0, 2, 0, WEIR_RIGHT_LOCK, EINVAL},
+	    {0, 2, WEIR_LOCK_MEMBERS_MAX + 1, WEIR_RIGHT_LOCK, EINVAL},
+	    {32, 2, 1, WEIR_RIGHT_LOCK, EINVAL},
+	    {0, 2, 1, WEIR_RIGHT_READ, EINVAL},
+	    {0, 0, 1, WEIR_RIGHT_LOCK, EINVAL},
+	    {64, 0, 0, WEIR_RIGHT_LOCK, EINVAL},
+	    {0, 2, BYTES / 64, WEIR_RIGHT_LOCK, EINVAL},
+	    {BYTES - 64, 2, 1, WEIR_RIGHT_LOCK, EINVAL},
+	    {UINT64_MAX - 63, 2, 1, WEIR_RIGHT_LOCK, EINVAL},
+	    {0, 3, 1, WEIR_RIGHT_LOCK, ENOENT},
+	    {0, UINT32_MAX, 1, WEIR_RIGHT_LOCK, ENOENT},
+	};
+	struct weir_session_msg m = {.type = WEIR_MSG_EXPORT};
+	struct weir_session_msg disown = {.type = WEIR_MSG_DISOWN, .region.region = 2};
+	const struct engine_export *added = &f->last[ENGINE_EXPORT_ADD].export;
+	struct fake_session s;
+	struct weir_key_fields k;
+
+	exporter(f, &s);
+	assert_int_equal(fake_adopt(f, &s, BYTES, WEIR_ADOPT_EXPOSE), 0);
+	m.export.region = 1;
+	m.export.length = 64;
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		m.export.rights = bad[i].rights;
+		m.export.lock_region = bad[i].region;
+		m.export.lock_members = bad[i].members;
+		m.export.lock_offset = bad[i].offset;
+		assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_REFUSED);
+		expect_refused(&s, bad[i].code);
+	}
+	assert_int_equal(f->count[ENGINE_EXPORT_ADD], 0);
+	assert_int_equal(exports_of(s.s), 0);
+	m.export.rights = WEIR_RIGHT_LOCK;
+	m.export.lock_region = 2;
+	m.export.lock_members = 2;
+	m.export.lock_offset = BYTES - weir_lock_bytes(2);
+	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_EXPORTED);
+	k = key_of(&s);
+	assert_int_equal(f->count[ENGINE_EXPORT_ADD], 2);
+	assert_true(added->lock_region == 2 && added->lock_members == 2 &&
+		    added->lock_offset == m.export.lock_offset);
+	assert_int_equal(fake_ask(f, &s, &disown), WEIR_MSG_OK);
+	assert_int_equal(f->count[ENGINE_EXPORT_STOP], 2);
+	assert_int_equal(revoke_export(f, &s, 1, k.generation), WEIR_MSG_REFUSED);
 }
 
 /* The session ends before the engines have answered. */

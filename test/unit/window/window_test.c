@@ -4,6 +4,7 @@
  * members that end. Whatever all ranks run alike is in test/rma/window.c.
  */
 #include "../group/team.h"
+#include "window/handle.h"
 #include "worlds/test.h"
 
 #include "weir/window.h"
@@ -364,4 +365,113 @@ complete_and_end(struct team *t, uint32_t i)
 TEST(test_completed_and_ended)
 {
 	team_of(3, complete_and_end);
+}
+
+static int dead_kind; /* of the lock that the dying member holds */
+static _Atomic unsigned told, granted;
+
+/* A member ends with a lock that it has taken by words of its host; others wait for it. */
+static int
+die_with_lock(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), target = 0;
+	const uint32_t dead = size - 1;
+	struct weir_member own, other;
+	struct weir_group *living;
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	weir_group_member(t->g[i], dead, &own);
+	do
+		weir_group_member(t->g[i], target, &other);
+	while (other.node != own.node && ++target);
+	if (rank == dead) {
+		for (unsigned k = 0; k < 3; k++)
+			if (weir_window_lock(win, target, dead_kind, 0, PATIENT) ||
+			    window_member_find(win, target)->by_words != dead_kind ||
+			    (k < 2 && weir_window_unlock(win, target, PATIENT)))
+				return __LINE__;
+		if (weir_group_barrier(t->g[i], PATIENT))
+			return __LINE__;
+		usleep(20000);
+		plane_die(t->f, t->w[i]);
+		while (granted + 1 < size)
+			usleep(1000);
+		weir_window_unlock(win, target, 0); /* what it does not hold */
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	rc = weir_window_lock(win, target, WEIR_LOCK_EXCLUSIVE, 0, PATIENT);
+	told += rc == -EOWNERDEAD;
+	granted++;
+	if ((rc && rc != -EOWNERDEAD) || weir_window_unlock(win, target, PATIENT))
+		return __LINE__;
+	if (weir_group_survivors(t->g[i], PATIENT, &living) || weir_group_barrier(living, PATIENT))
+		return __LINE__;
+	/* the lock is taken by words again */
+	if (rank == target && (weir_window_lock(win, target, WEIR_LOCK_SHARED, 0, PATIENT) ||
+			       window_member_find(win, target)->by_words != WEIR_LOCK_SHARED ||
+			       weir_window_unlock(win, target, PATIENT)))
+		return __LINE__;
+	weir_group_leave(living);
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_death_with_lock)
+{
+	for (dead_kind = WEIR_LOCK_SHARED; dead_kind <= WEIR_LOCK_EXCLUSIVE; dead_kind++) {
+		told = granted = 0;
+		team_of(5, die_with_lock);
+		assert_int_equal(granted, 4);
+		assert_int_equal(told, dead_kind == WEIR_LOCK_EXCLUSIVE);
+	}
+}
+
+/* Each post admits once, and each exposure is completed by its own epoch. */
+static int
+two_rounds(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	struct weir_group *g = t->g[i];
+	struct weir_window *win;
+	void *base;
+
+	if (weir_window_allocate(g, PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	if (rank == 1 && weir_window_start(win, &other, 1, 0, 0) != -EAGAIN)
+		return __LINE__;
+	for (unsigned round = 0; round < 2; round++) {
+		if (weir_group_barrier(g, PATIENT))
+			return __LINE__;
+		if (rank == 0 && (weir_window_post(win, &other, 1, 0) ||
+				  weir_window_wait(win, 0) != -EAGAIN))
+			return __LINE__;
+		if (weir_group_barrier(g, PATIENT))
+			return __LINE__;
+		if (rank == 1 && (weir_window_start(win, &other, 1, 0, PATIENT) ||
+				  weir_window_complete(win, PATIENT) ||
+				  weir_window_start(win, &other, 1, 0, 0) != -EAGAIN))
+			return __LINE__;
+		if (rank == 0 && weir_window_wait(win, PATIENT))
+			return __LINE__;
+	}
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_rounds)
+{
+	struct team t;
+
+	for (unsigned one_node = 0; one_node < 2; one_node++) {
+		team_open(&t, 2, one_node);
+		team_join(&t);
+		team_run(&t, two_rounds);
+		assert_int_equal(t.result[0], 0);
+		assert_int_equal(t.result[1], 0);
+		team_close(&t);
+	}
 }

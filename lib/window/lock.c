@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Locks of members' parts. Between programs of a host that map each other's parts, a free lock is
+ * taken by words that they share, without an engine; the first time by the engine, which learns
+ * the program's number there, so that it can release what a program that has died held.
+ */
+#include "handle.h"
+
+#include "remote/window.h"
+
+int
+window_lock_take(struct weir_window *win, struct window_member *m, int kind, int timeout_ms)
+{
+	struct weir_lock_words *w = m->words;
+	int rc;
+
+	if (!w)
+		return weir_remote_lock(m->locks, kind, timeout_ms);
+	if (weir_remote_knows_words(m->locks) &&
+	    (kind == WEIR_LOCK_SHARED
+		 ? weir_lock_take_shared(w, win->own)
+		 : weir_lock_take_exclusive(w, win->own, win->board->local_count))) {
+		m->by_words = kind;
+		return 0;
+	}
+	rc = weir_remote_lock_as(m->locks, kind, win->own, timeout_ms);
+	if (rc != 1)
+		return rc;
+	m->by_words = kind;
+	return 0;
+}
+
+void
+window_lock_leave(const struct weir_window *win, struct window_member *m)
+{
+	if (m->by_words == WEIR_LOCK_SHARED)
+		weir_lock_leave_shared(m->words, win->own);
+	else if (m->by_words == WEIR_LOCK_EXCLUSIVE)
+		weir_lock_leave_exclusive(m->words, win->own, 0);
+	else
+		weir_remote_unlock_all(m->locks);
+	m->by_words = 0;
+}
