@@ -366,16 +366,16 @@ rare_before(struct engine *e)
 static COLD bool
 rare_after(struct engine *e)
 {
-	bool soon;
+	bool granted, soon;
 
 	if (e->waiting)
 		commands_retry(e);
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
-	if (!list_empty(&e->lock_polls))
-		locks_poll(e);
+	granted = !list_empty(&e->lock_polls) && locks_poll(e);
 	engine_emit_pending(e);
-	soon = !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
+	soon = granted || !list_empty(&e->settling) || !list_empty(&e->violators) ||
+	       e->datagrams.ending;
 	e->rare = soon || engine_tells_later(e) || e->datagrams.missing_count;
 	return soon;
 }

@@ -28,6 +28,7 @@ struct export
 		bool told;	 /* the present one, exclusive, of the end of the one before */
 		bool ended;
 		struct list_node polled; /* in engine.lock_polls */
+		uint32_t scanned;	 /* words closed: programs before it do not hold the lock */
 	} lock;
 	/* of its lock, for programs of this host; NULL: none. Programs write them at any time */
 	struct weir_lock_words *words;

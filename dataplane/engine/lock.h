@@ -40,8 +40,8 @@ void locks_end(struct engine *e, struct export *x);
 bool lock_command(struct engine *e, struct engine_command *k);
 /* Tells main what other engines are asked for. False: its queue is full. */
 bool locks_emit(struct engine *e);
-/* Looks whether programs have left the locks that others await here. */
-void locks_poll(struct engine *e);
+/* Looks whether programs have left the locks that others await here. Whether somebody got one. */
+bool locks_poll(struct engine *e);
 /* Adds what this engine, if it is the owner, knows of the lock. */
 void lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r);
 

@@ -9,7 +9,9 @@
  *
  * Order: whoever asks writes its own word and reads those of the others behind it, all in one total
  * order (seq_cst): a program that asks for the exclusive lock, or an engine that has closed the
- * word, sees a shared holder, or that one sees it, or both. If both do, both ask the engine.
+ * word, sees a shared holder, or that one sees it, or both. If both do, both ask the engine. In the
+ * same way an engine that no longer stands for a program sees what it has taken, or that one sees
+ * `gone`.
  */
 #ifndef WEIR_COMMON_LOCK_WORDS_H
 #define WEIR_COMMON_LOCK_WORDS_H
@@ -27,10 +29,16 @@
  * engine, which tells the next holder. */
 #define WEIR_LOCK_DOUBT 0x20000u
 
-/* Of one program; it alone writes it while it lives, then an engine. */
+#define WEIR_LOCK_TRIES 1000u /* to leave the lock: the word changes more often only if spoilt */
+
+/* Of one program, which alone writes it, but where engines are named. */
 struct weir_lock_member {
-	_Alignas(64) _Atomic uint32_t shared; /* 1: it holds the lock with others */
-	uint32_t reserved;
+	/* 1: it holds the lock with others. Also written by an engine that grants the lock, or that
+	 * releases what a program held */
+	_Alignas(64) _Atomic uint32_t shared;
+	/* by engines: 1: they release what the program held, and no longer what it takes by words
+	 */
+	_Atomic uint32_t gone;
 	/* of windows: numbers of the last exposure to the exporting program that the writer has
 	 * begun, and of the last one of that program's that it has completed (lib/window/pscw.c) */
 	_Atomic uint64_t posted, completed;
@@ -76,7 +84,8 @@ weir_lock_take_shared(struct weir_lock_words *w, uint32_t own)
 	_Atomic uint32_t *mine = &w->member[own - 1].shared;
 
 	atomic_store_explicit(mine, 1, memory_order_seq_cst);
-	if (!atomic_load_explicit(&w->word, memory_order_seq_cst))
+	if (!atomic_load_explicit(&w->word, memory_order_seq_cst) &&
+	    !atomic_load_explicit(&w->member[own - 1].gone, memory_order_seq_cst))
 		return true;
 	atomic_store_explicit(mine, 0, memory_order_release);
 	return false;
@@ -93,12 +102,12 @@ weir_lock_leave_shared(struct weir_lock_words *w, uint32_t own)
 static inline void
 weir_lock_leave_exclusive(struct weir_lock_words *w, uint32_t own, uint32_t more)
 {
-	uint32_t word = own;
+	uint32_t word = own, tries = 0;
 
 	while (!atomic_compare_exchange_weak_explicit(&w->word, &word,
 						      (word & ~WEIR_LOCK_OWNER) | more,
 						      memory_order_seq_cst, memory_order_relaxed))
-		if ((word & WEIR_LOCK_OWNER) != own)
+		if ((word & WEIR_LOCK_OWNER) != own || ++tries == WEIR_LOCK_TRIES)
 			return;
 }
 
@@ -111,7 +120,8 @@ weir_lock_take_exclusive(struct weir_lock_words *w, uint32_t own, uint32_t membe
 	if (!atomic_compare_exchange_strong_explicit(&w->word, &open, own, memory_order_seq_cst,
 						     memory_order_relaxed))
 		return false;
-	if (!weir_lock_is_shared(w, members))
+	if (!weir_lock_is_shared(w, members) &&
+	    !atomic_load_explicit(&w->member[own - 1].gone, memory_order_seq_cst))
 		return true;
 	weir_lock_leave_exclusive(w, own, 0);
 	return false;

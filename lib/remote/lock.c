@@ -179,25 +179,46 @@ weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeou
 		return weir_remote_ended(c, c->end);
 	if (c->lock_held)
 		return weir_fail(-EALREADY, "this thread holds the lock already; unlock it first");
-	if (member && r->local) {
+	if (member && r->local && !r->member) { /* the end of one releases what the words say */
 		weir_lock(c->worker);
 		c->lock_member = (uint16_t)member;
 		weir_unlock(c->worker);
+		r->member = c;
 	}
 	rc = await(c, kind, timeout_ms);
-	if (rc == GRANTED_BY_WORDS && !r->member)
-		r->member = c;
+	if (rc == GRANTED_BY_WORDS)
+		r->knows_words = true;
+	if (c == r->member && (rc == -EAGAIN || rc == -EINTR))
+		r->withdrawn = true;
 	if (rc == -EOWNERDEAD)
 		return weir_fail(-EOWNERDEAD, "the lock is held, and its last exclusive holder "
 					      "ended with it; make the data consistent");
 	return rc;
 }
 
-bool
-weir_remote_knows_words(const struct weir_remote *r)
+/* Whether the request that was taken back last is over, and UNLOCK will not meet another lock. */
+static bool
+is_over(struct weir_conn *c)
 {
-	return r->member && weir_state(r->w) == WEIR_UP &&
-	       !atomic_load_explicit(&r->member->remote_end, memory_order_relaxed);
+	bool over;
+
+	weir_lock(c->worker);
+	weir_progress(c->worker, NULL);
+	weir_conn_update_completed(c);
+	over = !(c->control & CTRL_UNLOCK) && c->completed == c->sent;
+	weir_unlock(c->worker);
+	return over;
+}
+
+bool
+weir_remote_knows_words(struct weir_remote *r)
+{
+	if (!r->knows_words || weir_state(r->w) != WEIR_UP ||
+	    atomic_load_explicit(&r->member->remote_end, memory_order_relaxed))
+		return false;
+	if (weir_unlikely(r->withdrawn))
+		r->withdrawn = !is_over(r->member);
+	return !r->withdrawn;
 }
 
 int

@@ -24,7 +24,7 @@ int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
  */
 int weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeout_ms);
 /* Whether it was, and neither export nor session has ended as far as this program knows. */
-bool weir_remote_knows_words(const struct weir_remote *r);
+bool weir_remote_knows_words(struct weir_remote *r);
 /* Releases the locks that threads hold through r. Their operations are complete. */
 void weir_remote_unlock_all(struct weir_remote *r);
 /* 0, or how the export has ended, as far as the calling thread can know. */

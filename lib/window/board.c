@@ -192,7 +192,14 @@ board_words_at(const struct board *b, uint32_t number)
 	return b->local_count * sizeof(struct board_line) + number * words_bytes(b);
 }
 
-/* Makes lines and words, of which the board tells. 0 or -errno. */
+static uint64_t
+rings_at(const struct board *b, uint32_t number)
+{
+	return board_words_at(b, WEIR_WINDOWS_MAX) +
+	       (uint64_t)number * b->local_count * sizeof(struct notice_ring);
+}
+
+/* Makes lines, words and rings, of which the board tells. 0 or -errno. */
 static int
 make_shared(struct board *b)
 {
@@ -202,7 +209,7 @@ make_shared(struct board *b)
 	b->shared_at = calloc(b->local_count, sizeof(*b->shared_at));
 	if (!b->shared_at)
 		return -ENOMEM;
-	rc = make_memory(b, board_words_at(b, WEIR_WINDOWS_MAX), WEIR_MAY_READ | WEIR_MAY_WRITE,
+	rc = make_memory(b, rings_at(b, WEIR_WINDOWS_MAX), WEIR_MAY_READ | WEIR_MAY_WRITE,
 			 &b->shared_region, &b->shared_x, &ref);
 	if (rc)
 		return rc;
@@ -229,7 +236,7 @@ map_shared(struct board *b, uint32_t rank, struct weir_remote **r)
 		return rc;
 	}
 	weir_remote_info(*r, &info);
-	if (info.mapped && info.length >= board_words_at(b, WEIR_WINDOWS_MAX))
+	if (info.mapped && info.length >= rings_at(b, WEIR_WINDOWS_MAX))
 		return 0;
 	weir_remote_close(*r);
 	*r = NULL;
@@ -280,15 +287,24 @@ board_own_words(const struct board *b, uint32_t number)
 	return (struct weir_lock_words *)(void *)(b->shared + board_words_at(b, number));
 }
 
+struct notice_ring *
+board_own_rings(const struct board *b, uint32_t number)
+{
+	return (struct notice_ring *)(void *)(b->shared + rings_at(b, number));
+}
+
 int
-board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words)
+board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words,
+	    struct notice_ring **rings)
 {
 	uint8_t *at;
 	int rc = shared_of(b, on_host, &at);
 
-	if (!rc)
-		*words = (struct weir_lock_words *)(void *)(at + board_words_at(b, number));
-	return rc;
+	if (rc)
+		return rc;
+	*words = (struct weir_lock_words *)(void *)(at + board_words_at(b, number));
+	*rings = (struct notice_ring *)(void *)(at + rings_at(b, number));
+	return 0;
 }
 
 /* ---- making ---- */
@@ -445,10 +461,10 @@ have_come(const struct board *b, bool all_hosts, uint32_t *missing)
 {
 	*missing = 0;
 	if (all_hosts)
-		return atomic_load_explicit(&b->lines[0].released, memory_order_acquire) >=
+		return atomic_load_explicit(&b->lines[0].released, memory_order_seq_cst) >=
 		       b->fences;
 	for (; *missing < b->local_count; (*missing)++)
-		if (atomic_load_explicit(&b->lines[*missing].arrived, memory_order_acquire) <
+		if (atomic_load_explicit(&b->lines[*missing].arrived, memory_order_seq_cst) <
 		    b->fences)
 			return false;
 	return true;
@@ -549,7 +565,7 @@ board_meet(struct board *b, uint64_t deadline)
 		return rc;
 	if (!rc) {
 		b->fences++;
-		/* pairs with the acquire in have_come() of the others */
+		/* pairs with the load in have_come() of the others */
 		atomic_store_explicit(&b->lines[b->on_host].arrived, b->fences,
 				      memory_order_seq_cst);
 		wake_others(b);

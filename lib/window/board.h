@@ -43,11 +43,30 @@ struct board_line {
 	_Atomic uint32_t sleeping, bell;
 };
 
+#define NOTICE_SLOTS 64u
+
+/* A notice; the last field is written last. */
+struct notice_slot {
+	_Atomic uint64_t tag;
+	_Atomic uint64_t lap_bytes; /* lap, of 16 bits, from 1 on; bytes, of 48 */
+};
+
+/*
+ * Notices of one member for a window of another one on its host. While those wait that went by the
+ * engine, since there was no room, no other goes here: so they come in their order.
+ */
+struct notice_ring {
+	/* by the member that takes them: slots that are free again, and how many went by the engine
+	 * that no longer keep others from coming here */
+	_Alignas(64) _Atomic uint64_t taken, by_engine;
+	_Alignas(64) struct notice_slot slot[NOTICE_SLOTS];
+};
+
 /*
  * If a host has several members, each member of the group has memory that the others of its host
- * write: lines, of which those of the first member of the host are used, and behind them per window
- * words for its part: the lock, and how far epochs of post and start are (ipc/lock_words.h). A
- * member's number among the words is its place on the host + 1.
+ * write: lines, of which those of the first member of the host are used; behind them per window
+ * words for its part, the lock and how far epochs of post and start are (ipc/lock_words.h); and per
+ * window rings of notices for it. A member's number among the words is its place on the host + 1.
  */
 
 /* How far board_make() is. */
@@ -109,9 +128,12 @@ void board_wake(struct board *b, uint32_t on_host);
 /* Where the own words of a window are in the memory for them; these. */
 uint64_t board_words_at(const struct board *b, uint32_t number);
 struct weir_lock_words *board_own_words(const struct board *b, uint32_t number);
-/* Words of a window at the member with this place on the host, if there are lines. 0 or -errno. Any
- * thread. */
-int board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words);
+/* The own rings of a window, by place of the sender. */
+struct notice_ring *board_own_rings(const struct board *b, uint32_t number);
+/* Words of a window, and rings, at the member with this place on the host, if there are lines. 0 or
+ * -errno. Any thread. */
+int board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words,
+		struct notice_ring **rings);
 /* Reads a member's part. 0 or -errno. Any thread. */
 int board_read(struct board *b, uint32_t rank, uint32_t number, struct board_part *part);
 

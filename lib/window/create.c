@@ -39,21 +39,27 @@ window_other_failed(uint32_t rank, uint64_t number)
 
 /* ---- own memory ---- */
 
-/* Words of the own part, for members of the host that may map it; nobody uses them yet. */
-static void
+/* Words and rings of the own part, for members of the host that may map it; nobody uses them yet. 0
+ * or -ENOMEM. */
+static int
 use_words(struct weir_window *win, struct weir_export_more *more)
 {
 	struct board *b = win->board;
 
 	win->own = b->on_host + 1;
 	if (!b->lines || win->args.flags & WEIR_WINDOW_APART)
-		return;
+		return 0;
+	win->sources = calloc(b->local_count, sizeof(*win->sources));
+	if (!win->sources)
+		return weir_fail(-ENOMEM, "no memory for the members of the host; free some");
 	memset(board_own_words(b, win->number), 0, weir_lock_bytes(b->local_count));
+	memset(board_own_rings(b, win->number), 0, b->local_count * sizeof(struct notice_ring));
 	if (win->args.flags & WEIR_WINDOW_NO_LOCKS)
-		return;
+		return 0;
 	more->lock_region = b->shared_region;
 	more->lock_offset = board_words_at(b, win->number);
 	more->lock_members = b->local_count;
+	return 0;
 }
 
 /* Exports the own part, or for an empty one, or one of shared memory, a page with a lock. */
@@ -72,7 +78,9 @@ publish(struct weir_window *win, uint64_t offset)
 
 	*part = (struct board_part){.offset = offset, .bytes = a->bytes};
 	rights |= a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK;
-	use_words(win, &more);
+	rc = use_words(win, &more);
+	if (rc)
+		return rc;
 	if (a->kind == WEIR_WINDOW_DYNAMIC) {
 		part->bytes = WEIR_DYNAMIC_END;
 		rc = weir_export_dynamic(win->w, rights | a->rights, &more, &win->x, &part->key);
@@ -454,6 +462,7 @@ window_undo(struct weir_window *win)
 	window_members_close(win);
 	window_notices_end(win);
 	free(win->exposed);
+	free(win->sources);
 	if (win->whole_updates != win->whole)
 		weir_remote_close(win->whole_updates);
 	weir_remote_close(win->whole);

@@ -57,6 +57,11 @@ struct window_member {
 	 * that it writes; else both NULL */
 	struct weir_lock_words *words;
 	struct weir_lock_member *from;
+	/* NULL, or where notices for it go, unless it is full; how many went there and by the
+	 * engine. With `sending` */
+	struct notice_ring *ring;
+	uint64_t ring_sent, engine_sent;
+	pthread_mutex_t sending;
 	uint32_t on_host;	/* its place, if it has words */
 	int by_words;		/* WEIR_LOCK_* that is held by the words; 0: none. As `lock` */
 	uint64_t offset, bytes; /* of the part in its memory */
@@ -135,6 +140,11 @@ struct weir_window {
 	uint32_t *exposed, exposed_room, exposed_count, told, completed, exposure, exposures;
 	struct weir_notice_sink sink; /* of x, with its thread's object locked: */
 	struct match match;
+	/* by place on the host: slots that were taken, and notices that wait; NULL: no rings */
+	struct notice_source {
+		uint64_t taken;
+		uint32_t kept;
+	} * sources;
 	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */
 	struct window_making making;
 	pthread_mutex_t lock; /* of opening members */

@@ -6,6 +6,7 @@
  */
 #include "handle.h"
 
+#include "client/session.h"
 #include "remote/window.h"
 
 int
@@ -33,6 +34,8 @@ window_lock_take(struct weir_window *win, struct window_member *m, int kind, int
 void
 window_lock_leave(const struct weir_window *win, struct window_member *m)
 {
+	if (weir_state(win->w) == WEIR_FORKED) /* nothing is mapped */
+		return;
 	if (m->by_words == WEIR_LOCK_SHARED)
 		weir_lock_leave_shared(m->words, win->own);
 	else if (m->by_words == WEIR_LOCK_EXCLUSIVE)

@@ -16,6 +16,15 @@ match_bytes(enum match_kind kind, uint64_t length)
 	return (uint64_t)kind << KIND_SHIFT | length;
 }
 
+enum match_kind
+match_kind_of(const struct weir_remote_notice *n)
+{
+	uint64_t kind = n->bytes >> KIND_SHIFT;
+
+	/* a member wrote it: an unknown kind is its notice, which nobody awaits */
+	return kind < MATCH_KINDS ? (enum match_kind)kind : MATCH_TAG;
+}
+
 static uint32_t
 bucket_of(uint64_t a, uint64_t b)
 {
@@ -74,7 +83,6 @@ match_fini(struct match *m)
 struct match_notice *
 match_add(struct match *m, const struct weir_remote_notice *from)
 {
-	uint64_t kind = from->bytes >> KIND_SHIFT;
 	struct match_notice *n = TAILQ_FIRST(&m->spare);
 
 	if (n)
@@ -83,11 +91,11 @@ match_add(struct match *m, const struct weir_remote_notice *from)
 		n = malloc(sizeof(*n));
 	if (!n)
 		return NULL;
-	n->returned = false;
+	n->returned = n->holds_ring = false;
+	n->place = 0;
 	n->is = *from;
 	n->is.bytes &= LENGTH_MASK;
-	/* a member wrote it: an unknown kind is its notice, which nobody awaits */
-	n->kind = kind < MATCH_KINDS ? (enum match_kind)kind : MATCH_TAG;
+	n->kind = match_kind_of(from);
 	TAILQ_INSERT_TAIL(exact_of(m, n->kind, n->is.source, n->is.tag), n, exact);
 	TAILQ_INSERT_TAIL(source_of(m, n->kind, n->is.source), n, of_source);
 	TAILQ_INSERT_TAIL(tag_of(m, n->kind, n->is.tag), n, of_tag);

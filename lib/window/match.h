@@ -24,6 +24,10 @@ struct match_notice {
 	struct weir_remote_notice is; /* `bytes` without the kind */
 	enum match_kind kind;
 	bool returned; /* its window */
+	/* of a member of this host: its place + 1, 0: of another host; it went by the engine, and
+	 * keeps others from the ring */
+	uint32_t place;
+	bool holds_ring;
 	TAILQ_ENTRY(match_notice) exact, of_source, of_tag, of_all;
 };
 TAILQ_HEAD(match_list, match_notice);
@@ -45,7 +49,8 @@ struct match_notice *match_add(struct match *m, const struct weir_remote_notice 
 struct match_notice *match_find(const struct match *m, enum match_kind kind, uint32_t source,
 				uint32_t tag);
 void match_remove(struct match *m, struct match_notice *n);
-/* Kind and length in the `bytes` of a notice. */
+/* Kind and length in the `bytes` of a notice; the kind there. */
 uint64_t match_bytes(enum match_kind kind, uint64_t length);
+enum match_kind match_kind_of(const struct weir_remote_notice *n);
 
 #endif

@@ -13,6 +13,8 @@
 static int
 open_words(struct weir_window *win, struct window_member *m)
 {
+	struct weir_remote_info info;
+	struct notice_ring *rings;
 	struct weir_member is;
 	int rc;
 
@@ -20,7 +22,10 @@ open_words(struct weir_window *win, struct window_member *m)
 	if (!is.local)
 		return 0;
 	m->on_host = is.on_host;
-	rc = board_words(win->board, is.on_host, win->number, &m->words);
+	rc = board_words(win->board, is.on_host, win->number, &m->words, &rings);
+	weir_remote_info(m->memory, &info);
+	if (!rc && info.mapped) /* else a notice behind operations of the engine is faster there */
+		m->ring = &rings[win->board->on_host];
 	m->from = &board_own_words(win->board, win->number)->member[is.on_host];
 	return rc;
 }
@@ -77,6 +82,7 @@ close_member(const struct weir_window *win, struct window_member *m)
 	if (!shared)
 		weir_remote_close(m->memory);
 	pthread_mutex_destroy(&m->acquiring);
+	pthread_mutex_destroy(&m->sending);
 	free(m);
 }
 
@@ -101,6 +107,7 @@ window_member_open(struct weir_window *win, uint32_t rank, struct window_member 
 	if (!rc && !m->memory) {
 		m->rank = rank;
 		pthread_mutex_init(&m->acquiring, NULL);
+		pthread_mutex_init(&m->sending, NULL);
 		rc = open_part(win, m);
 		if (rc) {
 			close_member(win, m);

@@ -16,17 +16,152 @@
 #define NOTICES_KEPT 1024u /* that wait and use no window of their connections */
 #define LOOKS_CHECK 64u	   /* looks at notices until one at the members that should send them */
 
+/* ---- rings ---- */
+
+#define BYTES_BITS 48u
+
+static uint64_t
+lap_of(uint64_t number)
+{
+	return number / NOTICE_SLOTS % UINT16_MAX + 1;
+}
+
+/* Sends by the ring. False: there is no room, or others went by the engine and wait. */
+static bool
+send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uint64_t length)
+{
+	struct notice_ring *r = m->ring;
+	struct notice_slot *slot;
+	uint64_t taken, by_engine;
+	bool sent;
+
+	pthread_mutex_lock(&m->sending);
+	/* pairs with the releases in take_slots() and let_ring() */
+	taken = atomic_load_explicit(&r->taken, memory_order_acquire);
+	by_engine = atomic_load_explicit(&r->by_engine, memory_order_acquire);
+	sent = m->ring_sent - taken < NOTICE_SLOTS && m->engine_sent == by_engine;
+	if (sent) {
+		slot = &r->slot[m->ring_sent % NOTICE_SLOTS];
+		atomic_store_explicit(&slot->tag, tag, memory_order_relaxed);
+		/* pairs with the acquire in take_slots(): what the notice is behind */
+		atomic_store_explicit(&slot->lap_bytes, lap_of(m->ring_sent) << BYTES_BITS | length,
+				      memory_order_seq_cst);
+		m->ring_sent++;
+	}
+	pthread_mutex_unlock(&m->sending);
+	if (sent)
+		board_wake(win->board, m->on_host);
+	return sent;
+}
+
+void
+window_notice_by_engine(struct window_member *m, bool sent)
+{
+	pthread_mutex_lock(&m->sending);
+	m->engine_sent += sent ? 1 : UINT64_MAX;
+	pthread_mutex_unlock(&m->sending);
+}
+
+/* Takes notices of the ring of the member with this place, until `most` of it wait. The object of
+ * the window's thread is locked. */
+static void
+take_slots(struct weir_window *win, uint32_t place, uint32_t most)
+{
+	struct notice_ring *r = &board_own_rings(win->board, win->number)[place];
+	struct notice_source *from = &win->sources[place];
+	struct weir_remote_notice n = {.source = win->board->local[place]};
+	struct match_notice *added;
+	uint64_t first = from->taken, word;
+
+	while (from->kept < most) {
+		struct notice_slot *slot = &r->slot[from->taken % NOTICE_SLOTS];
+
+		/* pairs with the release in send_by_ring() */
+		word = atomic_load_explicit(&slot->lap_bytes, memory_order_acquire);
+		if (word >> BYTES_BITS != lap_of(from->taken))
+			break;
+		n.tag = (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
+		n.bytes = match_bytes(MATCH_TAG, word & ((UINT64_C(1) << BYTES_BITS) - 1));
+		added = match_add(&win->match, &n);
+		if (!added)
+			break;
+		added->returned = true; /* it has none */
+		added->place = place + 1;
+		from->kept++;
+		from->taken++;
+	}
+	if (from->taken != first)
+		atomic_store_explicit(&r->taken, from->taken, memory_order_release);
+}
+
+/* Takes those of all members of the host from which a notice is awaited. */
+static void
+take_rings(struct weir_window *win, uint32_t source)
+{
+	for (uint32_t i = 0; i < win->board->local_count; i++)
+		if (source == WEIR_RANK_ANY || source == win->board->local[i])
+			take_slots(win, i, NOTICES_KEPT);
+}
+
+/* A notice that went by the engine no longer keeps others from the ring. */
+static void
+let_ring(struct weir_window *win, uint32_t place)
+{
+	struct notice_ring *r = &board_own_rings(win->board, win->number)[place];
+
+	atomic_store_explicit(&r->by_engine,
+			      atomic_load_explicit(&r->by_engine, memory_order_relaxed) + 1,
+			      memory_order_release);
+}
+
+/* Place of a member of this host; local_count: it is of another one. */
+static uint32_t
+place_of(const struct weir_window *win, uint32_t rank)
+{
+	uint32_t i = 0;
+
+	while (i < win->board->local_count && win->board->local[i] != rank)
+		i++;
+	return i;
+}
+
+/* ---- those that the engine brings ---- */
+
 static bool
 came(struct weir_notice_sink *s, const struct weir_remote_notice *n)
 {
 	struct weir_window *win =
 	    (struct weir_window *)(void *)((char *)s - offsetof(struct weir_window, sink));
-	struct match_notice *added = match_add(&win->match, n);
+	uint32_t place =
+	    win->sources && match_kind_of(n) == MATCH_TAG ? place_of(win, n->source) : UINT32_MAX;
+	bool local = win->sources && place < win->board->local_count;
+	struct match_notice *added;
 
+	if (local) /* those before it, at most the ring's: from now on the engine's window counts */
+		take_slots(win, place, UINT32_MAX);
+	added = match_add(&win->match, n);
 	/* so that a member that waits for post or complete gets them beside notices of programs */
 	if (added && win->match.count <= NOTICES_KEPT)
 		added->returned = weir_notice_return(n, false);
-	return added;
+	if (!added || !local)
+		return added;
+	added->place = place + 1;
+	added->holds_ring = ++win->sources[place].kept > NOTICES_KEPT;
+	if (!added->holds_ring)
+		let_ring(win, place);
+	return true;
+}
+
+/* A notice leaves. */
+static void
+leave(struct weir_window *win, struct match_notice *n)
+{
+	if (n->place) {
+		win->sources[n->place - 1].kept--;
+		if (n->holds_ring)
+			let_ring(win, n->place - 1);
+	}
+	match_remove(&win->match, n);
 }
 
 void
@@ -51,16 +186,27 @@ int
 window_notice_send(struct weir_window *win, struct window_member *m, enum match_kind kind,
 		   uint32_t tag, uint64_t length, unsigned flags)
 {
+	bool ring = m->ring && kind == MATCH_TAG && weir_state(win->w) != WEIR_FORKED;
+	bool complete = ring && weir_remote_flushed(m->memory);
 	int rc = 0;
 
-	/* a handle's notices are behind its own operations alone */
-	if (m->locks != m->memory)
+	/* a handle's notices are behind its own operations alone, and the ring is behind none */
+	if (m->locks != m->memory || (ring && !complete && !(flags & WEIR_NOWAIT))) {
 		rc = weir_remote_flush(m->memory, -1);
+		complete = !rc;
+	}
 	if (!rc && m->updates != m->memory)
 		rc = weir_remote_flush(m->updates, -1);
-	if (!rc)
-		rc = weir_remote_notify_with(m->locks, tag, weir_group_rank(win->g),
-					     match_bytes(kind, length), flags);
+	if (!rc && ring && complete && send_by_ring(win, m, tag, length))
+		return 0;
+	if (rc)
+		return window_note(win, m->rank, rc);
+	if (ring)
+		window_notice_by_engine(m, true);
+	rc = weir_remote_notify_with(m->locks, tag, weir_group_rank(win->g),
+				     match_bytes(kind, length), flags);
+	if (rc && ring)
+		window_notice_by_engine(m, false);
 	return window_note(win, m->rank, rc);
 }
 
@@ -99,13 +245,17 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 
 	weir_lock(t);
 	found = match_find(&win->match, kind, source, tag);
+	if (!found && win->sources && kind == MATCH_TAG && weir_state(win->w) == WEIR_UP) {
+		take_rings(win, source);
+		found = match_find(&win->match, kind, source, tag);
+	}
 	if (!found && weir_state(win->w) == WEIR_UP) {
 		weir_progress(t, NULL);
 		found = match_find(&win->match, kind, source, tag);
 	}
 	if (found && (found->returned || weir_notice_return(&found->is, win->match.count == 1))) {
 		*n = found->is;
-		match_remove(&win->match, found);
+		leave(win, found);
 		rc = 1;
 	}
 	weir_progress_leave(t);
@@ -203,24 +353,52 @@ look(struct weir_watch *const *watches, unsigned n, bool check)
 	return -EAGAIN;
 }
 
+/* Whether all that is awaited comes by rings of one board, and so rings its bell. */
+static bool
+by_rings_alone(struct weir_watch *const *watches, unsigned n)
+{
+	const struct board *b = window_of(watches[0])->board;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct weir_window *win = window_of(watches[i]);
+		bool local = b->local_count == weir_group_size(win->g) ||
+			     place_of(win, watches[i]->source) < win->board->local_count;
+
+		if (!win->sources || win->board != b || !local)
+			return false;
+	}
+	return true;
+}
+
 int
 weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_ms)
 {
+	bool ring, sleeps = false;
+	struct weir_window *win;
 	struct weir_wait wait;
 	uint32_t looks = 0;
 	int rc, end = 0;
 
 	if (!n || !watches)
 		return weir_fail(-EINVAL, "no watches");
-	weir_wait_init(&wait, weir_export_thread(window_of(watches[0])->x), timeout_ms);
+	win = window_of(watches[0]);
+	ring = by_rings_alone(watches, n);
+	weir_wait_init(&wait, weir_export_thread(win->x), timeout_ms);
 	/* others may be of windows of other threads; that a member has ended, no doorbell tells
-	 * another thread than that of the window */
-	wait.nap_always = n > 1 || weir_thread_get(window_of(watches[0])->w) != wait.worker;
-	while ((rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0)) == -EAGAIN) {
+	 * another thread than that of the window; and none rings for a ring */
+	wait.nap_always = n > 1 || win->sources || weir_thread_get(win->w) != wait.worker;
+	for (;;) {
+		if (ring)
+			board_before_look(win->board, &wait, &sleeps);
+		rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0);
+		if (rc != -EAGAIN)
+			break;
 		end = weir_wait_next(&wait);
 		if (end)
 			break;
 	}
+	if (ring)
+		board_awake(win->board, &sleeps);
 	weir_wait_end(&wait);
 	return end ? end : rc;
 }

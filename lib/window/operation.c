@@ -166,7 +166,7 @@ transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 {
 	struct weir_transfer placed;
 	struct window_member *m;
-	bool notice;
+	bool notice, beside = false;
 	int rc;
 
 	if (!win || !t)
@@ -187,13 +187,23 @@ transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 		rc = place_signal(win, m, &placed);
 	/* behind operations of several handles it goes alone */
 	notice = t->notify & WEIR_WITH_NOTICE && (m->locks != m->memory || m->updates != m->memory);
+	/* by the ring, unless the notice must not wait for the bytes */
+	if (t->notify & WEIR_WITH_NOTICE && m->ring && !notice) {
+		notice = !(t->flags & WEIR_NOWAIT);
+		beside = !notice;
+	}
 	if (notice)
 		placed.notify &= ~WEIR_WITH_NOTICE;
 	if (!rc && notice && t->flags & WEIR_NOWAIT)
 		rc = weir_fail(-EMSGSIZE, "here a notice waits for the bytes; ask without "
 					  "WEIR_NOWAIT");
-	if (!rc)
+	if (!rc && beside)
+		window_notice_by_engine(m, true);
+	if (!rc) {
 		rc = begin(m->memory, &placed);
+		if (rc && beside)
+			window_notice_by_engine(m, false);
+	}
 	if (!rc && notice)
 		rc = window_notice_send(win, m, MATCH_TAG, t->tag,
 					t->there ? weir_layout_bytes(t->there) : t->length, 0);

@@ -8,6 +8,7 @@
 #include "notice.h"
 
 #include "client/reason.h"
+#include "client/session.h"
 #include "client/wait.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ begin_exposure(struct weir_window *win, const uint32_t *ranks, uint32_t n, unsig
 	return 0;
 }
 
-/* Writes a word for a member of this host. Pairs with the acquire in posted() and all_completed():
+/* Writes a word for a member of this host. Pairs with the loads in posted() and all_completed():
  * what this member did before. */
 static void
 tell(const struct weir_window *win, const struct window_member *m, _Atomic uint64_t *word,
@@ -98,6 +99,8 @@ weir_window_post(struct weir_window *win, const uint32_t *ranks, uint32_t n, uns
 
 	if (!ranks_ok(win, ranks, n) || asserts & ~(WEIR_NO_STORE | WEIR_NO_PUT | WEIR_NO_CHECK))
 		return misused();
+	if (weir_state(win->w) == WEIR_FORKED)
+		return weir_gone(win->w);
 	if (win->is_exposed && (win->told == win->exposed_count || !same_ranks(win, ranks, n)))
 		return weir_fail(-EALREADY, "the part is exposed already; see weir_window_wait()");
 	if (!win->is_exposed)
@@ -124,8 +127,8 @@ posted(struct weir_window *win, struct window_member *m)
 	int rc;
 
 	if (m->words) {
-		/* pairs with the release in tell() */
-		number = atomic_load_explicit(&m->from->posted, memory_order_acquire);
+		/* pairs with the store in tell() */
+		number = atomic_load_explicit(&m->from->posted, memory_order_seq_cst);
 		if (number == m->exposure)
 			return 0;
 		m->exposure = number;
@@ -162,8 +165,8 @@ all_completed(struct weir_window *win)
 	for (uint32_t i = win->completed; i < win->exposed_count; i++) {
 		m = window_member_find(win, win->exposed[i]);
 		by_notice |= !m->words;
-		/* pairs with the release in tell() */
-		if (m->words && atomic_load_explicit(&m->from->completed, memory_order_acquire) ==
+		/* pairs with the store in tell() */
+		if (m->words && atomic_load_explicit(&m->from->completed, memory_order_seq_cst) ==
 				    win->exposures)
 			note_complete(win, m->rank);
 	}
@@ -204,7 +207,7 @@ await(struct weir_window *win, struct window_member *from, uint64_t end)
 	bool words = from && from->words, notices = from && !from->words, sleeps = false;
 	struct weir_wait wait;
 	uint32_t looks = 0;
-	int rc, failed = 0;
+	int rc = 0, failed = 0;
 
 	for (uint32_t i = win->completed; !from && i < win->exposed_count; i++) {
 		bool by_words = window_member_find(win, win->exposed[i])->words;
@@ -221,18 +224,18 @@ await(struct weir_window *win, struct window_member *from, uint64_t end)
 	weir_wait_init(&wait, weir_export_thread(win->x), weir_time_left(end));
 	/* no doorbell tells another thread than that of the window that a member has ended */
 	wait.nap_always = words || weir_thread_get(win->w) != wait.worker;
-	for (;;) {
+	while (!failed) {
 		if (words && !notices) /* else doorbells ring, and the nap is for the words */
 			board_before_look(win->board, &wait, &sleeps);
 		rc = has_come(win, from);
-		if (rc || failed)
-			break;
-		if (wait.armed || ++looks % LOOKS_CHECK == 0)
-			failed = check_awaited(win, from);
-		/* it may have come before its member ended: one more look */
-		if (!failed)
+		/* a member may have ended after what it sent: then it is awaited no more */
+		if (!rc && (wait.armed || ++looks % LOOKS_CHECK == 0) && check_awaited(win, from)) {
+			rc = has_come(win, from);
+			failed = rc ? 0 : check_awaited(win, from);
+		}
+		if (!rc && !failed)
 			failed = weir_wait_next(&wait);
-		for (uint32_t i = 1; words && !rc && i < wait.looks; i++) {
+		for (uint32_t i = 1; words && !rc && !failed && i < wait.looks; i++) {
 			weir_pause();
 			rc = has_come(win, from);
 		}
@@ -256,6 +259,8 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 
 	if (!ranks_ok(win, ranks, n) || asserts & ~WEIR_NO_CHECK)
 		return misused();
+	if (weir_state(win->w) == WEIR_FORKED)
+		return weir_gone(win->w);
 	epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
 	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED)
 		return weir_fail(-EALREADY, "an epoch is open; end it first");
@@ -304,6 +309,8 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 
 	if (!win)
 		return misused();
+	if (weir_state(win->w) == WEIR_FORKED)
+		return weir_gone(win->w);
 	if (atomic_load_explicit(&win->epoch, memory_order_relaxed) != EPOCH_STARTED)
 		return weir_fail(-ENOLCK, "no epoch was begun by weir_window_start()");
 	for (m = window_members(win); m; m = m->next_of_all) {
@@ -331,6 +338,8 @@ weir_window_wait(struct weir_window *win, int timeout_ms)
 
 	if (!win)
 		return misused();
+	if (weir_state(win->w) == WEIR_FORKED)
+		return weir_gone(win->w);
 	if (!win->is_exposed || win->told < win->exposed_count)
 		return weir_fail(-ENOLCK, "the part is not exposed; see weir_window_post()");
 	rc = await(win, NULL, weir_time_end(timeout_ms));

@@ -140,6 +140,30 @@ answer_lock(struct engine *e, struct conn *c, weir_lock_status status)
 
 /* ---- words of programs of this host ---- */
 
+enum {
+	SCAN_MOST = 64, /* words of programs that one look reads, of thousands at most */
+	POLL_MOST = 16, /* exports that one turn looks at */
+};
+
+/*
+ * Whether a program may hold the lock with others; the words are closed, so none that was seen not
+ * to hold it will. Reads some words, and goes on where it was.
+ */
+static bool
+is_shared(struct export *x)
+{
+	uint32_t end =
+	    x->members - x->lock.scanned < SCAN_MOST ? x->members : x->lock.scanned + SCAN_MOST;
+
+	while (x->lock.scanned < end) {
+		if (atomic_load_explicit(&x->words->member[x->lock.scanned].shared,
+					 memory_order_seq_cst))
+			return true;
+		x->lock.scanned++;
+	}
+	return x->lock.scanned < x->members;
+}
+
 /* Has programs ask the queue; whether one of them holds the lock against a request of this kind. */
 static COLD bool
 held_by_words(struct export *x, uint8_t kind)
@@ -150,14 +174,15 @@ held_by_words(struct export *x, uint8_t kind)
 	if (!w)
 		return false;
 	word = atomic_load_explicit(&w->word, memory_order_seq_cst);
-	if (!(word & WEIR_LOCK_CLOSED))
+	if (!(word & WEIR_LOCK_CLOSED)) {
 		word = atomic_fetch_or_explicit(&w->word, WEIR_LOCK_CLOSED, memory_order_seq_cst);
+		x->lock.scanned = 0;
+	}
 	if (word & WEIR_LOCK_DOUBT) {
 		atomic_fetch_and_explicit(&w->word, ~WEIR_LOCK_DOUBT, memory_order_seq_cst);
 		x->lock.in_doubt = true;
 	}
-	return word & WEIR_LOCK_OWNER ||
-	       (kind == WEIR_LOCKS_EXCLUSIVE && weir_lock_is_shared(w, x->members));
+	return word & WEIR_LOCK_OWNER || (kind == WEIR_LOCKS_EXCLUSIVE && is_shared(x));
 }
 
 /* Lets programs take the lock by words again, if nobody has to be told of anything. */
@@ -189,8 +214,11 @@ leave_words(struct conn *c)
 {
 	struct conn_lock *k = &c->cold->memory.lock;
 
-	if (k->member)
-		clear_words(c, WEIR_LOCK_CLOSED | WEIR_LOCK_DOUBT);
+	if (!k->member)
+		return;
+	atomic_store_explicit(&c->cold->memory.export->words->member[k->member - 1].gone, 1,
+			      memory_order_seq_cst);
+	clear_words(c, WEIR_LOCK_CLOSED | WEIR_LOCK_DOUBT);
 	k->member = 0;
 }
 
@@ -204,6 +232,7 @@ hold_by_words(struct conn *c, bool exclusive)
 	if (!k->member)
 		return false;
 	weir_lock_give(c->cold->memory.export->words, k->member, exclusive);
+	c->cold->memory.export->lock.scanned = 0;
 	k->by_words = true;
 	return true;
 }
@@ -217,6 +246,7 @@ enter_words(struct conn *c, uint32_t member)
 	if (!member || member == k->member || !x->words || member > x->members)
 		return;
 	leave_words(c);
+	atomic_store_explicit(&x->words->member[member - 1].gone, 0, memory_order_seq_cst);
 	k->member = (uint16_t)member;
 }
 
@@ -256,8 +286,9 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 	answer_lock(e, conn_of_cold(e, cold), status);
 }
 
-/* Lets those enter that may. Whether the first of the others awaits a program's words. */
-static bool
+/* Lets those enter that may. If the first of the others awaits a program's words, turns look again.
+ */
+static void
 serve_queue(struct engine *e, struct export *x)
 {
 	while (!x->lock.ended && !list_empty(&x->lock.queue)) {
@@ -265,29 +296,35 @@ serve_queue(struct engine *e, struct export *x)
 		    LIST_OWNER(x->lock.queue.next, struct engine_seat, queued);
 
 		if (seat->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders : x->lock.exclusive)
-			return false;
+			return;
 		if (held_by_words(x, seat->kind)) {
 			list_append_once(&e->lock_polls, &x->lock.polled);
 			e->rare = true;
-			return true;
+			return;
 		}
 		let_in(e, x, seat);
 	}
 	open_words(x);
-	return false;
 }
 
-void
+bool
 locks_poll(struct engine *e)
 {
-	struct list_node *node, *following;
+	const struct list_node *last = e->lock_polls.prev, *node = NULL;
+	bool granted = false;
+	uint64_t before;
 
-	LIST_EACH (node, following, &e->lock_polls) {
-		struct export *x = LIST_OWNER(node, struct export, lock.polled);
+	for (unsigned i = 0; i < POLL_MOST && node != last; i++) {
+		struct export *x = LIST_OWNER(e->lock_polls.next, struct export, lock.polled);
 
-		if (!serve_queue(e, x))
-			list_remove(node);
+		node = &x->lock.polled;
+		before = x->counters.locks;
+		list_remove(
+		    &x->lock.polled); /* behind the others, if it has to be looked at again */
+		serve_queue(e, x);
+		granted |= x->counters.locks != before;
 	}
+	return granted;
 }
 
 static void
@@ -320,6 +357,7 @@ release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool 
 		x->lock.in_doubt = dead || (unseen && x->lock.told);
 	x->lock.exclusive = false;
 	x->lock.holders--;
+	x->lock.scanned = 0; /* the engine of its connection may have given it to words */
 	if (x->lock.holder == vqpn)
 		x->lock.holder = 0; /* which of the others is the latest is not known */
 	serve_queue(e, x);

@@ -880,6 +880,78 @@ test_words_of_others(void **state)
 	assert_false(b->p->violated);
 }
 
+/* A program for which no engine stands any more takes nothing by words. */
+static void
+test_words_gone(void **state)
+{
+	for (unsigned dies = 0; dies < 2; dies++) {
+		struct pair p = words_programs();
+		struct pconn *a = open_member(&p, 1);
+		struct weir_lock_words *w = words_of(&p);
+
+		if (dies)
+			program_die(a->p);
+		else
+			pconn_close(a);
+		world_run(p.w, 300);
+		assert_false(weir_lock_take_shared(w, 1) ||
+			     weir_lock_take_exclusive(w, 1, MEMBERS));
+		assert_true(!word_of(&p) && !w->member[0].shared);
+		a = open_apart(dies ? program_open(p.w, 1, 1) : a->p, p.pb, RIGHTS);
+		lock_as(a, EXCLUSIVE, 1);
+		assert_true(has(&p, a, WEIR_LOCKED_BY_WORDS));
+		weir_lock_leave_exclusive(w, 1, 0);
+		assert_true(weir_lock_take_exclusive(w, 1, MEMBERS));
+		world_end(state);
+	}
+}
+
+/* Thousands of words, and many locks, are looked at little by little. */
+static void
+test_words_many(void **state)
+{
+	enum { MANY = WEIR_LOCK_MEMBERS_MAX };
+	struct pair p = pair_programs(&(struct world_options){.delay_ns = 2000}, 1);
+	struct engine_command k = {.type = ENGINE_EXPORT_ADD, .export = the_export_of(p.pb)};
+	struct weir_lock_words *w;
+	struct pconn *r;
+	uint64_t turn;
+
+	program_adopt(p.pb, 1, BYTES, WEIR_ADOPT_SEND);
+	program_adopt(p.pb, 2, weir_lock_bytes(MANY), WEIR_ADOPT_SEND);
+	w = (struct weir_lock_words *)(void *)p.pb->region[1].base;
+	memset(w, 0, weir_lock_bytes(MANY));
+	k.export.lock_region = 2;
+	k.export.lock_members = MANY;
+	assert_int_equal(program_command(p.pb, &k), 0);
+	r = open_remote(&p, RIGHTS);
+	assert_true(weir_lock_take_shared(w, MANY));
+	turn = p.w->node[1].engine->turn;
+	lock(r, EXCLUSIVE);
+	STEP_MOST(p.w, 300, !the_export(&p)->lock.scanned);
+	turn = p.w->node[1].engine->turn - turn;
+	assert_in_range(the_export(&p)->lock.scanned, 1, 128 * turn);
+	world_run(p.w, 300);
+	assert_int_equal(status_of(r), UNTOLD);
+	assert_int_equal(the_export(&p)->lock.scanned, MANY - 1);
+	weir_lock_leave_shared(w, MANY);
+	assert_true(has(&p, r, 0));
+	unlock(r);
+	world_run(p.w, 60);
+	/* from the start the next time, also if nobody had the lock meanwhile */
+	assert_true(weir_lock_take_shared(w, 5));
+	lock(r, EXCLUSIVE);
+	assert_true(waits(&p, r));
+	unlock(r);
+	assert_true(has(&p, r, ECANCELED));
+	assert_true(weir_lock_take_shared(w, 1));
+	weir_lock_leave_shared(w, 5);
+	lock(r, EXCLUSIVE);
+	assert_true(waits(&p, r));
+	weir_lock_leave_shared(w, 1);
+	assert_true(has(&p, r, 0));
+}
+
 /* The end of the export: programs ask, and hear of it. */
 static void
 test_words_ended(void **state)
@@ -1071,5 +1143,6 @@ ENGINE_TESTS(TEST(test_queue), TEST(test_sleep), TEST(test_withdraw), TEST(test_
 	     TEST(test_owner), TEST(test_asked), TEST(test_no_credit), TEST(test_ends),
 	     TEST(test_lost), TEST(test_cut), TEST(test_words), TEST(test_words_record),
 	     TEST(test_words_dead), TEST(test_words_withdraw), TEST(test_words_owner),
-	     TEST(test_words_of_others), TEST(test_words_ended), TEST(test_words_bad),
-	     TEST(test_bad_programs), TEST(test_bad_peers))
+	     TEST(test_words_of_others), TEST(test_words_ended), TEST(test_words_gone),
+	     TEST(test_words_many), TEST(test_words_bad), TEST(test_bad_programs),
+	     TEST(test_bad_peers))

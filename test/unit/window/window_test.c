@@ -328,6 +328,8 @@ TEST(test_differing_calls)
 	team_of(4, differ);
 }
 
+static _Atomic bool started; /* rank 2 has: no call that makes the window waits for rank 1 */
+
 /* A member that has completed may end: those that are still awaited are awaited on. */
 static int
 complete_and_end(struct team *t, uint32_t i)
@@ -346,6 +348,9 @@ complete_and_end(struct team *t, uint32_t i)
 	}
 	if (weir_window_start(win, &zero, 1, 0, PATIENT))
 		return __LINE__;
+	started |= rank == 2;
+	while (!started)
+		usleep(1000);
 	while (rank == 2 && weir_group_failed(t->g[i], &ended, 1) < 1)
 		usleep(1000);
 	if (rank == 2)
@@ -364,6 +369,7 @@ complete_and_end(struct team *t, uint32_t i)
 
 TEST(test_completed_and_ended)
 {
+	started = false;
 	team_of(3, complete_and_end);
 }
 
@@ -447,8 +453,8 @@ two_rounds(struct team *t, uint32_t i)
 	for (unsigned round = 0; round < 2; round++) {
 		if (weir_group_barrier(g, PATIENT))
 			return __LINE__;
-		if (rank == 0 && (weir_window_post(win, &other, 1, 0) ||
-				  weir_window_wait(win, 0) != -EAGAIN))
+		if (rank == 0 &&
+		    (weir_window_post(win, &other, 1, 0) || weir_window_wait(win, 0) != -EAGAIN))
 			return __LINE__;
 		if (weir_group_barrier(g, PATIENT))
 			return __LINE__;
@@ -462,16 +468,135 @@ two_rounds(struct team *t, uint32_t i)
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
 
-TEST(test_rounds)
+#define NOTICES 3000u
+
+/* Notices of a member come in their order, and behind its puts, also those for which the ring of
+ * its host has no room. */
+static int
+notice_in_order(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	struct weir_window *win;
+	struct weir_watch watch;
+	_Atomic uint64_t *base;
+	uint64_t sent;
+	void *at;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &at, &win) ||
+	    weir_window_lock_all(win, 0, PATIENT))
+		return __LINE__;
+	base = at;
+	for (uint64_t k = 1; rank && k <= NOTICES; k++) {
+		struct weir_transfer put = {.buf = &k, .length = 8, .tag = (uint32_t)k};
+
+		put.notify = WEIR_WITH_NOTICE;
+		put.flags = k < 2000 || k % 7 ? 0 : WEIR_NOWAIT;
+		if (k % 3 == 0) { /* the engine sets the signal, the notice may go by the ring */
+			put.notify = WEIR_WITH_SIGNAL_SET;
+			put.flags = 0;
+			put.signal = 8;
+			put.operand = k;
+			if (weir_window_put_with(win, other, &put))
+				return __LINE__;
+			GO_ON(rc,
+			      weir_window_notify(win, other, (uint32_t)k, k % 2 ? 0 : WEIR_NOWAIT));
+			if (rc)
+				return __LINE__;
+		}
+		while (k % 3) {
+			rc = weir_window_put_with(win, other, &put);
+			if (!rc)
+				break;
+			if (rc != -EAGAIN || !put.flags)
+				return __LINE__;
+		}
+	}
+	weir_watch_init(&watch, win, other, WEIR_TAG_ANY, 1);
+	for (uint32_t k = 1; !rank && k <= NOTICES; k++) {
+		if (k == 1 || k == 1500)
+			/* the ring fills, and what goes by the engine comes before it is looked at
+			 */
+			if (weir_window_signal_wait(win, 16, WEIR_EQ, 1, 50, NULL) != -EAGAIN)
+				return __LINE__;
+		weir_watch_start(&watch);
+		if (weir_watch_wait(&watch, PATIENT) || watch.last_tag != k || base[0] < k ||
+		    watch.bytes != (k % 3 ? 8 : 0) || (k % 3 == 0 && base[1] < k))
+			return __LINE__;
+	}
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	/* all were taken: the ring is free again */
+	if (rank && window_member_find(win, other)->ring) {
+		sent = window_member_find(win, other)->ring_sent;
+		for (uint32_t k = 0; k < 10; k++)
+			if (weir_window_notify(win, other, k, 0))
+				return __LINE__;
+		if (window_member_find(win, other)->ring_sent != sent + 10)
+			return __LINE__;
+	}
+	return weir_window_unlock_all(win, PATIENT) || weir_window_free(win, PATIENT) ? __LINE__
+										      : 0;
+}
+
+static void
+two_members(int (*run)(struct team *t, uint32_t index), bool one_node)
 {
 	struct team t;
 
-	for (unsigned one_node = 0; one_node < 2; one_node++) {
-		team_open(&t, 2, one_node);
-		team_join(&t);
-		team_run(&t, two_rounds);
-		assert_int_equal(t.result[0], 0);
-		assert_int_equal(t.result[1], 0);
-		team_close(&t);
+	team_open(&t, 2, one_node);
+	team_join(&t);
+	team_run(&t, run);
+	assert_int_equal(t.result[0], 0);
+	assert_int_equal(t.result[1], 0);
+	team_close(&t);
+}
+
+TEST(test_notice_order)
+{
+	two_members(notice_in_order, true);
+	two_members(notice_in_order, false);
+}
+
+static _Atomic int writing;
+
+/* Requests that are taken back, when they may just have been granted, leave the lock as it is. */
+static int
+take_back(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]);
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	for (unsigned k = 0; k < 2000; k++) {
+		int kind = rank && k % 8 ? WEIR_LOCK_SHARED : WEIR_LOCK_EXCLUSIVE;
+
+		GO_ON(rc, weir_window_lock(win, 0, kind, 0, rank ? 0 : PATIENT));
+		if (rc)
+			return __LINE__;
+		if (kind == WEIR_LOCK_EXCLUSIVE && writing++)
+			return __LINE__;
+		for (unsigned j = 0; j < (k % 16 ? 300 : 30000); j++)
+			if (writing != (kind == WEIR_LOCK_EXCLUSIVE))
+				return __LINE__;
+		if (kind == WEIR_LOCK_EXCLUSIVE)
+			writing--;
+		if (weir_window_unlock(win, 0, PATIENT))
+			return __LINE__;
 	}
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_taken_back)
+{
+	two_members(take_back, true);
+}
+
+TEST(test_rounds)
+{
+	two_members(two_rounds, true);
+	two_members(two_rounds, false);
 }
