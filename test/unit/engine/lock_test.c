@@ -918,7 +918,7 @@ test_words_many(void **state)
 	uint64_t turn;
 
 	program_adopt(p.pb, 1, BYTES, WEIR_ADOPT_SEND);
-	program_adopt(p.pb, 2, weir_lock_bytes(MANY), WEIR_ADOPT_SEND);
+	program_adopt(p.pb, 2, (weir_lock_bytes(MANY) + 4095) & ~UINT64_C(4095), WEIR_ADOPT_SEND);
 	w = (struct weir_lock_words *)(void *)p.pb->region[1].base;
 	memset(w, 0, weir_lock_bytes(MANY));
 	k.export.lock_region = 2;
