@@ -476,8 +476,9 @@ link_send(struct engine *e, struct peer_link *l)
 			link_lines_send(e, l);
 		if (UNLIKELY(answers_payable(l)))
 			answers_pay(e, l);
-		if (UNLIKELY(l->tx_limit && l->executed != l->credited))
-			set_limit(l); /* control lines may have more room than messages */
+		/* control lines may have more room than messages; nothing follows LINK_LEFT */
+		if (UNLIKELY(l->tx_limit && l->executed != l->credited && l->way != WAY_LEFT))
+			set_limit(l);
 		if (!list_empty(&l->active))
 			link_send_queued(e, l);
 		/* no message fits: the line that is kept free tells the peer */
