@@ -6,8 +6,6 @@
 #include <float.h>
 #include <string.h>
 
-#define TYPES (WEIR_T_LONG_DOUBLE_AT + 1)
-
 /* name, C type of an element, operations besides REPLACE and NO_OP */
 #define INTEGER_OPS                                                                                \
 	(1u << WEIR_ACC_SUM | 1u << WEIR_ACC_PROD | 1u << WEIR_ACC_MIN | 1u << WEIR_ACC_MAX |      \
@@ -41,10 +39,7 @@
 	X(WEIR_T_DOUBLE_AT, struct weir_double_at, PAIR_OPS)                                       \
 	X(WEIR_T_LONG_DOUBLE_AT, struct weir_long_double_at, PAIR_OPS)
 
-static const struct {
-	uint8_t size, align;
-	uint16_t ops; /* bit enum weir_acc */
-} types[TYPES] = {
+const struct weir_type_facts weir_type_facts[WEIR_TYPES] = {
 #define X(name, type, defined)                                                                     \
 	[name] = {sizeof(type), _Alignof(type),                                                    \
 		  (defined) | 1u << WEIR_ACC_REPLACE | 1u << WEIR_ACC_NO_OP},
@@ -55,25 +50,19 @@ static const struct {
 size_t
 weir_type_size(enum weir_type t)
 {
-	return (unsigned)t < TYPES ? types[t].size : 0;
+	return (unsigned)t < WEIR_TYPES ? weir_type_facts[t].size : 0;
 }
 
 size_t
 weir_type_align(enum weir_type t)
 {
-	return (unsigned)t < TYPES ? types[t].align : 0;
+	return (unsigned)t < WEIR_TYPES ? weir_type_facts[t].align : 0;
 }
 
 int
 weir_acc_valid(enum weir_type t, enum weir_acc op)
 {
-	return (unsigned)t < TYPES && (unsigned)op < 16 && types[t].ops >> op & 1;
-}
-
-bool
-weir_type_swaps(enum weir_type t)
-{
-	return t >= WEIR_T_BYTE && t <= WEIR_T_UINT64;
+	return (unsigned)t < WEIR_TYPES && (unsigned)op < 16 && weir_type_facts[t].ops >> op & 1;
 }
 
 /* ---- narrow types ---- */
@@ -339,12 +328,10 @@ WIDE(float_at, struct weir_float_at, PAIR_CASES)
 WIDE(double_at, struct weir_double_at, PAIR_CASES)
 WIDE(long_double_at, struct weir_long_double_at, PAIR_CASES)
 
-int
-weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
-	   uint64_t count)
+void
+weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
+		 uint64_t count)
 {
-	if (!weir_acc_valid(t, op) || (uintptr_t)at & (types[t].align - 1u))
-		return -EINVAL;
 	switch (t) {
 #define X(name, function)                                                                          \
 	case name:                                                                                 \
@@ -374,6 +361,15 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 		X(WEIR_T_LONG_DOUBLE_AT, long_double_at);
 #undef X
 	}
+}
+
+int
+weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
+	   uint64_t count)
+{
+	if (!weir_applies(t, op, at))
+		return -EINVAL;
+	weir_apply_valid(t, op, at, operand, result, count);
 	return 0;
 }
 
@@ -393,7 +389,7 @@ int
 weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const void *operand,
 			void *result)
 {
-	if (!weir_type_swaps(t) || (uintptr_t)at % types[t].align)
+	if (!weir_type_swaps(t) || (uintptr_t)at % weir_type_facts[t].align)
 		return -EINVAL;
 	if (t == WEIR_T_BOOL) {
 		bits8 *byte = at, old = __atomic_load_n(byte, __ATOMIC_RELAXED);
@@ -408,11 +404,11 @@ weir_apply_compare_swap(enum weir_type t, void *at, const void *compare, const v
 			*(uint8_t *)result = !!old;
 		return 0;
 	}
-	if (types[t].size == 1)
+	if (weir_type_facts[t].size == 1)
 		COMPARE_SWAP(bits8);
-	else if (types[t].size == 2)
+	else if (weir_type_facts[t].size == 2)
 		COMPARE_SWAP(bits16);
-	else if (types[t].size == 4)
+	else if (weir_type_facts[t].size == 4)
 		COMPARE_SWAP(bits32);
 	else
 		COMPARE_SWAP(bits64);

@@ -61,6 +61,14 @@ weir_load_whole(void *to, const void *from, size_t n)
 	memcpy(to, from, n);
 }
 
+/* Of the elements of each type. */
+#define WEIR_TYPES (WEIR_T_LONG_DOUBLE_AT + 1)
+struct weir_type_facts {
+	uint8_t size, align; /* bytes */
+	uint16_t ops;	     /* bit enum weir_acc: what is defined for it */
+};
+extern const struct weir_type_facts weir_type_facts[WEIR_TYPES];
+
 /* Whether updates of the type are not lock-free: one thread at a time may perform them. */
 static inline bool
 weir_type_is_wide(enum weir_type t)
@@ -69,15 +77,28 @@ weir_type_is_wide(enum weir_type t)
 }
 
 /* Whether weir_apply_compare_swap() takes the type: an integer, BOOL or BYTE. */
-bool weir_type_swaps(enum weir_type t);
+static inline bool
+weir_type_swaps(enum weir_type t)
+{
+	return t >= WEIR_T_BYTE && t <= WEIR_T_UINT64;
+}
+
+/* Whether `op` is defined for `t`, and `at` is aligned for it. */
+static inline bool
+weir_applies(enum weir_type t, enum weir_acc op, const void *at)
+{
+	return (unsigned)t < WEIR_TYPES && (unsigned)op < 16 && weir_type_facts[t].ops >> op & 1 &&
+	       !((uintptr_t)at & (weir_type_facts[t].align - 1u));
+}
 
 /*
  * For each of `count` elements: *result = *at; *at = *at OP *operand. Elements of `at` are aligned;
  * operands and results are packed, of any alignment. operand may be NULL with NO_OP, result may be
- * NULL. The caller owns the memory and has checked its bounds. Relaxed order.
- *
- * Returns 0, or -EINVAL: `op` is not defined for `t`, or `at` is not aligned; nothing was done.
+ * NULL. The caller owns the memory and has checked its bounds, and weir_applies(). Relaxed order.
  */
+void weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *operand,
+		      void *result, uint64_t count);
+/* The same. 0, or -EINVAL: weir_applies() is false, and nothing was done. */
 int weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
 	       uint64_t count);
 

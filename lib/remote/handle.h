@@ -7,7 +7,7 @@
 #ifndef WEIR_REMOTE_HANDLE_H
 #define WEIR_REMOTE_HANDLE_H
 
-#include "public.h"
+#include "window.h"
 
 #include "client/reason.h"
 #include "client/session.h"
@@ -38,8 +38,8 @@ struct weir_remote {
 	/* the lane that was used last: a hint, written and read by all threads; its worker is set
 	 * before the release that publishes it */
 	_Atomic(struct weir_remote_lane *) recent;
-	uint8_t *mapped; /* memory of this host that the key lets programs map; NULL: none */
-	uint64_t mapped_bytes, mapped_room; /* of the export; of the mapping */
+	struct weir_direct direct; /* memory of this host that the key lets programs map */
+	uint64_t mapped_room;	   /* bytes of the mapping */
 	/* mapped: a thread has begun what the data plane does, which a flush awaits. All threads */
 	_Atomic bool by_engine;
 	struct weir_conn *lender; /* stands for memory that is lent; NULL: it is not */
@@ -133,26 +133,27 @@ weir_remote_range(uint64_t whole, uint64_t offset, uint64_t length)
 /* Maps the export of a handle that has its first connection, if the key lets it. */
 void weir_remote_map(struct weir_remote *r);
 void weir_remote_unmap(struct weir_remote *r);
-/* How session or export ended, or -ERANGE; 0: neither, by now. */
+/* Why these bytes cannot be accessed: how session or export has ended, or -ERANGE. */
 int weir_mapped_refused(const struct weir_remote *r, uint64_t offset, uint64_t length);
-/* Where these bytes of mapped memory are. 0, or as above. */
-static inline int
-weir_mapped_at(const struct weir_remote *r, uint64_t offset, uint64_t length, uint8_t **at)
+/* Where these bytes of mapped memory are. NULL: not accessible, as the above says. */
+static inline uint8_t *
+weir_mapped_at(const struct weir_remote *r, uint64_t offset, uint64_t length)
 {
-	int rc;
-
-	if (weir_unlikely(weir_state(r->w) != WEIR_UP ||
-			  atomic_load_explicit(&r->first->remote_end, memory_order_relaxed) ||
-			  offset > r->mapped_bytes || length > r->mapped_bytes - offset)) {
-		rc = weir_mapped_refused(r, offset, length);
-		if (rc)
-			return rc;
-	}
-	*at = r->mapped + offset; /* only now is it an address */
-	return 0;
+	if (weir_unlikely(!weir_direct_open(&r->direct) || offset > r->direct.bytes ||
+			  length > r->direct.bytes - offset))
+		return NULL;
+	return r->direct.at + offset; /* only now is it an address */
 }
+/* 0, or how session or export has ended. */
+int weir_mapped_ended(const struct weir_remote *r);
 /* weir_remote_flush() on mapped memory. */
-int weir_mapped_flush(struct weir_remote *r);
+static inline int
+weir_mapped_flush(const struct weir_remote *r)
+{
+	/* stores before it are seen before those after it */
+	atomic_thread_fence(memory_order_acq_rel);
+	return weir_likely(weir_direct_open(&r->direct)) ? 0 : weir_mapped_ended(r);
+}
 
 /* ---- operation.c; worker locked ---- */
 

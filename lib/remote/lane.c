@@ -177,7 +177,7 @@ close_for_other(struct weir_remote_lane *l)
 static bool
 is_pinned(const struct weir_remote_lane *l)
 {
-	return l->remote->mapped && l->remote->first == l->conn;
+	return l->remote->direct.at && l->remote->first == l->conn;
 }
 
 static struct weir_key_fields

@@ -6,10 +6,6 @@
  */
 #define _GNU_SOURCE
 #include "handle.h"
-#include "window.h"
-
-#include "client/channel.h"
-#include "client/progress.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -31,8 +27,11 @@ map(struct weir_remote *r, int fd, uint64_t bytes)
 	if (at == MAP_FAILED)
 		return;
 	madvise(at, (size_t)file.st_size, MADV_DONTFORK);
-	r->mapped = at;
-	r->mapped_bytes = bytes;
+	r->direct.at = at;
+	r->direct.bytes = bytes;
+	r->direct.session = &r->w->life->state;
+	r->direct.ended = &r->first->desc->status;
+	r->direct.by_engine = &r->by_engine;
 	r->mapped_room = (uint64_t)file.st_size;
 }
 
@@ -57,53 +56,35 @@ weir_remote_map(struct weir_remote *r)
 void
 weir_remote_unmap(struct weir_remote *r)
 {
-	if (r->mapped)
-		munmap(r->mapped, r->mapped_room);
-	r->mapped = NULL;
+	if (r->direct.at)
+		munmap(r->direct.at, r->mapped_room);
+	r->direct.at = NULL;
 }
 
-/* 0, or how session or export ended. */
-static int
-ended(const struct weir_remote *r)
+int
+weir_mapped_ended(const struct weir_remote *r)
 {
-	int end = atomic_load_explicit(&r->first->remote_end, memory_order_relaxed);
+	uint32_t status;
 
-	if (weir_unlikely(weir_state(r->w) != WEIR_UP))
+	if (weir_state(r->w) != WEIR_UP)
 		return weir_gone(r->w);
-	return weir_likely(!end) ? 0 : weir_remote_ended(r->first, end);
+	/* may come before CLOSED, which has the same */
+	status = atomic_load_explicit(r->direct.ended, memory_order_relaxed);
+	return status ? weir_remote_ended(r->first, -(int)status) : 0;
 }
 
 int
 weir_mapped_refused(const struct weir_remote *r, uint64_t offset, uint64_t length)
 {
-	int rc = ended(r);
+	int rc = weir_mapped_ended(r);
 
-	return rc ? rc : weir_remote_range(r->mapped_bytes, offset, length);
+	rc = rc ? rc : weir_remote_range(r->direct.bytes, offset, length);
+	weir_assert(rc);
+	return rc;
 }
 
-int
-weir_mapped_flush(struct weir_remote *r)
+struct weir_direct
+weir_remote_direct(const struct weir_remote *r)
 {
-	struct weir_bias_seat *seat = weir_bias_enter(&r->first->worker->lock);
-	bool news = false;
-
-	/* stores before it are seen before those after it */
-	atomic_thread_fence(memory_order_acq_rel);
-	if (weir_likely(seat)) { /* else it is the connection of another thread */
-		news = weir_ring_peek(&r->first->pipe->rx);
-		weir_bias_leave(seat);
-	}
-	if (weir_unlikely(news)) {
-		weir_lock(r->first->worker);
-		weir_channel_progress(r->first->channel, NULL);
-		weir_unlock(r->first->worker);
-	}
-	return ended(r);
-}
-
-bool
-weir_remote_flushed(struct weir_remote *r)
-{
-	return r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed) &&
-	       !weir_mapped_flush(r);
+	return r->direct;
 }

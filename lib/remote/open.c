@@ -114,8 +114,8 @@ weir_remote_info(const struct weir_remote *r, struct weir_remote_info *info)
 	struct weir_key_fields k;
 
 	memcpy(&k, r->key.bytes, sizeof(k));
-	*info =
-	    (struct weir_remote_info){.rights = r->rights, .local = r->local, .mapped = r->mapped};
+	*info = (struct weir_remote_info){
+	    .rights = r->rights, .local = r->local, .mapped = r->direct.at};
 	pthread_mutex_lock(&w->lock);
 	info->length = r->length;
 	info->node = r->node;

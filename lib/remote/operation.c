@@ -392,23 +392,25 @@ put_now(struct weir_conn *c, const struct todo *d)
 static inline int
 put_mapped(struct weir_remote *r, uint64_t offset, const void *from, uint64_t length)
 {
-	uint8_t *at;
-	int rc = weir_mapped_at(r, offset, length, &at);
+	uint8_t *at = weir_mapped_at(r, offset, length);
 
-	if (weir_likely(!rc && length))
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, offset, length);
+	if (weir_likely(length))
 		weir_store_whole(at, from, length);
-	return rc;
+	return 0;
 }
 
 static inline int
 get_mapped(struct weir_remote *r, uint64_t offset, void *to, uint64_t length)
 {
-	uint8_t *at;
-	int rc = weir_mapped_at(r, offset, length, &at);
+	const uint8_t *at = weir_mapped_at(r, offset, length);
 
-	if (weir_likely(!rc && length))
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, offset, length);
+	if (weir_likely(length))
 		weir_load_whole(to, at, length);
-	return rc;
+	return 0;
 }
 
 /* So are all other operations there. */
@@ -423,9 +425,11 @@ access_mapped(struct weir_remote *r, const struct todo *d, uint64_t length)
 		return put_mapped(r, d->cell.offset, d->from, length);
 	if (d->op == WEIR_OP_GET)
 		return get_mapped(r, d->cell.offset, d->to, length);
-	rc = weir_mapped_at(r, d->cell.offset, length, &at);
-	if (weir_unlikely(rc || !length))
-		return rc;
+	at = weir_mapped_at(r, d->cell.offset, length);
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, d->cell.offset, length);
+	if (!length)
+		return 0;
 	if (d->op == WEIR_OP_CAS)
 		rc = weir_apply_compare_swap(type, at, d->from, d->from + d->unit, d->to);
 	else
@@ -463,7 +467,7 @@ weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c,
 {
 	int rc;
 
-	if (r->mapped)
+	if (r->direct.at)
 		atomic_store_explicit(&r->by_engine, true, memory_order_relaxed);
 	*c = weir_remote_make_conn(r, flags & WEIR_NOWAIT ? 0 : -1, &rc);
 	if (weir_unlikely(!*c))
@@ -508,7 +512,7 @@ begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op,
 	uint64_t whole = 0;
 	int rc;
 
-	if (r->mapped && !d->notice && !wide) {
+	if (r->direct.at && !d->notice && !wide) {
 		rc = access_mapped(r, d, length);
 	} else {
 		rc = weir_operation_conn(r, flags, &c, &whole);
@@ -516,12 +520,18 @@ begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op,
 			rc = weir_remote_range(whole, d->cell.offset, length);
 		if (!rc)
 			rc = weir_operation_run(c, d, flags);
-		if (!rc && r->mapped && wide)
+		if (!rc && r->direct.at && wide)
 			rc = weir_operation_await(c, c->sent, -1);
 	}
 	if (weir_likely(!rc))
 		weir_op_begun(op, awaited ? c : NULL);
 	return rc;
+}
+
+static int
+no_memory(void)
+{
+	return weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
 }
 
 static __attribute__((noinline)) int
@@ -536,6 +546,8 @@ put_any(struct weir_remote *r, uint64_t offset, const void *buf, size_t length, 
 			 .most = WEIR_PUT_MAX};
 	int rc = weir_operation_check(r, WEIR_MAY_WRITE, flags);
 
+	if (!rc && !buf && length)
+		rc = no_memory();
 	return rc ? rc : begin(r, &d, flags, NULL, false);
 }
 
@@ -597,30 +609,30 @@ cell_quickly(struct weir_remote *r, uint8_t op, void *fields, uint64_t offset, u
 	return true;
 }
 
-static bool
-put_quickly(struct weir_remote *r, uint64_t offset, const void *buf, size_t length)
+/* Out of line, so that calls on mapped memory save no registers for it. */
+static __attribute__((noinline, nonnull(3))) int
+put_cells(struct weir_remote *r, uint64_t offset, const void *buf, size_t length, unsigned flags)
 {
 	struct weir_cell_put put;
 
 	put.handle = WEIR_HANDLE_FIRST;
 	put.options = 0;
 	put.offset = offset;
-	return cell_quickly(r, WEIR_OP_PUT, &put, offset, (uint32_t)length, buf, (uint32_t)length,
-			    NULL);
+	if (length && length <= sizeof(put.payload) &&
+	    cell_quickly(r, WEIR_OP_PUT, &put, offset, (uint32_t)length, buf, (uint32_t)length,
+			 NULL))
+		return 0;
+	return put_any(r, offset, buf, length, flags);
 }
 
 int
 weir_remote_put(struct weir_remote *r, uint64_t offset, const void *buf, size_t length,
 		unsigned flags)
 {
-	if (weir_likely(!(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_WRITE)) {
-		if (r->mapped)
-			return put_mapped(r, offset, buf, length);
-		if (length && length <= sizeof(((struct weir_cell_put *)0)->payload) &&
-		    put_quickly(r, offset, buf, length))
-			return 0;
-	}
-	return put_any(r, offset, buf, length, flags);
+	if (weir_unlikely(!buf || flags & ~WEIR_NOWAIT || !(r->rights & WEIR_MAY_WRITE)))
+		return put_any(r, offset, buf, length, flags);
+	return r->direct.at ? put_mapped(r, offset, buf, length)
+			    : put_cells(r, offset, buf, length, flags);
 }
 
 static __attribute__((noinline)) int
@@ -635,12 +647,13 @@ get_any(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsign
 	int rc = weir_operation_check(r, WEIR_MAY_READ, flags);
 
 	if (!rc && !buf && length)
-		rc = weir_fail(-EINVAL, "no memory for the bytes; see weir/remote.h");
+		rc = no_memory();
 	return rc ? rc : begin(r, &d, flags, NULL, false);
 }
 
-static bool
-get_quickly(struct weir_remote *r, uint64_t offset, void *buf, size_t length)
+/* As put_cells(). */
+static __attribute__((noinline, nonnull(3))) int
+get_cells(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
 {
 	struct weir_cell_access cell;
 
@@ -650,19 +663,19 @@ get_quickly(struct weir_remote *r, uint64_t offset, void *buf, size_t length)
 	cell.options = 0;
 	cell.offset = offset;
 	cell.count = (uint32_t)length;
-	return cell_quickly(r, WEIR_OP_GET, &cell, offset, (uint32_t)length, NULL, 0, buf);
+	if (length && length <= WEIR_SLOT_SIZE &&
+	    cell_quickly(r, WEIR_OP_GET, &cell, offset, (uint32_t)length, NULL, 0, buf))
+		return 0;
+	return get_any(r, offset, buf, length, flags);
 }
 
 int
 weir_remote_get(struct weir_remote *r, uint64_t offset, void *buf, size_t length, unsigned flags)
 {
-	if (weir_likely(buf && !(flags & ~WEIR_NOWAIT) && r->rights & WEIR_MAY_READ)) {
-		if (r->mapped)
-			return get_mapped(r, offset, buf, length);
-		if (length && length <= WEIR_SLOT_SIZE && get_quickly(r, offset, buf, length))
-			return 0;
-	}
-	return get_any(r, offset, buf, length, flags);
+	if (weir_unlikely(!buf || flags & ~WEIR_NOWAIT || !(r->rights & WEIR_MAY_READ)))
+		return get_any(r, offset, buf, length, flags);
+	return r->direct.at ? get_mapped(r, offset, buf, length)
+			    : get_cells(r, offset, buf, length, flags);
 }
 
 int
@@ -734,16 +747,15 @@ update_mapped(struct weir_remote *r, const struct weir_update *u)
 	enum weir_acc op = (enum weir_acc)u->op;
 	uint64_t bytes;
 	uint8_t *at;
-	int rc;
 
 	if (u->reserved || u->there || u->handle || u->flags & ~WEIR_NOWAIT ||
 	    (!u->operand && op != WEIR_ACC_NO_OP) || !u->count || !(r->rights & WEIR_MAY_UPDATE) ||
 	    weir_type_is_wide(type) ||
 	    __builtin_mul_overflow(u->count, weir_type_size(type), &bytes))
 		return 1;
-	rc = weir_mapped_at(r, u->offset, bytes, &at);
-	if (rc)
-		return rc;
+	at = weir_mapped_at(r, u->offset, bytes);
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, u->offset, bytes);
 	return weir_apply(type, op, at, u->operand, u->result, u->count) ? 1 : 0;
 }
 
@@ -790,7 +802,7 @@ weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 {
 	int rc;
 
-	if (weir_likely(u && !r->mapped))
+	if (weir_likely(u && !r->direct.at))
 		return update_quickly(r, u) ? 0 : update_any(r, u);
 	rc = u ? update_mapped(r, u) : 1;
 	return rc <= 0 ? rc : update_any(r, u);
@@ -823,10 +835,12 @@ weir_remote_compare_swap(struct weir_remote *r, uint64_t offset, const void *com
 
 	if (!compare || !operand || !result)
 		return weir_fail(-EINVAL, "compare, operand or result lacks; see weir/remote.h");
-	if (r->mapped && r->rights & WEIR_MAY_UPDATE && !(flags & ~WEIR_NOWAIT)) {
-		rc = weir_mapped_at(r, offset, weir_type_size(type), &at);
-		if (rc || !weir_apply_compare_swap(type, at, compare, operand, result))
-			return rc;
+	if (r->direct.at && r->rights & WEIR_MAY_UPDATE && !(flags & ~WEIR_NOWAIT)) {
+		at = weir_mapped_at(r, offset, weir_type_size(type));
+		if (weir_unlikely(!at))
+			return weir_mapped_refused(r, offset, weir_type_size(type));
+		if (!weir_apply_compare_swap(type, at, compare, operand, result))
+			return 0;
 	} /* else invalid: why, is found below */
 	rc = weir_operation_check(r, WEIR_MAY_UPDATE, flags);
 	if (!rc)
@@ -992,7 +1006,7 @@ weir_remote_flush_others(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	if (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
+	if (r->direct.at && !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
 		return 0; /* stores of other threads are complete when their calls return */
 	own = weir_thread_get(r->w);
 	end = weir_time_end(timeout_ms);
@@ -1025,7 +1039,7 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	if (weir_unlikely(r->mapped)) {
+	if (weir_unlikely(r->direct.at)) {
 		rc = weir_mapped_flush(r);
 		if (rc || !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
 			return rc;
@@ -1049,8 +1063,8 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	rc = r->mapped ? weir_mapped_flush(r) : 0;
-	if (rc || (r->mapped && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
+	rc = r->direct.at ? weir_mapped_flush(r) : 0;
+	if (rc || (r->direct.at && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
 		return rc;
 	c = weir_remote_conn(r);
 	last = c ? weir_results_last(c) : 0;

@@ -356,13 +356,14 @@ notice_of(const struct weir_transfer *t, uint64_t bytes)
 static int
 reach(struct weir_remote *r, struct steps *s, unsigned flags, struct weir_conn **c, uint64_t *whole)
 {
-	bool direct = r->mapped && !weir_todo_is_wide(&s->d);
+	bool direct = r->direct.at && !weir_todo_is_wide(&s->d);
 	int rc = 0;
 
 	*c = NULL;
 	if (direct) {
-		rc = weir_mapped_at(r, 0, 0, &s->mapped);
-		*whole = r->mapped_bytes;
+		s->mapped = weir_mapped_at(r, 0, 0);
+		rc = s->mapped ? 0 : weir_mapped_refused(r, 0, 0);
+		*whole = r->direct.bytes;
 	}
 	if (!rc && (!direct || s->notify))
 		rc = weir_operation_conn(r, flags, c, whole);
@@ -486,7 +487,7 @@ weir_update_pieces(struct weir_remote *r, const struct weir_update *u, const str
 		rc = weir_operation_run(c, &s.d, u->flags);
 	else
 		update_mapped(&s);
-	if (!rc && c && r->mapped)
+	if (!rc && c && r->direct.at)
 		rc = weir_operation_await(c, c->sent, -1);
 	if (!rc)
 		weir_op_begun(u->handle,

@@ -5,15 +5,49 @@
 
 #include "public.h"
 
+#include "client/session.h"
+
 #include <stdbool.h>
 
 struct weir_channel;
 
 /*
- * weir_remote_flush() for the operations of all threads, where it does not wait and has no error:
- * they were loads and stores. False: call that.
+ * Mapped memory, for callers that load and store there themselves while weir_direct_open() holds:
+ * the owner of the handle, and copies of windows. The pointers are valid until the handle is
+ * closed.
  */
-bool weir_remote_flushed(struct weir_remote *r);
+struct weir_direct {
+	uint8_t *at;			 /* NULL: it is not mapped */
+	uint64_t bytes;			 /* of the export */
+	const _Atomic uint32_t *session; /* its weir_life.state */
+	/* status of the connection that stays beside the mapping: 0, or how the export has ended.
+	 * The engine writes it before CLOSED, all threads read it */
+	const _Atomic uint32_t *ended;
+	const _Atomic bool *by_engine; /* weir_remote.by_engine */
+};
+
+/* Whether neither session nor export has ended. After a fork: no, and nothing else is read. */
+static inline bool
+weir_direct_open(const struct weir_direct *d)
+{
+	return atomic_load_explicit(d->session, memory_order_relaxed) == WEIR_UP &&
+	       !atomic_load_explicit(d->ended, memory_order_relaxed);
+}
+
+/*
+ * weir_remote_flush() for the operations of all threads on memory that is mapped, where all were
+ * loads and stores. False: call that.
+ */
+static inline bool
+weir_direct_flush(const struct weir_direct *d)
+{
+	/* stores before it are seen before those after it */
+	atomic_thread_fence(memory_order_acq_rel);
+	return weir_direct_open(d) && !atomic_load_explicit(d->by_engine, memory_order_relaxed);
+}
+
+struct weir_direct weir_remote_direct(const struct weir_remote *r);
+
 /* weir_remote_flush() for the operations of all threads but the calling one. */
 int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
 /*

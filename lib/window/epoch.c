@@ -241,15 +241,16 @@ weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 {
 	struct window_member *m = NULL;
 	int first = 0, rc;
-	uint64_t end;
+	uint64_t end = 0;
 
 	if (!win)
 		return misused();
 	if (epoch_of(win) != EPOCH_ALL)
 		return no_epoch();
-	end = weir_time_end(timeout_ms);
-	if (atomic_load_explicit(&win->acquired, memory_order_relaxed))
+	if (atomic_load_explicit(&win->acquired, memory_order_relaxed)) {
+		end = weir_time_end(timeout_ms);
 		m = window_members(win);
+	}
 	for (; m; m = m->next_of_all) {
 		if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
 			continue;
@@ -265,8 +266,9 @@ weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 
 /* ---- flush ---- */
 
-static int
-flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
+/* Out of line, so that the calls below save no registers for it. */
+static __attribute__((noinline)) int
+flush_any(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
 {
 	struct window_member *m;
 	uint32_t epoch;
@@ -283,6 +285,16 @@ flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
 		return weir_fail(-ENOLCK, "member %u is not locked", rank);
 	rc = m ? window_member_flush(win, m, local, weir_time_end(timeout_ms)) : 0;
 	return rc || !m ? rc : window_refusals(win, m);
+}
+
+static inline int
+flush_one(struct weir_window *win, uint32_t rank, bool local, int timeout_ms)
+{
+	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
+
+	if (weir_likely(m && window_member_flush_direct(m)))
+		return 0;
+	return flush_any(win, rank, local, timeout_ms);
 }
 
 static int

@@ -9,6 +9,8 @@
 #include "board.h"
 #include "match.h"
 
+#include "remote/window.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,10 +51,17 @@ struct window_member {
 	uint32_t rank;
 	/* enum window_lock; by who begins and ends epochs, or within EPOCH_ALL with `acquiring` */
 	_Atomic uint32_t lock;
-	pthread_mutex_t acquiring;   /* threads wait for the lock one behind the other */
-	struct weir_remote *memory;  /* puts and gets */
-	struct weir_remote *updates; /* the same, or through the engine */
-	struct weir_remote *locks;   /* the same, unless the window is shared */
+	struct window_member *next; /* of its bucket */
+	/* its part, where it is mapped; of it, the bytes that callers themselves store, load and
+	 * update: 0, or all; whether nothing else is flushed, unless `direct` says so */
+	struct weir_direct direct;
+	uint64_t may_put, may_get, may_update;
+	bool flush_direct;
+	struct window_member *next_of_all; /* of all that were accessed */
+	pthread_mutex_t acquiring;	   /* threads wait for the lock one behind the other */
+	struct weir_remote *memory;	   /* puts and gets */
+	struct weir_remote *updates;	   /* the same, or through the engine */
+	struct weir_remote *locks;	   /* the same, unless the window is shared */
 	/* of this host, unless the window is apart: words of its part, and of the own part those
 	 * that it writes; else both NULL */
 	struct weir_lock_words *words;
@@ -67,7 +76,6 @@ struct window_member {
 	uint64_t offset, bytes; /* of the part in its memory */
 	bool admitted;		/* its POST was taken, for weir_window_start() */
 	uint64_t exposure;	/* its number, from that POST; by words: the last one taken */
-	struct window_member *next, *next_of_all; /* of its bucket; of all that were accessed */
 };
 
 /* How far the collective call that makes a window is. */
@@ -193,6 +201,26 @@ window_member_find(struct weir_window *win, uint32_t rank)
 	while (m && m->rank != rank)
 		m = m->next;
 	return m;
+}
+
+/* The member, if it is open and the epoch is known to have begun; else NULL. */
+static inline struct window_member *
+window_member_ready(struct weir_window *win, uint32_t rank)
+{
+	uint32_t epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
+	struct window_member *m = window_member_find(win, rank);
+
+	/* acquire: pairs with the release of who locked the member */
+	if (m && (epoch == EPOCH_FENCE || atomic_load_explicit(&m->lock, memory_order_acquire)))
+		return m;
+	return NULL;
+}
+
+/* Flushes a member to which all was loads and stores. False: there is more to it. */
+static inline bool
+window_member_flush_direct(const struct window_member *m)
+{
+	return m->flush_direct && weir_direct_flush(&m->direct);
 }
 
 /* The first of all that were opened; the others by next_of_all. */

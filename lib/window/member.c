@@ -30,6 +30,24 @@ open_words(struct weir_window *win, struct window_member *m)
 	return rc;
 }
 
+/* Lets callers access the part themselves, with the rights of the handle. */
+static void
+open_direct(const struct weir_window *win, struct window_member *m, uint32_t rights)
+{
+	struct weir_direct *d = &m->direct;
+
+	*d = weir_remote_direct(m->memory);
+	if (!d->at || m->offset > d->bytes || m->bytes > d->bytes - m->offset)
+		return;
+	d->at += m->offset;
+	d->bytes = m->bytes;
+	m->may_put = rights & WEIR_MAY_WRITE ? m->bytes : 0;
+	m->may_get = rights & WEIR_MAY_READ ? m->bytes : 0;
+	m->may_update = rights & WEIR_MAY_UPDATE && m->updates == m->memory ? m->bytes : 0;
+	m->flush_direct = m->updates == m->memory && m->locks == m->memory &&
+			  win->args.kind != WEIR_WINDOW_DYNAMIC;
+}
+
 /* Opens what the part says. 0 or -errno: what was opened is in *m. */
 static int
 open_part(struct weir_window *win, struct window_member *m)
@@ -67,6 +85,7 @@ open_part(struct weir_window *win, struct window_member *m)
 	weir_remote_info(m->memory, &info);
 	if (part.offset > info.length || part.bytes > info.length - part.offset)
 		return weir_fail(-EPROTO, "member %u has spoilt its part of the window", m->rank);
+	open_direct(win, m, info.rights);
 	return 0;
 }
 
@@ -181,7 +200,7 @@ window_member_flush(struct weir_window *win, struct window_member *m, bool local
 {
 	int rc;
 
-	if (m->updates == m->memory && m->locks == m->memory && weir_remote_flushed(m->memory))
+	if (window_member_flush_direct(m))
 		return 0;
 	rc = flush(win, m->memory, local, deadline);
 	if (!rc && m->updates != m->memory)

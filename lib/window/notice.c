@@ -187,7 +187,7 @@ window_notice_send(struct weir_window *win, struct window_member *m, enum match_
 		   uint32_t tag, uint64_t length, unsigned flags)
 {
 	bool ring = m->ring && kind == MATCH_TAG && weir_state(win->w) != WEIR_FORKED;
-	bool complete = ring && weir_remote_flushed(m->memory);
+	bool complete = ring && weir_direct_flush(&m->direct);
 	int rc = 0;
 
 	/* a handle's notices are behind its own operations alone, and the ring is behind none */

@@ -3,28 +3,16 @@
 #include "notice.h"
 
 #include "client/reason.h"
+#include "ipc/apply.h"
 #include "ipc/layout.h"
 
 #include <errno.h>
-
-/* The member, if it is open and the epoch is known to have begun; else NULL. */
-static inline struct window_member *
-ready(struct weir_window *win, uint32_t rank)
-{
-	uint32_t epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
-	struct window_member *m = window_member_find(win, rank);
-
-	/* acquire: pairs with the release of who locked the member */
-	if (m && (epoch == EPOCH_FENCE || atomic_load_explicit(&m->lock, memory_order_acquire)))
-		return m;
-	return NULL;
-}
 
 /* As window_target_slow(). */
 static inline int
 target(struct weir_window *win, uint32_t rank, struct window_member **m)
 {
-	*m = ready(win, rank);
+	*m = window_member_ready(win, rank);
 	return weir_likely(*m) ? 0 : window_target_slow(win, rank, m);
 }
 
@@ -110,45 +98,46 @@ get_any(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t
 	return rc ? window_note(win, rank, rc) : 0;
 }
 
-/* The ready member that has these bytes, and where they are; else NULL. */
-static inline struct window_member *
-ready_bytes(struct weir_window *win, uint32_t rank, uint64_t disp, uint64_t length, uint64_t *at)
+/*
+ * Where these bytes are, if the caller itself may access `most` of the ready member's part; NULL:
+ * not so, or there are none.
+ */
+static inline uint8_t *
+direct(const struct weir_window *win, const struct window_member *m, uint64_t most, uint64_t disp,
+       uint64_t length)
 {
-	struct window_member *m = win ? ready(win, rank) : NULL;
+	uint64_t at;
 
-	if (weir_unlikely(!m || __builtin_mul_overflow(disp, win->args.disp_unit, at) ||
-			  *at > m->bytes || length > m->bytes - *at))
+	if (weir_unlikely(__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at >= most ||
+			  length - 1 >= most - at || !weir_direct_open(&m->direct)))
 		return NULL;
-	*at += m->offset;
-	return m;
+	return m->direct.at + at;
 }
 
 int
 weir_window_put(struct weir_window *win, uint32_t rank, uint64_t disp, const void *buf,
 		size_t length, unsigned flags)
 {
-	uint64_t at;
-	struct window_member *m = ready_bytes(win, rank, disp, length, &at);
-	int rc;
+	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
+	uint8_t *at = m ? direct(win, m, m->may_put, disp, length) : NULL;
 
-	if (weir_unlikely(!m))
+	if (weir_unlikely(!at || !buf || flags & ~WEIR_NOWAIT))
 		return put_any(win, rank, disp, buf, length, flags);
-	rc = weir_remote_put(m->memory, at, buf, length, flags);
-	return weir_likely(!rc) ? 0 : window_note(win, rank, rc);
+	weir_store_whole(at, buf, length);
+	return 0;
 }
 
 int
 weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf, size_t length,
 		unsigned flags)
 {
-	uint64_t at;
-	struct window_member *m = ready_bytes(win, rank, disp, length, &at);
-	int rc;
+	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
+	const uint8_t *at = m ? direct(win, m, m->may_get, disp, length) : NULL;
 
-	if (weir_unlikely(!m))
+	if (weir_unlikely(!at || !buf || flags & ~WEIR_NOWAIT))
 		return get_any(win, rank, disp, buf, length, flags);
-	rc = weir_remote_get(m->memory, at, buf, length, flags);
-	return weir_likely(!rc) ? 0 : window_note(win, rank, rc);
+	weir_load_whole(buf, at, length);
+	return 0;
 }
 
 /* Where the word of a signal is. */
@@ -249,24 +238,10 @@ weir_window_update_with(struct weir_window *win, uint32_t rank, const struct wei
 	return rc ? window_note(win, rank, rc) : 0;
 }
 
-int
-weir_window_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
-		       uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
-{
-	const struct weir_update u = {.offset = disp,
-				      .operand = operand,
-				      .count = count,
-				      .type = type,
-				      .op = op,
-				      .flags = flags};
-
-	return weir_window_update_with(win, rank, &u);
-}
-
-int
-weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp,
-			   const void *operand, void *result, uint64_t count, enum weir_type type,
-			   enum weir_acc op, unsigned flags)
+/* Out of line, as put_any(). */
+static __attribute__((noinline)) int
+update_any(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand, void *result,
+	   uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
 {
 	const struct weir_update u = {.offset = disp,
 				      .operand = operand,
@@ -276,21 +251,62 @@ weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp
 				      .op = op,
 				      .flags = flags};
 
-	if (!result && count)
-		return weir_fail(-EINVAL, "no memory for the values; see weir/window.h");
 	return weir_window_update_with(win, rank, &u);
+}
+
+static inline __attribute__((always_inline)) int
+update(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand, void *result,
+       uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
+	uint8_t *at = NULL;
+	uint64_t bytes;
+
+	if (m && (unsigned)type < WEIR_TYPES && !weir_type_is_wide(type) &&
+	    !__builtin_mul_overflow(count, weir_type_facts[type].size, &bytes))
+		at = direct(win, m, m->may_update, disp, bytes);
+	if (weir_unlikely(!at || (!operand && op != WEIR_ACC_NO_OP) || flags & ~WEIR_NOWAIT ||
+			  !weir_applies(type, op, at)))
+		return update_any(win, rank, disp, operand, result, count, type, op, flags);
+	weir_apply_valid(type, op, at, operand, result, count);
+	return 0;
+}
+
+int
+weir_window_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
+		       uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	return update(win, rank, disp, operand, NULL, count, type, op, flags);
+}
+
+static int
+no_result(void)
+{
+	return weir_fail(-EINVAL, "no memory for the values; see weir/window.h");
+}
+
+int
+weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp,
+			   const void *operand, void *result, uint64_t count, enum weir_type type,
+			   enum weir_acc op, unsigned flags)
+{
+	if (weir_unlikely(!result && count))
+		return no_result();
+	return update(win, rank, disp, operand, result, count, type, op, flags);
 }
 
 int
 weir_window_fetch_op(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
 		     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
 {
-	return weir_window_get_accumulate(win, rank, disp, operand, result, 1, type, op, flags);
+	if (weir_unlikely(!result))
+		return no_result();
+	return update(win, rank, disp, operand, result, 1, type, op, flags);
 }
 
-int
-weir_window_compare_swap(struct weir_window *win, uint32_t rank, uint64_t disp, const void *compare,
-			 const void *operand, void *result, enum weir_type type, unsigned flags)
+static __attribute__((noinline)) int
+compare_swap_any(struct weir_window *win, uint32_t rank, uint64_t disp, const void *compare,
+		 const void *operand, void *result, enum weir_type type, unsigned flags)
 {
 	struct window_member *m = NULL;
 	uint64_t offset = 0;
@@ -300,4 +316,19 @@ weir_window_compare_swap(struct weir_window *win, uint32_t rank, uint64_t disp, 
 		return rc;
 	rc = weir_remote_compare_swap(m->updates, offset, compare, operand, result, type, flags);
 	return rc ? window_note(win, rank, rc) : 0;
+}
+
+int
+weir_window_compare_swap(struct weir_window *win, uint32_t rank, uint64_t disp, const void *compare,
+			 const void *operand, void *result, enum weir_type type, unsigned flags)
+{
+	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
+	uint8_t *at = NULL;
+
+	if (m && weir_type_swaps(type))
+		at = direct(win, m, m->may_update, disp, weir_type_facts[type].size);
+	if (weir_unlikely(!at || !compare || !operand || !result || flags & ~WEIR_NOWAIT ||
+			  !weir_applies(type, WEIR_ACC_REPLACE, at)))
+		return compare_swap_any(win, rank, disp, compare, operand, result, type, flags);
+	return weir_apply_compare_swap(type, at, compare, operand, result);
 }

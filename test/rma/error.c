@@ -226,6 +226,15 @@ error_overflow(struct ranks *r)
 			     -ERANGE);
 			WANT(r, weir_window_signal_wait(win, at, WEIR_EQ, 0, 0, NULL), -ERANGE);
 		}
+		/* an element that is not aligned */
+		if (unit == 1) {
+			WANT(r,
+			     weir_window_accumulate(win, 0, 4, &v, 1, WEIR_T_UINT64, WEIR_ACC_SUM,
+						    0),
+			     -EINVAL);
+			WANT(r, weir_window_compare_swap(win, 0, 4, &v, &v, &was, WEIR_T_UINT64, 0),
+			     -EINVAL);
+		}
 		/* counts and layouts that leave the part */
 		WANT(r,
 		     weir_window_accumulate(win, 0, 0, &v, UINT64_MAX / 4, WEIR_T_UINT64,
@@ -304,6 +313,10 @@ error_operation(struct ranks *r)
 	     -EINVAL);
 	WANT(r, weir_window_get_accumulate(win, to, 0, &v, NULL, 1, WEIR_T_UINT64, WEIR_ACC_SUM, 0),
 	     -EINVAL);
+	WANT(r, weir_window_put(win, to, 0, NULL, 8, 0), -EINVAL);
+	WANT(r, weir_window_get(win, to, 0, NULL, 8, 0), -EINVAL);
+	WANT(r, weir_window_compare_swap(win, to, 0, &v, NULL, &was, WEIR_T_UINT64, 0), -EINVAL);
+	WANT(r, weir_window_compare_swap(win, to, 0, &v, &v, &was, WEIR_T_DOUBLE, 0), -EINVAL);
 	WANT(r, weir_window_put(win, to, 0, &v, 8, 0x8000), -EINVAL);
 	WANT(r, weir_window_put_with(win, to, NULL), -EINVAL);
 	WANT(r, weir_window_update_with(win, to, NULL), -EINVAL);

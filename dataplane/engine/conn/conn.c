@@ -139,7 +139,9 @@ set_status(struct conn *c, uint32_t status)
 {
 	if (!c->status)
 		c->status = status;
-	atomic_store_explicit(&c->desc->status, status ? status : ECONNRESET, memory_order_relaxed);
+	/* as CLOSED says it, which may come later: programs that map memory look only here */
+	atomic_store_explicit(&c->desc->status, c->status ? c->status : ECONNRESET,
+			      memory_order_relaxed);
 }
 
 /* ---- opening ---- */

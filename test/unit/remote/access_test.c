@@ -341,6 +341,7 @@ test_refused(void **state)
 		expect(weir_remote_get(r, LENGTH, &v, 1, 0), -ERANGE);
 		expect(weir_remote_get(r, 1, &v, SIZE_MAX, 0), -ERANGE);
 		expect(weir_remote_get(r, 0, NULL, 1, 0), -EINVAL);
+		expect(weir_remote_put(r, 0, NULL, 1, 0), -EINVAL);
 		expect(weir_remote_get(r, 0, &v, 1, 0x10), -EINVAL);
 		expect(weir_remote_fetch_op(r, LENGTH, &v, &v, WEIR_T_INT64, WEIR_ACC_SUM, 0),
 		       -ERANGE);

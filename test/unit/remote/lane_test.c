@@ -516,7 +516,7 @@ test_mapped(void **state)
 	assert_int_equal(weir_export(region, 0, BYTES, ALL | WEIR_MAY_MAP, &x, &key), 0);
 	plane_set(w.f, "program.origin.connections", "2");
 	assert_int_equal(weir_remote_open(w.a, &key, ALL, 0, PATIENT, &r), 0);
-	assert_non_null(r->mapped);
+	assert_non_null(r->direct.at);
 	assert_int_equal(weir_remote_notify(r, 1, 0, 0), 0);
 	for (unsigned k = 0; k < EACH; k++) { /* it is the one that was not used for longest */
 		assert_int_equal(weir_remote_open(w.a, &w.key[k], ALL, 0, PATIENT, &w.r[k]), 0);

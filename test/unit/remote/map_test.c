@@ -184,13 +184,46 @@ put_until_end(struct weir_remote *r)
 	return rc;
 }
 
-/* The memory stays for who mapped it; the handle says how the export ended. */
+struct job {
+	struct weir_remote *r;
+	uint64_t *words;
+	int rc;
+};
+
+static void *
+store_until_end(void *arg)
+{
+	struct job *j = arg;
+	uint64_t word = 1;
+
+	while (!j->rc)
+		j->rc = weir_remote_put(j->r, 0, &word, sizeof(word), 0);
+	return NULL;
+}
+
+static void *
+flush_until_end(void *arg)
+{
+	struct job *j = arg;
+
+	while (!j->rc)
+		j->rc = weir_remote_flush(j->r, PATIENT);
+	return NULL;
+}
+
+/*
+ * The memory stays for who mapped it; the handle says how the export ended, also to threads that
+ * have no connection, while the one that has stands still.
+ */
 static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		struct memory m = memory_open(ALL, true);
+		int end = i == 2 ? -ECONNRESET : -ESTALE;
 		struct weir_remote *r;
+		struct job puts, flushes;
+		pthread_t t[2];
 		uint8_t *mapped;
 
 		r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
@@ -203,8 +236,15 @@ test_ends(void **state)
 			assert_int_equal(plane_evict_export(m.f, m.b, 1), 1);
 		else
 			plane_die(m.f, m.b);
-		expect(put_until_end(r), i == 2 ? -ECONNRESET : -ESTALE);
-		expect(weir_remote_flush(r, 0), i == 2 ? -ECONNRESET : -ESTALE);
+		puts = flushes = (struct job){.r = r};
+		assert_int_equal(pthread_create(&t[0], NULL, store_until_end, &puts), 0);
+		assert_int_equal(pthread_create(&t[1], NULL, flush_until_end, &flushes), 0);
+		for (unsigned k = 0; k < 2; k++)
+			pthread_join(t[k], NULL);
+		assert_int_equal(puts.rc, end);
+		assert_int_equal(flushes.rc, end);
+		expect(weir_remote_put(r, 0, mapped, 1, 0), end);
+		expect(weir_remote_flush(r, 0), end);
 		assert_int_equal(mapped[9], 99);
 		if (i == 3)
 			expect(weir_revoke(m.x), -ECONNABORTED);
@@ -212,12 +252,6 @@ test_ends(void **state)
 		memory_close(&m);
 	}
 }
-
-struct job {
-	struct weir_remote *r;
-	uint64_t *words;
-	int rc;
-};
 
 static void *
 put_words(void *arg)

@@ -4,6 +4,7 @@
  * members that end. Whatever all ranks run alike is in test/rma/window.c.
  */
 #include "../group/team.h"
+#include "remote/handle.h"
 #include "window/handle.h"
 #include "worlds/test.h"
 
@@ -234,6 +235,171 @@ TEST(test_death)
 {
 	team_of(4, outlive);
 }
+
+struct ending {
+	struct weir_window *win;
+	uint32_t of;
+	int rc;
+};
+
+static void *
+flush_until_end(void *arg)
+{
+	struct ending *e = arg;
+
+	while (!e->rc)
+		e->rc = weir_window_flush(e->win, e->of, PATIENT);
+	return NULL;
+}
+
+/* Each operation on a mapped part tells the member's end, also in a thread that has no connection,
+ * while the one that has stands still. */
+static int
+end_of_mapped(struct team *t, uint32_t i)
+{
+	const uint32_t ends = 1;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_window *win;
+	struct ending e = {.of = ends};
+	uint64_t v = 1, was = 7;
+	pthread_t thread;
+	void *base;
+
+	o.disp_unit = 8;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
+	    weir_window_lock_all(win, WEIR_NO_CHECK, 0) ||
+	    weir_window_put(win, ends, 2, &v, 8, 0) || weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	if (weir_group_rank(t->g[i]) == ends) {
+		plane_die(t->f, t->w[i]);
+		return 0;
+	}
+	e.win = win;
+	if (pthread_create(&thread, NULL, flush_until_end, &e))
+		return __LINE__;
+	pthread_join(thread, NULL);
+	if (e.rc != -ECONNRESET || weir_window_flush(win, ends, 0) != -ECONNRESET ||
+	    weir_window_put(win, ends, 2, &v, 8, 0) != -ECONNRESET ||
+	    weir_window_get(win, ends, 2, &was, 8, 0) != -ECONNRESET ||
+	    weir_window_accumulate(win, ends, 2, &v, 1, WEIR_T_UINT64, WEIR_ACC_SUM, 0) !=
+		-ECONNRESET ||
+	    weir_window_fetch_op(win, ends, 2, &v, &was, WEIR_T_UINT64, WEIR_ACC_SUM, 0) !=
+		-ECONNRESET ||
+	    weir_window_compare_swap(win, ends, 2, &v, &v, &was, WEIR_T_UINT64, 0) != -ECONNRESET ||
+	    was != 7)
+		return __LINE__;
+	if (weir_window_unlock_all(win, PATIENT) != -ECONNRESET)
+		return __LINE__;
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_end_of_mapped)
+{
+	struct team t;
+
+	team_open(&t, 2, true); /* on one host */
+	team_join(&t);
+	team_run(&t, end_of_mapped);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+}
+
+/* ---- what engines do ---- */
+
+static struct weir_window *of[2];
+static uint64_t *parts[2];
+static uint32_t window_flags;
+
+static int
+open_window(struct team *t, uint32_t i)
+{
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	void *base;
+
+	o.flags = window_flags;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &of[i]) ||
+	    weir_window_lock_all(of[i], WEIR_NO_CHECK, 0))
+		return __LINE__;
+	parts[i] = base;
+	return 0;
+}
+
+static int
+free_window(struct team *t, uint32_t i)
+{
+	(void)t;
+	return weir_window_unlock_all(of[i], PATIENT) || weir_window_free(of[i], PATIENT) ? __LINE__
+											  : 0;
+}
+
+static int
+add(uint32_t to, unsigned flags)
+{
+	uint64_t one = 1;
+
+	return weir_window_accumulate(of[0], to, 0, &one, 1, WEIR_T_UINT64, WEIR_ACC_SUM, flags);
+}
+
+/* In mapped parts an engine executes updates only if it is asked to, or the type is wide; flushes
+ * await it and its notices. */
+TEST(test_by_engine)
+{
+	struct weir_transfer put = {
+	    .length = 8, .flags = WEIR_NOWAIT, .notify = WEIR_WITH_NOTICE, .offset = 128, .tag = 1};
+	long double wide = 1;
+	uint64_t v = 3, sent;
+	struct window_member *m;
+	struct team t;
+	uint32_t to;
+
+	team_open(&t, 2, true);
+	team_join(&t);
+	to = weir_group_rank(t.g[1]);
+	put.buf = &v;
+
+	window_flags = 0;
+	team_run(&t, open_window);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+	/* opens this thread's connection */
+	assert_int_equal(weir_window_put_with(of[0], to, &put), 0);
+	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
+	m = window_member_find(of[0], to);
+	sent = weir_remote_conn(m->memory)->sent;
+	assert_int_equal(
+	    weir_window_accumulate(of[0], to, 64, &wide, 1, WEIR_T_LONG_DOUBLE, WEIR_ACC_SUM, 0),
+	    0);
+	assert_int_equal(weir_remote_conn(m->memory)->sent, sent + 1);
+	plane_stop(t.f); /* no engine turns */
+	assert_int_equal(add(to, WEIR_NOWAIT), 0);
+	assert_int_equal(parts[1][0], 1);
+	assert_int_equal(weir_window_put_with(of[0], to, &put), 0);
+	assert_int_equal(parts[1][16], 3);
+	assert_int_equal(weir_window_flush(of[0], to, 0), -EAGAIN);
+	plane_run(t.f);
+	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
+	team_run(&t, free_window);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+
+	window_flags = WEIR_WINDOW_BY_ENGINE;
+	team_run(&t, open_window);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+	assert_int_equal(add(to, 0), 0);
+	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
+	assert_int_equal(parts[1][0], 1);
+	plane_stop(t.f);
+	assert_int_equal(add(to, WEIR_NOWAIT), 0);
+	assert_int_equal(parts[1][0], 1);
+	assert_int_equal(weir_window_flush(of[0], to, 0), -EAGAIN);
+	plane_run(t.f);
+	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
+	assert_int_equal(parts[1][0], 2);
+	team_run(&t, free_window);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+	team_close(&t);
+}
+
+/* ---- members that end, or leave, in a fence ---- */
 
 static struct weir_window *kept[3]; /* of members that left before they freed them */
 static unsigned kept_count;
