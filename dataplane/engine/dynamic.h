@@ -23,7 +23,7 @@ struct dynamic_op {
 
 /* False: nothing was done, since not all of its bytes are attached. */
 bool dynamic_execute(const struct export *x, const struct dynamic_op *o);
-/* The word of a signal. NULL: it is not attached. */
-uint64_t *dynamic_word(const struct export *x, uint64_t address);
+/* The word of a signal; *updating: of its region. NULL: it is not attached. */
+uint64_t *dynamic_word(const struct export *x, uint64_t address, _Atomic bool **updating);
 
 #endif

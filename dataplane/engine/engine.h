@@ -6,7 +6,7 @@
  * parameters.
  *
  * Nothing in engine_turn() allocates, locks, logs or makes a system call, except doorbells in its
- * flush step (through engine_config.ring_doorbell), and updates of wide types: one engine at a time
+ * flush step (through engine_config.ring_doorbell), and updates by plain code: one engine at a time
  * executes those of a region, others yield meanwhile (engine_region.updating).
  */
 #ifndef WEIR_ENGINE_H
@@ -65,7 +65,7 @@ struct engine_region {
 	uint64_t bytes;
 	uint32_t flags;	  /* WEIR_ADOPT_*: what it may be used for */
 	struct nic_mr mr; /* on this engine's device; length 0 without a NIC */
-	/* Held by the engine that updates elements of wide types: one of all that know the region
+	/* Held by the engine that updates elements by plain code: one of all that know the region
 	 */
 	_Atomic bool *updating;
 };

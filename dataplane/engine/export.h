@@ -17,6 +17,9 @@ struct export
 	uint64_t length;
 	const struct engine_ranges *ranges; /* dynamic; else NULL */
 	_Atomic bool *updating;		    /* of engine_region; dynamic: NULL */
+	/* enum weir_type: updates of these types and those behind them exclude one another, since
+	 * plain code executes them */
+	uint8_t alone_from;
 	struct weir_export_counters counters;
 	struct {			/* in the owner engine */
 		struct list_node queue; /* struct engine_seat, in the order of their coming */

@@ -373,6 +373,106 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 	return 0;
 }
 
+/* ---- narrow types without atomics ---- */
+
+/* Loads and stores of whole vectors do not tear their elements. */
+#define ALONE_EACH(T, value)                                                                       \
+	do {                                                                                       \
+		for (uint64_t i = 0; i < count; i++) {                                             \
+			T x = with[i], old = at[i];                                                \
+                                                                                                   \
+			at[i] = (value);                                                           \
+		}                                                                                  \
+		return true;                                                                       \
+	} while (0)
+
+/* T: of elements; W: in which sums and products wrap. False: there is no loop for `op`. */
+#define ALONE(name, T, W, more)                                                                    \
+	static bool alone_##name(enum weir_acc op, void *memory, const void *operand,              \
+				 uint64_t count)                                                   \
+	{                                                                                          \
+		typedef T __attribute__((may_alias)) element;                                      \
+		typedef T __attribute__((may_alias, aligned(1))) packed;                           \
+		const packed *restrict with = operand;                                             \
+		element *restrict at = memory;                                                     \
+                                                                                                   \
+		switch (op) {                                                                      \
+		case WEIR_ACC_SUM:                                                                 \
+			ALONE_EACH(T, (T)((W)old + (W)x));                                         \
+		case WEIR_ACC_PROD:                                                                \
+			ALONE_EACH(T, (T)((W)old * (W)x));                                         \
+		case WEIR_ACC_MIN:                                                                 \
+			ALONE_EACH(T, x < old ? x : old);                                          \
+		case WEIR_ACC_MAX:                                                                 \
+			ALONE_EACH(T, x > old ? x : old);                                          \
+			more default : return false;                                               \
+		}                                                                                  \
+	}
+#define ALONE_BITS(T)                                                                              \
+	case WEIR_ACC_BAND:                                                                        \
+		ALONE_EACH(T, (T)(old & x));                                                       \
+	case WEIR_ACC_BOR:                                                                         \
+		ALONE_EACH(T, (T)(old | x));                                                       \
+	case WEIR_ACC_BXOR:                                                                        \
+		ALONE_EACH(T, (T)(old ^ x));
+#define ALONE_INTEGER(name, T, W) ALONE(name, T, W, ALONE_BITS(T))
+
+ALONE_INTEGER(int8, int8_t, uint32_t)
+ALONE_INTEGER(uint8, uint8_t, uint32_t)
+ALONE_INTEGER(int16, int16_t, uint32_t)
+ALONE_INTEGER(uint16, uint16_t, uint32_t)
+ALONE_INTEGER(int32, int32_t, uint32_t)
+ALONE_INTEGER(uint32, uint32_t, uint32_t)
+ALONE_INTEGER(int64, int64_t, uint64_t)
+ALONE_INTEGER(uint64, uint64_t, uint64_t)
+ALONE(float, float, float, )
+ALONE(double, double, double, )
+
+static bool
+alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
+{
+	switch (t) {
+	case WEIR_T_INT8:
+		return alone_int8(op, at, operand, count);
+	case WEIR_T_UINT8:
+	case WEIR_T_BYTE: /* has only operations on bits */
+		return alone_uint8(op, at, operand, count);
+	case WEIR_T_INT16:
+		return alone_int16(op, at, operand, count);
+	case WEIR_T_UINT16:
+		return alone_uint16(op, at, operand, count);
+	case WEIR_T_INT32:
+		return alone_int32(op, at, operand, count);
+	case WEIR_T_UINT32:
+		return alone_uint32(op, at, operand, count);
+	case WEIR_T_INT64:
+		return alone_int64(op, at, operand, count);
+	case WEIR_T_UINT64:
+		return alone_uint64(op, at, operand, count);
+	case WEIR_T_FLOAT:
+		return alone_float(op, at, operand, count);
+	case WEIR_T_DOUBLE:
+		return alone_double(op, at, operand, count);
+	default: /* plain code already, or no arithmetic */
+		return false;
+	}
+}
+
+int
+weir_apply_alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
+		 uint64_t count)
+{
+	if (!weir_applies(t, op, at))
+		return -EINVAL;
+	/* with results the elements' old values go out one by one */
+	if (!result && alone(t, op, at, operand, count))
+		return 0;
+	weir_apply_valid(t, op, at, operand, result, count);
+	return 0;
+}
+
+/* ---- compare and swap ---- */
+
 #define COMPARE_SWAP(U)                                                                            \
 	do {                                                                                       \
 		U expected, next;                                                                  \

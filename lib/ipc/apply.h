@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Updates of memory: the only implementation of all pairs of type and operation. The library calls
- * it on mapped memory, engines call it on regions, so that all updates of a host are atomic to each
- * other.
+ * Updates of memory: all pairs of type and operation. The library calls them on mapped memory,
+ * engines call them on regions, so that all updates of a host are atomic to each other.
  *
  * Narrow types (integers, BOOL, BYTE, float, double) are updated by lock-free CPU instructions:
  * atomic per element to each other, to C11 atomics and to plain aligned loads. Wide types (long
@@ -101,6 +100,13 @@ void weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *
 /* The same. 0, or -EINVAL: weir_applies() is false, and nothing was done. */
 int weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
 	       uint64_t count);
+
+/*
+ * The same for callers that exclude all other updates of these elements: narrow types take plain
+ * loops, which compilers turn into vectors. Concurrent loads still see elements whole.
+ */
+int weir_apply_alone(enum weir_type t, enum weir_acc op, void *at, const void *operand,
+		     void *result, uint64_t count);
 
 /*
  * One element of an integer type, BOOL or BYTE: *result = *at; if that equals *compare, *at =

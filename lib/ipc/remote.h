@@ -18,7 +18,9 @@
 #define WEIR_RIGHT_UPDATE 0x4u
 #define WEIR_RIGHT_NOTIFY 0x8u
 #define WEIR_RIGHT_LOCK 0x10u
-#define WEIR_RIGHT_MAP 0x20u /* of an export only: nobody opens a connection with it */
+/* of an export only: nobody opens a connection with them */
+#define WEIR_RIGHT_MAP 0x20u
+#define WEIR_RIGHT_ALONE 0x40u /* none: engines alone update its memory, which need no atomics */
 /* Rights of a connection. */
 #define WEIR_RIGHTS_KNOWN                                                                          \
 	(WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY |              \

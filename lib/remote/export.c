@@ -59,7 +59,8 @@ static int export(struct weir *w, const struct weir_region *region, uint64_t off
 		m.export.lock_offset = more->lock_offset;
 		m.export.lock_members = more->lock_members;
 	}
-	m.export.rights = rights | (rights & WEIR_MAY_MAP ? WEIR_MAY_READ : 0);
+	m.export.rights = rights | (rights & WEIR_MAY_MAP ? WEIR_MAY_READ : 0) |
+			  (more->by_engine ? WEIR_RIGHT_ALONE : 0);
 	rc = weir_request(w, &m, WEIR_MSG_EXPORTED, &r, fds);
 	if (rc) {
 		free(made);

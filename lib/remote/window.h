@@ -71,6 +71,7 @@ int weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source
 /* Fields of an export of a window beside those of others. */
 struct weir_export_more {
 	const char *name; /* for operators, at most 31 bytes */
+	bool by_engine;	  /* all that update its memory are operations that engines execute */
 	/* with WEIR_MAY_LOCK: where the words of its lock are (ipc/lock_words.h), zeroed, and for
 	 * how many programs; NULL: only the engine grants the lock */
 	const struct weir_region *lock_region;

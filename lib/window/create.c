@@ -72,7 +72,8 @@ publish(struct weir_window *win, uint64_t offset)
 	bool alone = a->kind == WEIR_WINDOW_SHARED || !a->bytes;
 	uint32_t rights = WEIR_MAY_NOTIFY; /* post and complete send notices */
 	uint64_t from = alone ? 0 : a->offset, bytes = alone ? PAGE : a->bytes;
-	struct weir_export_more more = {.name = win->name};
+	struct weir_export_more more = {.name = win->name,
+					.by_engine = a->flags & WEIR_WINDOW_BY_ENGINE};
 	struct weir_region_info info;
 	int rc;
 
@@ -197,7 +198,8 @@ start_of(const struct weir_window *win, uint32_t rank)
 static int
 make_whole(struct weir_window *win, struct weir_key *key)
 {
-	const struct weir_export_more more = {.name = win->name};
+	const struct weir_export_more more = {.name = win->name,
+					      .by_engine = win->args.flags & WEIR_WINDOW_BY_ENGINE};
 	uint64_t bytes = start_of(win, weir_group_size(win->g));
 	struct weir_region_info info;
 	int rc;

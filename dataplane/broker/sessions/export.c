@@ -95,7 +95,7 @@ tell_engines(struct broker_session *s, struct broker_export *x, enum engine_comm
 				  .offset = x->offset,
 				  .length = x->length,
 				  .ranges = x->ranges,
-				  .rights = x->rights & WEIR_RIGHTS_KNOWN,
+				  .rights = x->rights & (WEIR_RIGHTS_KNOWN | WEIR_RIGHT_ALONE),
 				  .lock_offset = x->lock_offset,
 				  .lock_region = x->lock_region,
 				  .lock_members = x->lock_members};
@@ -317,7 +317,8 @@ export_ok(struct broker_session *s, const struct weir_session_msg *m)
 			       "correct the program");
 		return false;
 	}
-	if (!m->export.rights || m->export.rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP)) {
+	if (!m->export.rights ||
+	    m->export.rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_MAP | WEIR_RIGHT_ALONE)) {
 		session_refuse(s, EINVAL, "no rights, or unknown ones; see weir/remote.h");
 		return false;
 	}

@@ -78,11 +78,10 @@ unit_of(const struct dynamic_op *o)
 
 /* Executes bytes of one range. */
 static void
-execute_part(const struct engine_range *r, const struct dynamic_op *o, uint64_t address,
-	     uint64_t bytes, const uint8_t *payload, uint8_t *result)
+execute_part(const struct export *x, const struct engine_range *r, const struct dynamic_op *o,
+	     uint64_t address, uint64_t bytes, const uint8_t *payload, uint8_t *result)
 {
 	uint8_t *to = r->base + (address - r->address);
-	int rc;
 
 	switch (o->op) {
 	case WEIR_OP_PUT:
@@ -92,12 +91,10 @@ execute_part(const struct engine_range *r, const struct dynamic_op *o, uint64_t 
 		weir_load_whole(result, to, bytes);
 		break;
 	case WEIR_OP_CAS:
-		rc = weir_apply_compare_swap((enum weir_type)o->access->type, to, payload,
-					     payload + bytes, result);
-		weir_assert(!rc); /* main attaches ranges with the alignment of their memory */
+		remote_swap(x, r->updating, o->access, to, payload, (uint32_t)bytes, result);
 		break;
 	default:
-		remote_apply(r->updating, o->access, to, payload, result, bytes / unit_of(o));
+		remote_apply(x, r->updating, o->access, to, payload, result, bytes / unit_of(o));
 	}
 }
 
@@ -119,7 +116,7 @@ dynamic_execute(const struct export *x, const struct dynamic_op *o)
 
 		for (uint64_t rest = n; rest; rest -= part, r++) {
 			part = rest_of(r, address) < rest ? rest_of(r, address) : rest;
-			execute_part(r, o, address, part, payload, result);
+			execute_part(x, r, o, address, part, payload, result);
 			address += part;
 			payload += takes ? part : 0;
 			result += result ? part : 0;
@@ -129,11 +126,12 @@ dynamic_execute(const struct export *x, const struct dynamic_op *o)
 }
 
 uint64_t *
-dynamic_word(const struct export *x, uint64_t address)
+dynamic_word(const struct export *x, uint64_t address, _Atomic bool **updating)
 {
 	const struct engine_range *r = range_of(x->ranges, address);
 
 	if (!r || rest_of(r, address) < sizeof(uint64_t))
 		return NULL;
+	*updating = r->updating;
 	return (uint64_t *)(void *)(r->base + (address - r->address));
 }

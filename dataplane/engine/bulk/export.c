@@ -61,7 +61,7 @@ export_add(struct engine *e, const struct engine_export *k)
 	}
 	if (x->generation)
 		return -EBUSY;
-	if (!k->generation || !k->length || k->rights & ~WEIR_RIGHTS_KNOWN ||
+	if (!k->generation || !k->length || k->rights & ~(WEIR_RIGHTS_KNOWN | WEIR_RIGHT_ALONE) ||
 	    (k->rights & WEIR_RIGHTS_ALIGNED && k->offset % WEIR_EXPORT_ALIGN) ||
 	    (k->rights & WEIR_RIGHT_NOTIFY &&
 	     (k->channel >= s->shared->geometry.channels || !s->channels[k->channel].session)))
@@ -77,6 +77,7 @@ export_add(struct engine *e, const struct engine_export *k)
 			     .length = k->length,
 			     .ranges = k->ranges,
 			     .updating = r ? r->updating : NULL,
+			     .alone_from = k->rights & WEIR_RIGHT_ALONE ? 0 : WEIR_T_LONG_DOUBLE,
 			     .words = words,
 			     .members = k->lock_members,
 			     .region = (uint16_t)k->region,

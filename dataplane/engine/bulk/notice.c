@@ -13,6 +13,7 @@
 #include "events.h"
 #include "export.h"
 #include "notice.h"
+#include "remote.h"
 #include "session.h"
 #include "state.h"
 
@@ -69,25 +70,38 @@ deliver_notice(struct engine *e, struct conn *c, const struct export *x,
 		spill_slots(e, ch, NULL, &slot, NULL, 0, 0, 1);
 }
 
+static void
+change_signal(const struct export *x, _Atomic bool *updating, uint64_t *word,
+	      const struct weir_cell_notice *n)
+{
+	if (UNLIKELY(!x->alone_from))
+		updates_begin(updating);
+	/* pairs with the acquire in weir_signal_wait(): operations before it are seen with it */
+	if (n->options & WEIR_NOTICE_SET)
+		__atomic_store_n(word, n->operand, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_add(word, n->operand, __ATOMIC_RELEASE);
+	if (UNLIKELY(!x->alone_from))
+		updates_end(updating);
+}
+
 void
 notice_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 {
 	struct export *x = c->cold->memory.export;
+	_Atomic bool *updating = x->updating;
 	struct weir_cell_notice n;
 	uint64_t *word;
 
 	memcpy(&n, head->data, sizeof(n));
-	/* pairs with the acquire in weir_signal_wait(): operations before it are seen with it */
 	if (n.options & WEIR_NOTICE_SIGNALS) {
-		word = x->ranges ? dynamic_word(x, n.signal)
+		word = x->ranges ? dynamic_word(x, n.signal, &updating)
 				 : (uint64_t *)(void *)(x->base + n.signal);
-		if (!word) {
+		if (word) {
+			change_signal(x, updating, word, &n);
+		} else {
 			c->cold->memory.refused++;
 			x->counters.refused++;
-		} else if (n.options & WEIR_NOTICE_SET) {
-			__atomic_store_n(word, n.operand, __ATOMIC_RELEASE);
-		} else {
-			__atomic_fetch_add(word, n.operand, __ATOMIC_RELEASE);
 		}
 		notice_wake(e, x);
 	}

@@ -353,44 +353,71 @@ get_execute(struct export *x, const struct weir_cell_access *a, const struct lai
 	x->counters.bytes_got += a->count;
 }
 
-/*
- * Elements of wide types are updated by plain code, and a link of any engine may bring such an
- * update. So engines exclude one another, for less than WEIR_ACCESS_MAX bytes each.
- */
-static COLD int
-apply_wide(_Atomic bool *updating, const struct weir_cell_access *a, void *to,
-	   const uint8_t *operands, uint8_t *result, uint64_t n)
+void
+updates_begin(_Atomic bool *updating)
 {
-	int rc;
-
 	/* pairs with the release below */
 	while (atomic_exchange_explicit(updating, true, memory_order_acquire))
 		sched_yield(); /* its engine may share our CPU */
-	rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, result, n);
+}
+
+void
+updates_end(_Atomic bool *updating)
+{
 	atomic_store_explicit(updating, false, memory_order_release);
+}
+
+/*
+ * Some elements are updated by plain code, and a link of any engine may bring such an update. So
+ * engines exclude one another, for less than WEIR_ACCESS_MAX bytes each.
+ */
+static COLD int
+apply_alone(_Atomic bool *updating, const struct weir_cell_access *a, void *to,
+	    const uint8_t *operands, uint8_t *result, uint64_t n)
+{
+	int rc;
+
+	updates_begin(updating);
+	rc = weir_apply_alone((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands, result,
+			      n);
+	updates_end(updating);
 	return rc;
 }
 
-/* Updates n elements. */
+/* Updates n elements of memory of x. */
 static inline void
-apply(_Atomic bool *updating, const struct weir_cell_access *a, void *to, const uint8_t *operands,
-      uint8_t *result, uint64_t n)
+apply(const struct export *x, _Atomic bool *updating, const struct weir_cell_access *a, void *to,
+      const uint8_t *operands, uint8_t *result, uint64_t n)
 {
-	enum weir_type type = (enum weir_type)a->type;
 	int rc;
 
-	if (UNLIKELY(weir_type_is_wide(type)))
-		rc = apply_wide(updating, a, to, operands, result, n);
+	if (UNLIKELY(a->type >= x->alone_from))
+		rc = apply_alone(updating, a, to, operands, result, n);
 	else
-		rc = weir_apply(type, (enum weir_acc)a->acc, to, operands, result, n);
+		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands,
+				result, n);
 	weir_assert(!rc); /* exports for updates are aligned */
 }
 
 void
-remote_apply(_Atomic bool *updating, const struct weir_cell_access *a, void *to,
-	     const uint8_t *operands, uint8_t *result, uint64_t n)
+remote_apply(const struct export *x, _Atomic bool *updating, const struct weir_cell_access *a,
+	     void *to, const uint8_t *operands, uint8_t *result, uint64_t n)
 {
-	apply(updating, a, to, operands, result, n);
+	apply(x, updating, a, to, operands, result, n);
+}
+
+void
+remote_swap(const struct export *x, _Atomic bool *updating, const struct weir_cell_access *a,
+	    void *to, const uint8_t *both, uint32_t bytes, uint8_t *result)
+{
+	int rc;
+
+	if (UNLIKELY(!x->alone_from))
+		updates_begin(updating);
+	rc = weir_apply_compare_swap((enum weir_type)a->type, to, both, both + bytes, result);
+	if (UNLIKELY(!x->alone_from))
+		updates_end(updating);
+	weir_assert(!rc); /* exports for updates are aligned */
 }
 
 /* Updates the elements of a cell with a layout. */
@@ -406,7 +433,7 @@ update_pieces(struct export *x, const struct weir_cell_access *a, const struct l
 
 	weir_pieces_start(&laid->pieces, &walk);
 	for (; left && (n = weir_layout_next(&walk, left, &at)); left -= n) {
-		apply(x->updating, a, x->base + (a->offset + (uint64_t)at), operand, result,
+		apply(x, x->updating, a, x->base + (a->offset + (uint64_t)at), operand, result,
 		      n / size);
 		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
 		result += result ? n : 0;
@@ -418,7 +445,6 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	       const struct at *at, const struct laid *laid, uint8_t *result)
 {
 	uint8_t operands[WEIR_ACCESS_MAX], *memory;
-	int rc;
 
 	x->counters.updates++;
 	if (laid->head) {
@@ -427,14 +453,11 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	}
 	memory = x->base + a->offset;
 	copy_payload(operands, head->op, head->length, head->data, at);
-	if (head->op != WEIR_OP_CAS) {
-		apply(x->updating, a, memory, operands,
+	if (head->op == WEIR_OP_CAS)
+		remote_swap(x, x->updating, a, memory, operands, head->length / 2, result);
+	else
+		apply(x, x->updating, a, memory, operands,
 		      a->options & WEIR_ACCESS_RESULT ? result : NULL, a->count);
-		return;
-	}
-	rc = weir_apply_compare_swap((enum weir_type)a->type, memory, operands,
-				     operands + head->length / 2, result);
-	weir_assert(!rc); /* exports for updates are aligned */
 }
 
 /*

@@ -67,8 +67,10 @@ enum weir_window_kind {
 #define WEIR_WINDOW_PAGES 0x4u	      /* shared: each part starts on a page */
 #define WEIR_WINDOW_THREADS 0x8u      /* a flush covers the calling thread */
 #define WEIR_WINDOW_NO_LOCKS 0x10u    /* weir_window_lock() and _lock_all() are never called */
-/* The target's engine alone executes updates, also on this host: large sums are faster, single ones
- * slower. On this host puts and gets are not in order with updates: flush in between. */
+/* Engines of the target alone execute updates, also on this host, by plain loops: sums of many
+ * elements take them less time, single ones take the caller more. Nothing but this window may
+ * update or signal the memory meanwhile. On this host puts and gets are not in order with updates:
+ * flush in between. */
 #define WEIR_WINDOW_BY_ENGINE 0x20u
 
 /* Initialize with WEIR_WINDOW_OPTIONS_INIT, then change single fields. */

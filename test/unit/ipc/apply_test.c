@@ -14,7 +14,7 @@
 
 #define TYPES WEIR_T_LONG_DOUBLE_AT
 #define OPS WEIR_ACC_NO_OP
-#define COUNT 5
+#define COUNT 37 /* some vectors and a rest */
 
 static uint32_t seed = 1;
 
@@ -230,7 +230,7 @@ is_defined(enum weir_type t, enum weir_acc op)
 }
 
 static void
-check(enum weir_type t, enum weir_acc op, unsigned shift, bool fetch)
+check(enum weir_type t, enum weir_acc op, unsigned shift, bool fetch, bool alone)
 {
 	size_t size = types[t].size, bytes = COUNT * size;
 	_Alignas(32) uint8_t at[32 * (COUNT + 2)], want[32 * (COUNT + 2)], old[32 * COUNT];
@@ -247,9 +247,10 @@ check(enum weir_type t, enum weir_acc op, unsigned shift, bool fetch)
 	memset(result, 0xa5, sizeof(result));
 	for (size_t i = 0; i < COUNT; i++)
 		types[t].ref(op, want + start + i * size, x + i * size);
-	assert_int_equal(
-	    weir_apply(t, op, at + start, operand + shift, fetch ? result + shift : NULL, COUNT),
-	    0);
+	assert_int_equal((alone ? weir_apply_alone : weir_apply)(t, op, at + start, operand + shift,
+								 fetch ? result + shift : NULL,
+								 COUNT),
+			 0);
 	for (size_t i = 0; i < COUNT + 2; i++)
 		if (!types[t].same(at + i * size, want + i * size))
 			fail_msg("type %u, operation %u: element %zu differs", t, op, i);
@@ -270,7 +271,7 @@ TEST(test_every_pair)
 		for (unsigned op = WEIR_ACC_SUM; op <= OPS; op++) {
 			assert_int_equal(weir_acc_valid(t, op), is_defined(t, op));
 			for (unsigned k = 0; is_defined(t, op) && k < 320; k++)
-				check(t, op, k % 16, k & 16);
+				check(t, op, k % 16, k & 16, k & 32);
 		}
 }
 
@@ -316,6 +317,8 @@ TEST(test_refusals)
 			if (!known || op < WEIR_ACC_SUM || op > OPS || !is_defined(t, op)) {
 				assert_false(weir_acc_valid(t, op));
 				assert_int_equal(weir_apply(t, op, at, operand, NULL, 1), -EINVAL);
+				assert_int_equal(weir_apply_alone(t, op, at, operand, NULL, 1),
+						 -EINVAL);
 			}
 		for (unsigned off = 1; known && off < 32; off++)
 			if (off % weir_type_align(t))

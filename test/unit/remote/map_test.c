@@ -406,6 +406,51 @@ test_wide(void **state)
 	memory_close(&m);
 }
 
+static void *
+add_ones(void *arg)
+{
+	struct job *j = arg;
+	uint64_t one = 1;
+	const struct weir_update u = {
+	    .offset = 64, .operand = &one, .count = 1, .type = WEIR_T_UINT64, .op = WEIR_ACC_SUM};
+
+	int rc = 0;
+
+	for (unsigned n = 0; n < 20000 && !rc; n++)
+		rc = weir_remote_update(j->r, &u);
+	__atomic_store_n(&j->rc, rc ? rc : weir_remote_flush(j->r, PATIENT), __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Sums by this CPU and by an engine are atomic to each other. */
+static void
+test_both_ways(void **state)
+{
+	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	uint8_t *mapped, *none;
+	struct job apart = {
+	    .r = open_with(&m, WEIR_MAY_UPDATE | WEIR_MAY_WRITE, WEIR_OPEN_APART, &none)};
+	struct weir_remote *r = open_with(&m, WEIR_MAY_UPDATE | WEIR_MAY_WRITE, 0, &mapped);
+	uint64_t one = 1, before, sum, own = 0;
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, add_ones, &apart), 0);
+	do {
+		for (unsigned i = 0; i < 100; i++, own++)
+			assert_int_equal(weir_remote_fetch_op(r, 64, &one, &before, WEIR_T_UINT64,
+							      WEIR_ACC_SUM, 0),
+					 0);
+	} while (before - (own - 1) < 20000 && !__atomic_load_n(&apart.rc, __ATOMIC_RELAXED) &&
+		 own < 100000000);
+	pthread_join(t, NULL);
+	assert_int_equal(apart.rc, 0);
+	memcpy(&sum, m.base + 64, sizeof(sum));
+	assert_int_equal(sum, own + 20000);
+	weir_remote_close(r);
+	weir_remote_close(apart.r);
+	memory_close(&m);
+}
+
 /* A program that mapped the region punches a hole: its owner stays, the export ends. */
 static void
 test_hole(void **state)
@@ -445,8 +490,8 @@ main(void)
 	    cmocka_unit_test(test_put),	    cmocka_unit_test(test_apart),
 	    cmocka_unit_test(test_refused), cmocka_unit_test(test_read_only),
 	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_wide),    cmocka_unit_test(test_hole),
-	    cmocka_unit_test(test_tickets),
+	    cmocka_unit_test(test_wide),    cmocka_unit_test(test_both_ways),
+	    cmocka_unit_test(test_hole),    cmocka_unit_test(test_tickets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
