@@ -67,9 +67,9 @@ struct window_member {
 	struct weir_lock_words *words;
 	struct weir_lock_member *from;
 	/* NULL, or where notices for it go, unless it is full; how many went there and by the
-	 * engine. With `sending` */
+	 * engine, and how many of each had been taken when that was read last. With `sending` */
 	struct notice_ring *ring;
-	uint64_t ring_sent, engine_sent;
+	uint64_t ring_sent, ring_taken, engine_sent, engine_taken;
 	pthread_mutex_t sending;
 	uint32_t on_host;	/* its place, if it has words */
 	int by_words;		/* WEIR_LOCK_* that is held by the words; 0: none. As `lock` */
@@ -148,9 +148,10 @@ struct weir_window {
 	uint32_t *exposed, exposed_room, exposed_count, told, completed, exposure, exposures;
 	struct weir_notice_sink sink; /* of x, with its thread's object locked: */
 	struct match match;
-	/* by place on the host: slots that were taken, and notices that wait; NULL: no rings */
+	/* by place on the host: slots that were taken, written with that object locked and read by
+	 * all; and notices that wait. NULL: no rings */
 	struct notice_source {
-		uint64_t taken;
+		_Atomic uint64_t taken;
 		uint32_t kept;
 	} * sources;
 	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */

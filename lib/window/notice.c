@@ -32,14 +32,16 @@ send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uin
 {
 	struct notice_ring *r = m->ring;
 	struct notice_slot *slot;
-	uint64_t taken, by_engine;
 	bool sent;
 
 	pthread_mutex_lock(&m->sending);
-	/* pairs with the releases in take_slots() and let_ring() */
-	taken = atomic_load_explicit(&r->taken, memory_order_acquire);
-	by_engine = atomic_load_explicit(&r->by_engine, memory_order_acquire);
-	sent = m->ring_sent - taken < NOTICE_SLOTS && m->engine_sent == by_engine;
+	/* the line is the other member's: it is read only when it has news */
+	if (m->ring_sent - m->ring_taken >= NOTICE_SLOTS || m->engine_sent != m->engine_taken) {
+		/* pairs with the releases in slots_taken() and let_ring() */
+		m->ring_taken = atomic_load_explicit(&r->taken, memory_order_acquire);
+		m->engine_taken = atomic_load_explicit(&r->by_engine, memory_order_acquire);
+	}
+	sent = m->ring_sent - m->ring_taken < NOTICE_SLOTS && m->engine_sent == m->engine_taken;
 	if (sent) {
 		slot = &r->slot[m->ring_sent % NOTICE_SLOTS];
 		atomic_store_explicit(&slot->tag, tag, memory_order_relaxed);
@@ -62,36 +64,105 @@ window_notice_by_engine(struct window_member *m, bool sent)
 	pthread_mutex_unlock(&m->sending);
 }
 
+/* Place of a member of this host; local_count: it is of another one. */
+static uint32_t
+place_of(const struct weir_window *win, uint32_t rank)
+{
+	uint32_t i = 0;
+
+	while (i < win->board->local_count && win->board->local[i] != rank)
+		i++;
+	return i;
+}
+
+static struct notice_ring *
+ring_from(const struct weir_window *win, uint32_t place)
+{
+	return &board_own_rings(win->board, win->number)[place];
+}
+
+/* The next notice in the ring of the member with this place, slot `number`. False: there is none.
+ */
+static inline bool
+next_slot(const struct weir_window *win, uint32_t place, uint64_t number,
+	  struct weir_remote_notice *n)
+{
+	struct notice_slot *slot = &ring_from(win, place)->slot[number % NOTICE_SLOTS];
+	/* pairs with the release in send_by_ring() */
+	uint64_t word = atomic_load_explicit(&slot->lap_bytes, memory_order_acquire);
+
+	if (word >> BYTES_BITS != lap_of(number))
+		return false;
+	*n = (struct weir_remote_notice){
+	    .source = win->board->local[place],
+	    .tag = (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed),
+	    .bytes = word & ((UINT64_C(1) << BYTES_BITS) - 1)};
+	return true;
+}
+
+/* The slots of the ring before this one are free again. The object of the window's thread is
+ * locked. */
+static inline void
+slots_taken(struct weir_window *win, uint32_t place, uint64_t taken)
+{
+	atomic_store_explicit(&win->sources[place].taken, taken, memory_order_relaxed);
+	atomic_store_explicit(&ring_from(win, place)->taken, taken, memory_order_release);
+}
+
 /* Takes notices of the ring of the member with this place, until `most` of it wait. The object of
  * the window's thread is locked. */
 static void
 take_slots(struct weir_window *win, uint32_t place, uint32_t most)
 {
-	struct notice_ring *r = &board_own_rings(win->board, win->number)[place];
 	struct notice_source *from = &win->sources[place];
-	struct weir_remote_notice n = {.source = win->board->local[place]};
+	uint64_t first = atomic_load_explicit(&from->taken, memory_order_relaxed), taken = first;
+	struct weir_remote_notice n;
 	struct match_notice *added;
-	uint64_t first = from->taken, word;
 
-	while (from->kept < most) {
-		struct notice_slot *slot = &r->slot[from->taken % NOTICE_SLOTS];
-
-		/* pairs with the release in send_by_ring() */
-		word = atomic_load_explicit(&slot->lap_bytes, memory_order_acquire);
-		if (word >> BYTES_BITS != lap_of(from->taken))
-			break;
-		n.tag = (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
-		n.bytes = match_bytes(MATCH_TAG, word & ((UINT64_C(1) << BYTES_BITS) - 1));
+	while (from->kept < most && next_slot(win, place, taken, &n)) {
+		n.bytes = match_bytes(MATCH_TAG, n.bytes);
 		added = match_add(&win->match, &n);
 		if (!added)
 			break;
 		added->returned = true; /* it has none */
 		added->place = place + 1;
 		from->kept++;
-		from->taken++;
+		taken++;
 	}
-	if (from->taken != first)
-		atomic_store_explicit(&r->taken, from->taken, memory_order_release);
+	if (taken != first)
+		slots_taken(win, place, taken);
+}
+
+/* Takes the next notice of a member of the host, if it has the tag. None that is kept matches: it
+ * is the oldest. The object of the window's thread is locked. */
+static bool
+take_next(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_remote_notice *n)
+{
+	uint32_t place = place_of(win, source);
+	uint64_t taken;
+
+	if (place == win->board->local_count)
+		return false;
+	taken = atomic_load_explicit(&win->sources[place].taken, memory_order_relaxed);
+	if (!next_slot(win, place, taken, n) || (tag != WEIR_TAG_ANY && n->tag != tag))
+		return false;
+	slots_taken(win, place, taken + 1);
+	return true;
+}
+
+/* Whether the ring of a member of the host, or of any, has a notice. Any thread. */
+static bool
+ring_has(const struct weir_window *win, uint32_t source)
+{
+	struct weir_remote_notice n;
+
+	for (uint32_t i = 0; i < win->board->local_count; i++)
+		if ((source == WEIR_RANK_ANY || source == win->board->local[i]) &&
+		    next_slot(win, i,
+			      atomic_load_explicit(&win->sources[i].taken, memory_order_relaxed),
+			      &n))
+			return true;
+	return false;
 }
 
 /* Takes those of all members of the host from which a notice is awaited. */
@@ -107,22 +178,11 @@ take_rings(struct weir_window *win, uint32_t source)
 static void
 let_ring(struct weir_window *win, uint32_t place)
 {
-	struct notice_ring *r = &board_own_rings(win->board, win->number)[place];
+	struct notice_ring *r = ring_from(win, place);
 
 	atomic_store_explicit(&r->by_engine,
 			      atomic_load_explicit(&r->by_engine, memory_order_relaxed) + 1,
 			      memory_order_release);
-}
-
-/* Place of a member of this host; local_count: it is of another one. */
-static uint32_t
-place_of(const struct weir_window *win, uint32_t rank)
-{
-	uint32_t i = 0;
-
-	while (i < win->board->local_count && win->board->local[i] != rank)
-		i++;
-	return i;
 }
 
 /* ---- those that the engine brings ---- */
@@ -246,6 +306,10 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 	weir_lock(t);
 	found = match_find(&win->match, kind, source, tag);
 	if (!found && win->sources && kind == MATCH_TAG && weir_state(win->w) == WEIR_UP) {
+		if (source != WEIR_RANK_ANY && take_next(win, source, tag, n)) {
+			weir_unlock(t);
+			return 1;
+		}
 		take_rings(win, source);
 		found = match_find(&win->match, kind, source, tag);
 	}
@@ -272,7 +336,8 @@ weir_window_notify(struct weir_window *win, uint32_t rank, uint32_t tag, unsigne
 	if (!win || tag == WEIR_TAG_ANY)
 		return weir_fail(-EINVAL, "no window, or a tag that stands for any; see "
 					  "weir/window.h");
-	rc = window_target_slow(win, rank, &m);
+	m = window_member_ready(win, rank);
+	rc = m ? 0 : window_target_slow(win, rank, &m);
 	if (rc || !m)
 		return rc;
 	if (!(win->args.rights & WEIR_MAY_NOTIFY))
@@ -370,6 +435,15 @@ by_rings_alone(struct weir_watch *const *watches, unsigned n)
 	return true;
 }
 
+static bool
+rings_have(struct weir_watch *const *watches, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (ring_has(window_of(watches[i]), watches[i]->source))
+			return true;
+	return false;
+}
+
 int
 weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_ms)
 {
@@ -396,6 +470,8 @@ weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_m
 		end = weir_wait_next(&wait);
 		if (end)
 			break;
+		for (uint32_t i = 1; ring && i < wait.looks && !rings_have(watches, n); i++)
+			weir_pause();
 	}
 	if (ring)
 		board_awake(win->board, &sleeps);

@@ -4,7 +4,8 @@
  * memory is mapped, and no data plane turns meanwhile.
  *
  * window_bench [SIZE [CALLS [WORK]]]; under callgrind with --toggle-collect=calls_*. WORK: put,
- * get, update (a sum), fetch (and add), swap (compare and swap), flush, these within an epoch;
+ * get, update (a sum), fetch (and add), swap (compare and swap), flush, notice (a notified put),
+ * these within an epoch;
  * without an operation, all: lock_all and unlock_all; lock: exclusive, and unlock; fence; pscw:
  * post, start, complete and wait, the last two when the other member has come.
  */
@@ -70,6 +71,26 @@ calls_swap(void)
 	for (unsigned i = 0; i < BURST; i++)
 		must(weir_window_compare_swap(win, rank, i * sizeof(one), &was, &one, &was,
 					      WEIR_T_UINT64, 0));
+}
+
+static __attribute__((noinline)) void
+calls_notice(void)
+{
+	const struct weir_transfer t = {
+	    .buf = bytes, .length = size, .notify = WEIR_WITH_NOTICE, .tag = 1};
+
+	for (unsigned i = 0; i < BURST; i++)
+		must(weir_window_put_with(win, rank, &t));
+}
+
+static void
+notices(void)
+{
+	struct weir_watch watch;
+
+	calls_notice();
+	weir_watch_init(&watch, windows[1], 1 - rank, 1, BURST);
+	must(weir_watch_test(&watch) != 1);
 }
 
 static __attribute__((noinline)) void
@@ -147,10 +168,10 @@ static const struct work {
 	void (*calls)(void);
 	bool within; /* an epoch */
 } works[] = {
-    {"put", calls_put, true},	  {"get", calls_get, true},    {"update", calls_update, true},
-    {"fetch", calls_fetch, true}, {"swap", calls_swap, true},  {"flush", calls_flush, true},
-    {"all", calls_all, false},	  {"lock", calls_lock, false}, {"fence", fences, false},
-    {"pscw", rounds, false},
+    {"put", calls_put, true},	  {"get", calls_get, true},   {"update", calls_update, true},
+    {"fetch", calls_fetch, true}, {"swap", calls_swap, true}, {"flush", calls_flush, true},
+    {"notice", notices, true},	  {"all", calls_all, false},  {"lock", calls_lock, false},
+    {"fence", fences, false},	  {"pscw", rounds, false},
 };
 #define WORKS (sizeof(works) / sizeof(works[0]))
 

@@ -272,7 +272,8 @@ end_of_mapped(struct team *t, uint32_t i)
 		return __LINE__;
 	if (weir_group_rank(t->g[i]) == ends) {
 		plane_die(t->f, t->w[i]);
-		return 0;
+		weir_window_unlock_all(win, 0);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
 	}
 	e.win = win;
 	if (pthread_create(&thread, NULL, flush_until_end, &e))
@@ -692,13 +693,20 @@ notice_in_order(struct team *t, uint32_t i)
 	}
 	if (weir_group_barrier(t->g[i], PATIENT))
 		return __LINE__;
-	/* all were taken: the ring is free again */
-	if (rank && window_member_find(win, other)->ring) {
-		sent = window_member_find(win, other)->ring_sent;
-		for (uint32_t k = 0; k < 10; k++)
-			if (weir_window_notify(win, other, k, 0))
-				return __LINE__;
-		if (window_member_find(win, other)->ring_sent != sent + 10)
+	/* all were taken: the ring is free again, and takes as many as it has slots */
+	sent = rank ? window_member_find(win, other)->ring_sent : 0;
+	for (uint32_t k = 0; rank && k < 4 * NOTICE_SLOTS; k++) {
+		if (weir_window_notify(win, other, k, 0))
+			return __LINE__;
+		if (k + 1 == NOTICE_SLOTS && window_member_find(win, other)->ring &&
+		    window_member_find(win, other)->ring_sent != sent + NOTICE_SLOTS)
+			return __LINE__;
+	}
+	if (!rank && weir_window_signal_wait(win, 16, WEIR_EQ, 1, 50, NULL) != -EAGAIN)
+		return __LINE__;
+	for (uint32_t k = 0; !rank && k < 4 * NOTICE_SLOTS; k++) {
+		weir_watch_start(&watch);
+		if (weir_watch_wait(&watch, PATIENT) || watch.last_tag != k)
 			return __LINE__;
 	}
 	return weir_window_unlock_all(win, PATIENT) || weir_window_free(win, PATIENT) ? __LINE__
