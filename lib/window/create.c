@@ -23,7 +23,8 @@
 #define FLAGS                                                                                      \
 	(WEIR_WINDOW_SAME_ADDRESS | WEIR_WINDOW_APART | WEIR_WINDOW_PAGES | WEIR_WINDOW_THREADS |  \
 	 WEIR_WINDOW_NO_LOCKS | WEIR_WINDOW_BY_ENGINE)
-#define TRIES 16u /* of common addresses */
+#define TRIES 16u     /* of common addresses */
+#define NOTICES 1024u /* that wait, by default */
 #define PAGE 4096u
 
 int
@@ -245,7 +246,7 @@ set_words(struct weir_window *win, int rc)
 {
 	const struct window_args *a = &win->args;
 	const uint64_t words[WINDOW_WORDS] = {
-	    a->kind | (uint64_t)a->flags << 32,
+	    a->kind | a->notices << 8 | (uint64_t)a->flags << 32,
 	    a->rights | (uint64_t)a->disp_unit << 32,
 	    a->flags & WEIR_WINDOW_SAME_ADDRESS ? a->bytes : 0,
 	    (uint64_t)-rc,
@@ -487,9 +488,12 @@ check(const struct weir_group *g, const struct window_args *a, const struct weir
 	struct weir_member m;
 
 	for (unsigned i = 0; o && i < sizeof(o->more) / sizeof(o->more[0]); i++)
-		if (o->more[i])
+		if (o->more[i] || o->reserved)
 			return weir_fail(-EINVAL, "options that this library does not know; "
 						  "initialize with WEIR_WINDOW_OPTIONS_INIT");
+	if (a->notices > WEIR_WINDOW_NOTICES_MAX)
+		return weir_fail(-EINVAL, "invalid number of notices %u (expected at most %u)",
+				 a->notices, WEIR_WINDOW_NOTICES_MAX);
 	if (a->bytes > WEIR_WINDOW_PART_MAX)
 		return weir_fail(-EINVAL, "a part has at most 2^47 bytes");
 	if (a->flags & ~FLAGS || a->rights & ~RIGHTS)
@@ -542,7 +546,9 @@ make(struct weir_group *g, struct window_args *a, const struct weir_window_optio
 		a->rights = o->rights;
 		a->disp_unit = o->disp_unit;
 		a->numa_node = o->numa_node;
+		a->notices = o->notices;
 	}
+	a->notices = a->notices ? a->notices : NOTICES;
 	a->rights = a->rights ? a->rights : RIGHTS;
 	a->disp_unit = a->disp_unit ? a->disp_unit : 1;
 	b = board_of(g);

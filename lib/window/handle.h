@@ -24,7 +24,7 @@ struct window_args {
 	uint64_t offset, bytes;
 	uint32_t kind, flags, rights, disp_unit;
 	int32_t numa_node;
-	uint32_t none;
+	uint32_t notices;
 };
 
 enum window_epoch {

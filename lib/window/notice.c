@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define NOTICES_KEPT 1024u /* that wait and use no window of their connections */
 #define LOOKS_CHECK 64u	   /* looks at notices until one at the members that should send them */
 
 /* ---- rings ---- */
@@ -171,7 +170,7 @@ take_rings(struct weir_window *win, uint32_t source)
 {
 	for (uint32_t i = 0; i < win->board->local_count; i++)
 		if (source == WEIR_RANK_ANY || source == win->board->local[i])
-			take_slots(win, i, NOTICES_KEPT);
+			take_slots(win, i, win->args.notices);
 }
 
 /* A notice that went by the engine no longer keeps others from the ring. */
@@ -201,12 +200,12 @@ came(struct weir_notice_sink *s, const struct weir_remote_notice *n)
 		take_slots(win, place, UINT32_MAX);
 	added = match_add(&win->match, n);
 	/* so that a member that waits for post or complete gets them beside notices of programs */
-	if (added && win->match.count <= NOTICES_KEPT)
+	if (added && win->match.count <= win->args.notices)
 		added->returned = weir_notice_return(n, false);
 	if (!added || !local)
 		return added;
 	added->place = place + 1;
-	added->holds_ring = ++win->sources[place].kept > NOTICES_KEPT;
+	added->holds_ring = ++win->sources[place].kept > win->args.notices;
 	if (!added->holds_ring)
 		let_ring(win, place);
 	return true;

@@ -635,6 +635,60 @@ two_rounds(struct team *t, uint32_t i)
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
 
+#define FEW 2u
+
+/* No more notices wait than the options say, besides those on their way; none is lost. */
+static int
+few_notices(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank, sent = 0;
+	const uint32_t most = FEW + 2 * NOTICE_SLOTS;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_window *win;
+	struct weir_watch watch;
+	void *at;
+	int rc;
+
+	o.notices = WEIR_WINDOW_NOTICES_MAX + 1;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win) != -EINVAL)
+		return __LINE__;
+	o.notices = FEW;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win) ||
+	    weir_window_lock_all(win, 0, PATIENT))
+		return __LINE__;
+	weir_watch_init(&watch, win, other, WEIR_TAG_ANY, 1);
+	if (rank) {
+		for (unsigned n = 0; n < 1000 && sent < 3 * most; n++) {
+			rc = weir_window_notify(win, other, sent, WEIR_NOWAIT);
+			sent += !rc;
+			if (rc == -EAGAIN)
+				usleep(100);
+			else if (rc)
+				return __LINE__;
+		}
+		if (sent > most || weir_window_put(win, other, 8, &sent, sizeof(sent), 0) ||
+		    weir_window_flush(win, other, PATIENT))
+			return __LINE__;
+	} else {
+		struct weir_watch none;
+
+		/* looks for what does not come, until all is sent */
+		weir_watch_init(&none, win, other, UINT32_MAX - 1, 1);
+		while (!(sent = __atomic_load_n((uint32_t *)at + 2, __ATOMIC_ACQUIRE)))
+			if (weir_watch_test(&none))
+				return __LINE__;
+		for (uint32_t k = 0; k < sent; k++) {
+			weir_watch_start(&watch);
+			if (weir_watch_wait(&watch, PATIENT) || watch.last_tag != k)
+				return __LINE__;
+		}
+	}
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	return weir_window_unlock_all(win, PATIENT) || weir_window_free(win, PATIENT) ? __LINE__
+										      : 0;
+}
+
 #define NOTICES 3000u
 
 /* Notices of a member come in their order, and behind its puts, also those for which the ring of
@@ -724,6 +778,12 @@ two_members(int (*run)(struct team *t, uint32_t index), bool one_node)
 	assert_int_equal(t.result[0], 0);
 	assert_int_equal(t.result[1], 0);
 	team_close(&t);
+}
+
+TEST(test_few_notices)
+{
+	two_members(few_notices, true);
+	two_members(few_notices, false);
 }
 
 TEST(test_notice_order)
