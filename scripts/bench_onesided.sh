@@ -210,6 +210,35 @@ stencils()
 		record "$1" "x by $2: rows by notices, two programs of the host" '>=' "$3" any "example-window_stencil NAME 2 64 20000"
 }
 
+# example_us PROGRAM NAME ARGUMENT...: microseconds of a step of two programs of one host.
+example_us()
+{
+	local i
+
+	for i in 0 1; do
+		WEIR_INSTANCE=A run "example-$i" taskset -c "$i" "$@"
+	done
+	for i in 0 1; do
+		wait "${weir_pid[example-$i]}" || die "$1: $(last_line "example-$i")"
+	done
+	sed -n 's/^.*: \([0-9.]*\) us a step$/\1/p' "$weir_tmp"/example-[01].log | head -n 1
+	rm "$weir_tmp"/example-[01].log
+}
+
+# by_messages NAME WHAT PROGRAM ARGUMENT...: the time that its version by messages takes, divided by that by puts, in
+# turn, the median of ten pairs.
+by_messages()
+{
+	local name=$1 what=$2 program=$3 table=example-$RANDOM
+	shift 3
+
+	wanted "$name" || return 0
+	for _ in {1..10}; do
+		awk -v a="$(example_us "$program" --by messages "$table" 2 "$@")" -v b="$(example_us "$program" "$table" 2 "$@")" \
+			'BEGIN { if (a && b) print a / b }'
+	done | record "$name" "x by messages: $what by puts, two programs of the host" - 0 paired "$program NAME 2 $*"
+}
+
 # Windows of two programs of the same host, beside MPI's; and notices beside messages.
 mapped_windows()
 {
@@ -217,7 +246,7 @@ mapped_windows()
 	local -a size layers=() window=(--instance A node:1 -D 0.5 --cpu 0)
 
 	any_wanted os_window_{put,get,acc,fop,cas}_8 os_acc_1k_double os_lock os_lock_put os_lock_all os_fence_2 os_pscw_2 \
-		os_window_notify_8 os_stencil_{messages,fence} || return 0
+		os_window_notify_8 os_stencil_{messages,fence} os_fft os_dsde os_cg || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -243,6 +272,9 @@ mapped_windows()
 	stop_programs
 	stencils os_stencil_messages messages 1.1
 	stencils os_stencil_fence fence 1.5
+	by_messages os_fft "Fourier transforms of 64^3 in slabs" example-window_fft 64 10
+	by_messages os_dsde "sparse exchanges of 64 messages" example-window_sparse 64 500
+	by_messages os_cg "conjugate gradients of 8^4" example-window_lattice 8 3
 	stop_all
 }
 

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define LOOKS_CHECK 64u	   /* looks at notices until one at the members that should send them */
+#define LOOKS_CHECK 64u /* looks at notices until one at the members that should send them */
 
 /* ---- rings ---- */
 

@@ -19,8 +19,9 @@ struct ranks {
 	struct weir *w;
 	struct weir_group *g;
 	uint32_t rank, size;
-	bool maps;    /* keys let programs of one host map the memory */
-	bool says_ok; /* prints a line per case that holds, too; by rank 0 */
+	bool maps;     /* keys let programs of one host map the memory */
+	bool says_ok;  /* prints a line per case that holds, too; by rank 0 */
+	uint64_t seed; /* of what cases draw; 0: one of each run */
 	const char *name;
 	unsigned failures; /* of this rank in this case */
 	unsigned ran;	   /* cases */
@@ -34,7 +35,7 @@ struct rma_case {
 
 extern const struct rma_case access_cases[], update_cases[], sync_cases[], group_cases[],
     window_cases[], epoch_cases[], lock_cases[], flush_cases[], many_cases[], atomic_cases[],
-    layout_cases[], shared_cases[], notify_cases[], error_cases[], dynamic_cases[];
+    layout_cases[], shared_cases[], notify_cases[], error_cases[], dynamic_cases[], random_cases[];
 
 /* Memory of every rank, opened by all, the own one, too. */
 struct memory {

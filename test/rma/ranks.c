@@ -7,9 +7,9 @@
 #include <string.h>
 
 static const struct rma_case *const lists[] = {
-    access_cases, update_cases, sync_cases,   group_cases, window_cases,
-    epoch_cases,  lock_cases,	flush_cases,  many_cases,  atomic_cases,
-    layout_cases, shared_cases, notify_cases, error_cases, dynamic_cases};
+    access_cases, update_cases, sync_cases,    group_cases,  window_cases, epoch_cases,
+    lock_cases,	  flush_cases,	many_cases,    atomic_cases, layout_cases, shared_cases,
+    notify_cases, error_cases,	dynamic_cases, random_cases};
 
 int
 ranks_join(struct ranks *r, const char *group)

@@ -82,7 +82,7 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 					.id = i,
 					.names = names,
 					.name_count = n,
-					.is = {.size = p->ranks, .maps = p->maps}};
+					.is = {.size = p->ranks, .maps = p->maps, .seed = seed}};
 		rank[i].thread = lockstep_start(s, rank[i].node, run_rank, &rank[i]);
 	}
 	while (!all_ended(rank, p->ranks)) {
