@@ -12,14 +12,14 @@ struct session;
 struct export
 {
 	uint32_t generation; /* 0: none */
-	uint32_t rights;     /* WEIR_RIGHT_* */
-	uint8_t *base;	     /* dynamic: of no bytes */
-	uint64_t length;
-	const struct engine_ranges *ranges; /* dynamic; else NULL */
-	_Atomic bool *updating;		    /* of engine_region; dynamic: NULL */
+	uint16_t rights;     /* WEIR_RIGHT_* */
 	/* enum weir_type: updates of these types and those behind them exclude one another, since
 	 * plain code executes them */
 	uint8_t alone_from;
+	uint8_t *base; /* dynamic: of no bytes */
+	uint64_t length;
+	const struct engine_ranges *ranges; /* dynamic; else NULL */
+	_Atomic bool *updating;		    /* of engine_region; dynamic: NULL */
 	struct weir_export_counters counters;
 	struct {			/* in the owner engine */
 		struct list_node queue; /* struct engine_seat, in the order of their coming */

@@ -65,6 +65,9 @@ weir_acc_valid(enum weir_type t, enum weir_acc op)
 	return (unsigned)t < WEIR_TYPES && (unsigned)op < 16 && weir_type_facts[t].ops >> op & 1;
 }
 
+/* so that none saves the registers of all */
+#define OUT_OF_LINE __attribute__((noinline))
+
 /* ---- narrow types ---- */
 
 /*
@@ -138,7 +141,7 @@ typedef uint32_t __attribute__((may_alias)) bits32;
 typedef uint64_t __attribute__((may_alias)) bits64;
 
 #define INTEGER(name, U, V, W)                                                                     \
-	static void apply_##name(APPLY_ARGUMENTS(U))                                               \
+	static OUT_OF_LINE void apply_##name(APPLY_ARGUMENTS(U))                                   \
 	{                                                                                          \
 		switch (op) {                                                                      \
 		case WEIR_ACC_SUM:                                                                 \
@@ -168,7 +171,7 @@ INTEGER(uint32, bits32, uint32_t, uint32_t)
 INTEGER(int64, bits64, int64_t, uint64_t)
 INTEGER(uint64, bits64, uint64_t, uint64_t)
 
-static void
+static OUT_OF_LINE void
 apply_byte(APPLY_ARGUMENTS(bits8))
 {
 	switch (op) {
@@ -178,7 +181,7 @@ apply_byte(APPLY_ARGUMENTS(bits8))
 }
 
 /* A _Bool that is neither 0 nor 1 is no value of C: none is stored, and none is fetched. */
-static void
+static OUT_OF_LINE void
 apply_bool(APPLY_ARGUMENTS(bits8))
 {
 	switch (op) {
@@ -208,7 +211,7 @@ apply_bool(APPLY_ARGUMENTS(bits8))
 		memcpy(&v, &bits, sizeof(v));                                                      \
 		return v;                                                                          \
 	}                                                                                          \
-	static void apply_##name(APPLY_ARGUMENTS(U))                                               \
+	static OUT_OF_LINE void apply_##name(APPLY_ARGUMENTS(U))                                   \
 	{                                                                                          \
 		switch (op) {                                                                      \
 		case WEIR_ACC_SUM:                                                                 \
@@ -264,8 +267,9 @@ store_long_double_complex(uint8_t *at, long double complex v)
 }
 
 #define WIDE(name, T, cases)                                                                       \
-	static void apply_##name(enum weir_acc op, void *memory, const uint8_t *operand,           \
-				 uint8_t *result, uint64_t count)                                  \
+	static OUT_OF_LINE void apply_##name(enum weir_acc op, void *memory,                       \
+					     const uint8_t *operand, uint8_t *result,              \
+					     uint64_t count)                                       \
 	{                                                                                          \
 		uint8_t *at = memory;                                                              \
                                                                                                    \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Updates of memory: all pairs of type and operation. The library calls them on mapped memory,
- * engines call them on regions, so that all updates of a host are atomic to each other.
+ * engines call them on regions, so that all updates of a host are atomic to each other, but for
+ * weir_apply_alone().
  *
  * Narrow types (integers, BOOL, BYTE, float, double) are updated by lock-free CPU instructions:
  * atomic per element to each other, to C11 atomics and to plain aligned loads. Wide types (long

@@ -624,7 +624,8 @@ export_rights(const void *row, struct weir_value *v)
 		const char *name;
 	} all[] = {{WEIR_RIGHT_READ, "read"},	  {WEIR_RIGHT_WRITE, "write"},
 		   {WEIR_RIGHT_UPDATE, "update"}, {WEIR_RIGHT_NOTIFY, "notify"},
-		   {WEIR_RIGHT_LOCK, "lock"},	  {WEIR_RIGHT_MAP, "map"}};
+		   {WEIR_RIGHT_LOCK, "lock"},	  {WEIR_RIGHT_MAP, "map"},
+		   {WEIR_RIGHT_ALONE, "alone"}};
 	const struct weir_row_export *r = row;
 	size_t n = 0;
 

@@ -57,7 +57,8 @@ acquire(struct weir_window *win, struct window_member *m)
 			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, -1);
 		if (!rc || rc == -EOWNERDEAD) {
 			atomic_fetch_add_explicit(&win->acquired, 1, memory_order_relaxed);
-			/* pairs with the acquire in target(): what the lock protects */
+			/* pairs with the acquire in window_member_ready(): what the lock protects
+			 */
 			atomic_store_explicit(&m->lock, win->unchecked ? LOCK_UNCHECKED : LOCK_HELD,
 					      memory_order_release);
 		}

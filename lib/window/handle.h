@@ -152,6 +152,7 @@ struct weir_window {
 	 * all; and notices that wait. NULL: no rings */
 	struct notice_source {
 		_Atomic uint64_t taken;
+		uint64_t gone; /* of the slots from there on: a bit for each that was taken */
 		uint32_t kept;
 	} * sources;
 	_Atomic uint64_t failed; /* rank << 32 | errno; 0: none has */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Notices of a window that have come and were not taken: found by source and tag, each also any,
- * oldest first, in constant time. The object of the thread that made the window guards them.
+ * oldest first, by a hash. The object of the thread that made the window guards them.
  */
 #ifndef WEIR_WINDOW_MATCH_H
 #define WEIR_WINDOW_MATCH_H
@@ -10,7 +10,7 @@
 
 #include <sys/queue.h>
 
-#define MATCH_BUCKETS 32u
+#define MATCH_BUCKETS 64u
 
 /* Uses of a notice. */
 enum match_kind {

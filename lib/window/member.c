@@ -36,8 +36,10 @@ open_direct(const struct weir_window *win, struct window_member *m, uint32_t rig
 {
 	struct weir_direct *d = &m->direct;
 
+	static_assert(WEIR_WINDOW_PART_MAX <= UINT64_C(1) << 47, "no product of it overflows");
 	*d = weir_remote_direct(m->memory);
-	if (!d->at || m->offset > d->bytes || m->bytes > d->bytes - m->offset)
+	if (!d->at || m->offset > d->bytes || m->bytes > d->bytes - m->offset ||
+	    win->args.disp_unit > UINT16_MAX)
 		return;
 	d->at += m->offset;
 	d->bytes = m->bytes;

@@ -36,7 +36,7 @@ send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uin
 	pthread_mutex_lock(&m->sending);
 	/* the line is the other member's: it is read only when it has news */
 	if (m->ring_sent - m->ring_taken >= NOTICE_SLOTS || m->engine_sent != m->engine_taken) {
-		/* pairs with the releases in slots_taken() and let_ring() */
+		/* pairs with the releases in free_slots() and let_ring() */
 		m->ring_taken = atomic_load_explicit(&r->taken, memory_order_acquire);
 		m->engine_taken = atomic_load_explicit(&r->by_engine, memory_order_acquire);
 	}
@@ -44,7 +44,7 @@ send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uin
 	if (sent) {
 		slot = &r->slot[m->ring_sent % NOTICE_SLOTS];
 		atomic_store_explicit(&slot->tag, tag, memory_order_relaxed);
-		/* pairs with the acquire in take_slots(): what the notice is behind */
+		/* pairs with the acquire in next_slot(): what the notice is behind */
 		atomic_store_explicit(&slot->lap_bytes, lap_of(m->ring_sent) << BYTES_BITS | length,
 				      memory_order_seq_cst);
 		m->ring_sent++;
@@ -99,12 +99,17 @@ next_slot(const struct weir_window *win, uint32_t place, uint64_t number,
 	return true;
 }
 
-/* The slots of the ring before this one are free again. The object of the window's thread is
- * locked. */
+/* The first n slots of the ring that are not free are, and those behind them that were taken out of
+ * turn. The object of the window's thread is locked. */
 static inline void
-slots_taken(struct weir_window *win, uint32_t place, uint64_t taken)
+free_slots(struct weir_window *win, uint32_t place, uint32_t n)
 {
-	atomic_store_explicit(&win->sources[place].taken, taken, memory_order_relaxed);
+	struct notice_source *from = &win->sources[place];
+	uint64_t taken = atomic_load_explicit(&from->taken, memory_order_relaxed) + n;
+
+	for (from->gone = n < NOTICE_SLOTS ? from->gone >> n : 0; from->gone & 1; from->gone >>= 1)
+		taken++;
+	atomic_store_explicit(&from->taken, taken, memory_order_relaxed);
 	atomic_store_explicit(&ring_from(win, place)->taken, taken, memory_order_release);
 }
 
@@ -114,11 +119,14 @@ static void
 take_slots(struct weir_window *win, uint32_t place, uint32_t most)
 {
 	struct notice_source *from = &win->sources[place];
-	uint64_t first = atomic_load_explicit(&from->taken, memory_order_relaxed), taken = first;
+	uint64_t first = atomic_load_explicit(&from->taken, memory_order_relaxed);
 	struct weir_remote_notice n;
 	struct match_notice *added;
+	uint32_t i = 0;
 
-	while (from->kept < most && next_slot(win, place, taken, &n)) {
+	for (; i < NOTICE_SLOTS && from->kept < most && next_slot(win, place, first + i, &n); i++) {
+		if (from->gone >> i & 1)
+			continue;
 		n.bytes = match_bytes(MATCH_TAG, n.bytes);
 		added = match_add(&win->match, &n);
 		if (!added)
@@ -126,27 +134,42 @@ take_slots(struct weir_window *win, uint32_t place, uint32_t most)
 		added->returned = true; /* it has none */
 		added->place = place + 1;
 		from->kept++;
-		taken++;
 	}
-	if (taken != first)
-		slots_taken(win, place, taken);
+	if (i)
+		free_slots(win, place, i);
 }
 
-/* Takes the next notice of a member of the host, if it has the tag. None that is kept matches: it
- * is the oldest. The object of the window's thread is locked. */
+/* Takes the first notice with the tag out of the ring of the member with this place, also behind
+ * others. The object of the window's thread is locked. */
 static bool
-take_next(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_remote_notice *n)
+take_slot(struct weir_window *win, uint32_t place, uint32_t tag, struct weir_remote_notice *n)
 {
-	uint32_t place = place_of(win, source);
-	uint64_t taken;
+	struct notice_source *from = &win->sources[place];
+	uint64_t first = atomic_load_explicit(&from->taken, memory_order_relaxed);
 
-	if (place == win->board->local_count)
-		return false;
-	taken = atomic_load_explicit(&win->sources[place].taken, memory_order_relaxed);
-	if (!next_slot(win, place, taken, n) || (tag != WEIR_TAG_ANY && n->tag != tag))
-		return false;
-	slots_taken(win, place, taken + 1);
-	return true;
+	static_assert(NOTICE_SLOTS == 8 * sizeof(from->gone), "a bit for each");
+	for (uint32_t i = 0; i < NOTICE_SLOTS && next_slot(win, place, first + i, n); i++) {
+		if (from->gone >> i & 1 || (tag != WEIR_TAG_ANY && n->tag != tag))
+			continue;
+		if (i)
+			from->gone |= UINT64_C(1) << i;
+		else
+			free_slots(win, place, 1);
+		return true;
+	}
+	return false;
+}
+
+/* Takes the oldest notice of a member of the host, or of any, that is in a ring still. None that is
+ * kept matches. The object of the window's thread is locked. */
+static bool
+take_oldest(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_remote_notice *n)
+{
+	for (uint32_t i = 0; i < win->board->local_count; i++)
+		if ((source == WEIR_RANK_ANY || source == win->board->local[i]) &&
+		    take_slot(win, i, tag, n))
+			return true;
+	return false;
 }
 
 /* Whether the ring of a member of the host, or of any, has a notice. Any thread. */
@@ -305,12 +328,17 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 	weir_lock(t);
 	found = match_find(&win->match, kind, source, tag);
 	if (!found && win->sources && kind == MATCH_TAG && weir_state(win->w) == WEIR_UP) {
-		if (source != WEIR_RANK_ANY && take_next(win, source, tag, n)) {
+		bool taken = source != WEIR_RANK_ANY && take_oldest(win, source, tag, n);
+
+		if (!taken) {
+			take_rings(win, source);
+			found = match_find(&win->match, kind, source, tag);
+		}
+		/* the notices behind those for which there is no room */
+		if (taken || (!found && take_oldest(win, source, tag, n))) {
 			weir_unlock(t);
 			return 1;
 		}
-		take_rings(win, source);
-		found = match_find(&win->match, kind, source, tag);
 	}
 	if (!found && weir_state(win->w) == WEIR_UP) {
 		weir_progress(t, NULL);

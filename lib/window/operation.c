@@ -106,10 +106,10 @@ static inline uint8_t *
 direct(const struct weir_window *win, const struct window_member *m, uint64_t most, uint64_t disp,
        uint64_t length)
 {
-	uint64_t at;
+	uint64_t at = disp * win->args.disp_unit; /* below 2^63 if disp is within the part */
 
-	if (weir_unlikely(__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at >= most ||
-			  length - 1 >= most - at || !weir_direct_open(&m->direct)))
+	if (weir_unlikely(disp >= most || at >= most || length - 1 >= most - at ||
+			  !weir_direct_open(&m->direct)))
 		return NULL;
 	return m->direct.at + at;
 }
@@ -270,11 +270,9 @@ update(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operan
 {
 	const struct window_member *m = win ? window_member_ready(win, rank) : NULL;
 	uint8_t *at = NULL;
-	uint64_t bytes;
 
-	if (m && (unsigned)type < WEIR_TYPES && !weir_type_is_wide(type) &&
-	    !__builtin_mul_overflow(count, weir_type_facts[type].size, &bytes))
-		at = direct(win, m, m->may_update, disp, bytes);
+	if (m && (unsigned)type < WEIR_TYPES && !weir_type_is_wide(type) && count <= UINT32_MAX)
+		at = direct(win, m, m->may_update, disp, count * weir_type_facts[type].size);
 	if (weir_unlikely(!at || (!operand && op != WEIR_ACC_NO_OP) || flags & ~WEIR_NOWAIT ||
 			  !weir_applies(type, op, at)))
 		return update_any(win, rank, disp, operand, result, count, type, op, flags);

@@ -283,7 +283,8 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 	for (uint32_t i = 0; i < n; i++) {
 		m = ranks[i] == WEIR_RANK_NULL ? NULL : window_member_find(win, ranks[i]);
 		if (m)
-			/* pairs with the acquire in target(): what the member did before */
+			/* pairs with the acquire in window_member_ready(): what the member did
+			 * before */
 			atomic_store_explicit(&m->lock, LOCK_STARTED, memory_order_release);
 	}
 	atomic_store_explicit(&win->epoch, EPOCH_STARTED, memory_order_relaxed);

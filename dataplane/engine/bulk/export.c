@@ -72,7 +72,7 @@ export_add(struct engine *e, const struct engine_export *k)
 	      : !k->ranges || k->offset || k->length != WEIR_DYNAMIC_BYTES)
 		return -EINVAL;
 	*x = (struct export){.generation = k->generation,
-			     .rights = k->rights,
+			     .rights = (uint16_t)k->rights,
 			     .base = r ? r->base + k->offset : nothing,
 			     .length = k->length,
 			     .ranges = k->ranges,

@@ -798,6 +798,9 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		credit_spend(c, message_cost(&cell));
 		execute_cell(e, c, &cell, &at, &laid, result);
 		e->cost += remote_charge(&cell);
+		if (UNLIKELY(!c->cold->memory.export->alone_from) && cell.op != WEIR_OP_PUT &&
+		    cell.op != WEIR_OP_GET)
+			e->cost += WIDE_LINES; /* it may have waited for another engine */
 		channel_taken(e, ch, c, 1, n, cell.length);
 		c->bytes += answer;
 		c->sent++;
@@ -826,24 +829,20 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 
 /* Executes the UPDATE or CAS of a run; its operands are in `line` and behind `at`. */
 static inline __attribute__((always_inline)) void
-run_update(uint8_t op, uint8_t *to, const struct weir_cell_access *a, const struct weir_slot *line,
-	   uint32_t length, const struct at *at, uint8_t *result)
+run_update(const struct export *x, uint8_t op, uint8_t *to, const struct weir_cell_access *a,
+	   const struct weir_slot *line, uint32_t length, const struct at *at, uint8_t *result)
 {
 	uint8_t more[WEIR_ACCESS_MAX];
 	const uint8_t *operands = line->data + WEIR_ACCESS_FIELDS;
-	int rc;
 
 	if (length > sizeof(a->payload)) {
 		copy_payload(more, WEIR_OP_UPDATE, length, line->data, at);
 		operands = more;
 	}
 	if (op == WEIR_OP_UPDATE)
-		rc = weir_apply((enum weir_type)a->type, (enum weir_acc)a->acc, to, operands,
-				result, a->count);
+		apply(x, x->updating, a, to, operands, result, a->count);
 	else
-		rc = weir_apply_compare_swap((enum weir_type)a->type, to, operands,
-					     operands + length / 2, result);
-	weir_assert(!rc); /* exports for updates are aligned */
+		remote_swap(x, x->updating, a, to, operands, length / 2, result);
 }
 
 /*
@@ -892,7 +891,7 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 		else if (op == WEIR_OP_GET)
 			weir_load_whole(answer, x->base + offset, kind.bytes);
 		else
-			run_update(op, x->base + offset, &kind.is, line, length,
+			run_update(x, op, x->base + offset, &kind.is, line, length,
 				   &(struct at){ring, mask, pos}, answer);
 		pos += n;
 		cells++;

@@ -73,7 +73,7 @@ enum weir_window_kind {
  * flush in between. */
 #define WEIR_WINDOW_BY_ENGINE 0x20u
 
-#define WEIR_WINDOW_NOTICES_MAX 1048576u
+#define WEIR_WINDOW_NOTICES_MAX 16384u
 
 /* Initialize with WEIR_WINDOW_OPTIONS_INIT, then change single fields. */
 struct weir_window_options {
@@ -82,8 +82,8 @@ struct weir_window_options {
 	uint32_t rights;    /* of the other members: WEIR_MAY_READ to _NOTIFY; 0: all of these */
 	uint32_t disp_unit; /* bytes; 0: 1 */
 	int32_t numa_node;  /* allocated, shared; -1: that of the caller */
-	/* that wait, of the members of other hosts together and of each one of this host: see
-	 * weir_watch_init(); at most WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
+	/* that wait, of all members and of each one of this host: see struct weir_watch; at most
+	 * WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
 	uint32_t notices;
 	uint32_t reserved; /* 0 */
 	uint64_t more[3];  /* 0 */
@@ -388,7 +388,8 @@ void weir_window_sync(struct weir_window *win);
  * weir_watch_init(), until weir_window_free(). Each notice goes to one watch, the one that looks
  * first; those that no watch wants stay, in the order in which they came: `notices` of the window's
  * options, and beyond them as many as weir_remote_notify() says of each thread, and 64 of each
- * member of the host. One thread at a time uses a watch.
+ * member of the host. Calls that test or wait take notices in; operations on mapped parts and their
+ * flushes do not. One thread at a time uses a watch.
  */
 struct weir_watch {
 	uint32_t source, tag; /* awaited: a rank or WEIR_RANK_ANY, a tag or WEIR_TAG_ANY */

@@ -9,6 +9,9 @@
 #include "engine/scheduler.h"
 #include "ipc/apply.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 /* ---- what they do ---- */
 
 static void
@@ -508,6 +511,60 @@ test_rate(void **state)
 	assert_true(p.w->now - start > 30000000);
 }
 
-ENGINE_TESTS(TEST(test_kinds), TEST(test_order), TEST(test_runs), TEST(test_answered_runs),
-	     TEST(test_flush), TEST(test_credit), TEST(test_most), TEST(test_last_entry),
-	     TEST(test_part_without_credit), TEST(test_both_ways), TEST(test_ends), TEST(test_rate))
+/* ---- exports that engines alone update ---- */
+
+static void *
+run_world(void *arg)
+{
+	world_run(arg, 300);
+	return NULL;
+}
+
+/* Each kind of update, also in runs, waits while another engine holds the flag of the region. */
+static void
+test_engines_alone(void **state)
+{
+	struct pair p = pair_programs(&(struct world_options){.delay_ns = 2000}, 2);
+	int64_t by = 2, both[2] = {0, 0};
+	struct pconn *c;
+	pthread_t t;
+
+	export_memory(p.pb, ALL | WEIR_RIGHT_ALONE);
+	c = open_remote(p.pa, ALL);
+	set_word(p.pb, 8, 40);
+	for (unsigned i = 0; i < 4; i++) {
+		struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+					     .type = WEIR_T_INT64,
+					     .acc = WEIR_ACC_SUM,
+					     .offset = 8,
+					     .count = 1};
+		int64_t before = word_at(p.pb, 8);
+
+		both[0] = before;
+		both[1] = before + 2;
+		atomic_store(&p.pb->updating[0], true);
+		if (i % 2) {
+			a.result = place(p.pa, 0);
+			a.options = i == 1 ? WEIR_ACCESS_RESULT : 0;
+		}
+		if (i == 3)
+			a.acc = 0;
+		push(c, i == 3 ? WEIR_OP_CAS : WEIR_OP_UPDATE, &a, i == 3 ? both : &by,
+		     i == 3 ? sizeof(both) : sizeof(by));
+		assert_int_equal(pthread_create(&t, NULL, run_world, p.w), 0);
+		usleep(20000);
+		assert_int_equal(
+		    __atomic_load_n((int64_t *)(void *)(p.pb->region[0].base + START + 8),
+				    __ATOMIC_RELAXED),
+		    before);
+		atomic_store(&p.pb->updating[0], false);
+		pthread_join(t, NULL);
+		flush(c, 300);
+		assert_int_equal(word_at(p.pb, 8), before + 2);
+	}
+}
+
+ENGINE_TESTS(TEST(test_kinds), TEST(test_engines_alone), TEST(test_order), TEST(test_runs),
+	     TEST(test_answered_runs), TEST(test_flush), TEST(test_credit), TEST(test_most),
+	     TEST(test_last_entry), TEST(test_part_without_credit), TEST(test_both_ways),
+	     TEST(test_ends), TEST(test_rate))

@@ -268,9 +268,12 @@ end_of_mapped(struct team *t, uint32_t i)
 	o.disp_unit = 8;
 	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
 	    weir_window_lock_all(win, WEIR_NO_CHECK, 0) ||
-	    weir_window_put(win, ends, 2, &v, 8, 0) || weir_group_barrier(t->g[i], PATIENT))
+	    weir_window_put(win, ends, 2, &v, 8, 0) ||
+	    weir_window_put(win, ends, 3 + weir_group_rank(t->g[i]), &v, 8, 0))
 		return __LINE__;
 	if (weir_group_rank(t->g[i]) == ends) {
+		while (!atomic_load(&((_Atomic uint64_t *)base)[3]))
+			usleep(100);
 		plane_die(t->f, t->w[i]);
 		weir_window_unlock_all(win, 0);
 		return weir_window_free(win, 0) ? 0 : __LINE__;
@@ -689,6 +692,80 @@ few_notices(struct team *t, uint32_t i)
 										      : 0;
 }
 
+/* Both are here, and what the other one has put is seen. Unlike a barrier it takes in notices of
+ * this thread. */
+static bool
+step(struct weir_window *win, uint32_t other, uint64_t number)
+{
+	const uint64_t at = PART / 2;
+
+	return !weir_window_put(win, other, at, &number, sizeof(number), 0) &&
+	       !weir_window_flush(win, other, PATIENT) &&
+	       !weir_window_signal_wait(win, at, WEIR_GE, number, PATIENT, NULL);
+}
+
+#define BEHIND 10u
+
+/* Notices are found behind others for which there is no room, and each once; of one tag the oldest
+ * first, whether it was kept or not. */
+static int
+notices_behind(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_transfer put = {.notify = WEIR_WITH_NOTICE, .tag = BEHIND};
+	struct weir_window *win;
+	struct weir_watch watch;
+	uint64_t bytes[2] = {1, 2};
+	void *at;
+
+	o.notices = FEW;
+	put.buf = bytes;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win) ||
+	    weir_window_lock_all(win, 0, PATIENT))
+		return __LINE__;
+	for (uint32_t k = 0; rank && k < BEHIND; k++)
+		if (weir_window_notify(win, other, k, 0))
+			return __LINE__;
+	if (!step(win, other, 1))
+		return __LINE__;
+	for (uint32_t n = 1; !rank && n <= 2; n++) { /* from one, from any */
+		weir_watch_init(&watch, win, n == 1 ? other : WEIR_RANK_ANY, BEHIND - n, 1);
+		if (weir_watch_wait(&watch, PATIENT))
+			return __LINE__;
+	}
+	for (uint32_t k = 0; !rank && k < BEHIND - 2; k++) {
+		weir_watch_init(&watch, win, other, WEIR_TAG_ANY, 1);
+		if (weir_watch_wait(&watch, PATIENT) || watch.last_tag != k)
+			return __LINE__;
+	}
+	for (uint32_t n = 1; !rank && n <= 2; n++) {
+		weir_watch_init(&watch, win, other, BEHIND - n, 1);
+		if (weir_watch_test(&watch))
+			return __LINE__;
+	}
+	/* one that is kept since another one was looked for, and one that comes after it */
+	for (uint32_t n = 1; n <= 2; n++) {
+		put.length = 8 * n;
+		if (rank && weir_window_put_with(win, other, &put))
+			return __LINE__;
+		if (!step(win, other, 2 * n))
+			return __LINE__;
+		weir_watch_init(&watch, win, other, BEHIND + 1, 1);
+		if (!rank && n == 1 && weir_watch_test(&watch))
+			return __LINE__;
+		if (!step(win, other, 2 * n + 1))
+			return __LINE__;
+	}
+	for (uint32_t n = 1; !rank && n <= 2; n++) {
+		weir_watch_init(&watch, win, other, BEHIND, 1);
+		if (weir_watch_wait(&watch, PATIENT) || watch.bytes != 8 * n)
+			return __LINE__;
+	}
+	return weir_window_unlock_all(win, PATIENT) || weir_window_free(win, PATIENT) ? __LINE__
+										      : 0;
+}
+
 #define NOTICES 3000u
 
 /* Notices of a member come in their order, and behind its puts, also those for which the ring of
@@ -784,6 +861,12 @@ TEST(test_few_notices)
 {
 	two_members(few_notices, true);
 	two_members(few_notices, false);
+}
+
+TEST(test_notices_behind)
+{
+	two_members(notices_behind, true);
+	two_members(notices_behind, false);
 }
 
 TEST(test_notice_order)
