@@ -351,6 +351,12 @@ TEST(test_by_engine)
 {
 	struct weir_transfer put = {
 	    .length = 8, .flags = WEIR_NOWAIT, .notify = WEIR_WITH_NOTICE, .offset = 128, .tag = 1};
+	struct weir_transfer signal = {.length = 8,
+				       .flags = WEIR_NOWAIT,
+				       .notify = WEIR_WITH_SIGNAL_SET,
+				       .offset = 128,
+				       .signal = 256,
+				       .operand = 1};
 	long double wide = 1;
 	uint64_t v = 3, sent;
 	struct window_member *m;
@@ -360,13 +366,13 @@ TEST(test_by_engine)
 	team_open(&t, 2, true);
 	team_join(&t);
 	to = weir_group_rank(t.g[1]);
-	put.buf = &v;
+	put.buf = signal.buf = &v;
 
 	window_flags = 0;
 	team_run(&t, open_window);
 	assert_int_equal(t.result[0] | t.result[1], 0);
 	/* opens this thread's connection */
-	assert_int_equal(weir_window_put_with(of[0], to, &put), 0);
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
 	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
 	m = window_member_find(of[0], to);
 	sent = weir_remote_conn(m->memory)->sent;
@@ -377,6 +383,10 @@ TEST(test_by_engine)
 	plane_stop(t.f); /* no engine turns */
 	assert_int_equal(add(to, WEIR_NOWAIT), 0);
 	assert_int_equal(parts[1][0], 1);
+	/* a notice that must not wait goes behind the signal, not by the ring */
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
+	assert_int_equal(weir_window_notify(of[0], to, 2, WEIR_NOWAIT), 0);
+	assert_int_equal(m->ring_sent, 0);
 	assert_int_equal(weir_window_put_with(of[0], to, &put), 0);
 	assert_int_equal(parts[1][16], 3);
 	assert_int_equal(weir_window_flush(of[0], to, 0), -EAGAIN);
