@@ -432,32 +432,27 @@ ALONE_INTEGER(uint64, uint64_t, uint64_t)
 ALONE(float, float, float, )
 ALONE(double, double, double, )
 
+/* False: plain code already, or there is no loop for `op`. */
 static bool
 alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
 {
 	switch (t) {
-	case WEIR_T_INT8:
-		return alone_int8(op, at, operand, count);
-	case WEIR_T_UINT8:
-	case WEIR_T_BYTE: /* has only operations on bits */
-		return alone_uint8(op, at, operand, count);
-	case WEIR_T_INT16:
-		return alone_int16(op, at, operand, count);
-	case WEIR_T_UINT16:
-		return alone_uint16(op, at, operand, count);
-	case WEIR_T_INT32:
-		return alone_int32(op, at, operand, count);
-	case WEIR_T_UINT32:
-		return alone_uint32(op, at, operand, count);
-	case WEIR_T_INT64:
-		return alone_int64(op, at, operand, count);
-	case WEIR_T_UINT64:
-		return alone_uint64(op, at, operand, count);
-	case WEIR_T_FLOAT:
-		return alone_float(op, at, operand, count);
-	case WEIR_T_DOUBLE:
-		return alone_double(op, at, operand, count);
-	default: /* plain code already, or no arithmetic */
+#define X(name, function)                                                                          \
+	case name:                                                                                 \
+		return alone_##function(op, at, operand, count)
+		X(WEIR_T_BYTE, uint8);
+		X(WEIR_T_INT8, int8);
+		X(WEIR_T_UINT8, uint8);
+		X(WEIR_T_INT16, int16);
+		X(WEIR_T_UINT16, uint16);
+		X(WEIR_T_INT32, int32);
+		X(WEIR_T_UINT32, uint32);
+		X(WEIR_T_INT64, int64);
+		X(WEIR_T_UINT64, uint64);
+		X(WEIR_T_FLOAT, float);
+		X(WEIR_T_DOUBLE, double);
+#undef X
+	default:
 		return false;
 	}
 }
