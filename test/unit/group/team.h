@@ -12,6 +12,12 @@
 
 #define MOST 8u
 
+/* Repeats a call until it is complete. */
+#define GO_ON(rc, call)                                                                            \
+	do                                                                                         \
+		(rc) = (call);                                                                     \
+	while ((rc) == -EAGAIN)
+
 /* Members, each a program with a thread of its own. The even ones are on node 0. */
 struct team {
 	struct plane *f;
@@ -105,18 +111,31 @@ team_join(struct team *t)
 	}
 }
 
-/* Members on two nodes that join and run: each is to return 0, not the line that fails. */
 static inline void
-team_of(uint32_t size, int (*run)(struct team *t, uint32_t index))
+team_join_and_run(uint32_t size, bool one_node, int (*run)(struct team *t, uint32_t index))
 {
 	struct team t;
 
-	team_open(&t, size, false);
+	team_open(&t, size, one_node);
 	team_join(&t);
 	team_run(&t, run);
 	for (uint32_t i = 0; i < size; i++)
 		assert_int_equal(t.result[i], 0);
 	team_close(&t);
+}
+
+/* Members on two nodes that join and run: each is to return 0, not the line that fails. */
+static inline void
+team_of(uint32_t size, int (*run)(struct team *t, uint32_t index))
+{
+	team_join_and_run(size, false, run);
+}
+
+/* The same on one node. */
+static inline void
+team_of_one_node(uint32_t size, int (*run)(struct team *t, uint32_t index))
+{
+	team_join_and_run(size, true, run);
 }
 
 /* All collective calls; 0, or the line that fails. */
