@@ -390,7 +390,7 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 		return true;                                                                       \
 	} while (0)
 
-/* T: of elements; W: in which sums and products wrap. False: there is no loop for `op`. */
+/* T: of elements; W: in which sums and products wrap; more: cases. False: there is no loop. */
 #define ALONE(name, T, W, more)                                                                    \
 	static bool alone_##name(enum weir_acc op, void *memory, const void *operand,              \
 				 uint64_t count)                                                   \
@@ -401,6 +401,7 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 		element *restrict at = memory;                                                     \
                                                                                                    \
 		switch (op) {                                                                      \
+			more;                                                                      \
 		case WEIR_ACC_SUM:                                                                 \
 			ALONE_EACH(T, (T)((W)old + (W)x));                                         \
 		case WEIR_ACC_PROD:                                                                \
@@ -409,7 +410,8 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 			ALONE_EACH(T, x < old ? x : old);                                          \
 		case WEIR_ACC_MAX:                                                                 \
 			ALONE_EACH(T, x > old ? x : old);                                          \
-			more default : return false;                                               \
+		default:                                                                           \
+			return false;                                                              \
 		}                                                                                  \
 	}
 #define ALONE_BITS(T)                                                                              \
@@ -418,7 +420,7 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 	case WEIR_ACC_BOR:                                                                         \
 		ALONE_EACH(T, (T)(old | x));                                                       \
 	case WEIR_ACC_BXOR:                                                                        \
-		ALONE_EACH(T, (T)(old ^ x));
+		ALONE_EACH(T, (T)(old ^ x))
 #define ALONE_INTEGER(name, T, W) ALONE(name, T, W, ALONE_BITS(T))
 
 ALONE_INTEGER(int8, int8_t, uint32_t)

@@ -146,14 +146,6 @@ weir_mapped_at(const struct weir_remote *r, uint64_t offset, uint64_t length)
 }
 /* 0, or how session or export has ended. */
 int weir_mapped_ended(const struct weir_remote *r);
-/* weir_remote_flush() on mapped memory. */
-static inline int
-weir_mapped_flush(const struct weir_remote *r)
-{
-	/* stores before it are seen before those after it */
-	atomic_thread_fence(memory_order_acq_rel);
-	return weir_likely(weir_direct_open(&r->direct)) ? 0 : weir_mapped_ended(r);
-}
 
 /* ---- operation.c; worker locked ---- */
 

@@ -1040,8 +1040,10 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
 	if (weir_unlikely(r->direct.at)) {
-		rc = weir_mapped_flush(r);
-		if (rc || !atomic_load_explicit(&r->by_engine, memory_order_relaxed))
+		if (weir_direct_flush(&r->direct))
+			return 0;
+		rc = weir_mapped_ended(r);
+		if (rc)
 			return rc;
 	}
 	c = weir_remote_conn(r);
@@ -1063,9 +1065,13 @@ weir_remote_flush_local(struct weir_remote *r, int timeout_ms)
 
 	if (weir_state(r->w) == WEIR_FORKED)
 		return weir_gone(r->w);
-	rc = r->direct.at ? weir_mapped_flush(r) : 0;
-	if (rc || (r->direct.at && !atomic_load_explicit(&r->by_engine, memory_order_relaxed)))
-		return rc;
+	if (r->direct.at) {
+		if (weir_direct_flush(&r->direct))
+			return 0;
+		rc = weir_mapped_ended(r);
+		if (rc)
+			return rc;
+	}
 	c = weir_remote_conn(r);
 	last = c ? weir_results_last(c) : 0;
 	if (c && c->kept_upto > weir_remote_completed(c) && c->kept_upto > last)

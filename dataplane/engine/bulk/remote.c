@@ -798,8 +798,9 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 		credit_spend(c, message_cost(&cell));
 		execute_cell(e, c, &cell, &at, &laid, result);
 		e->cost += remote_charge(&cell);
-		if (UNLIKELY(!c->cold->memory.export->alone_from) && cell.op != WEIR_OP_PUT &&
-		    cell.op != WEIR_OP_GET)
+		if (UNLIKELY(!c->cold->memory.export->alone_from) &&
+		    (cell.op == WEIR_OP_UPDATE || cell.op == WEIR_OP_CAS ||
+		     cell.op == WEIR_OP_NOTICE))
 			e->cost += WIDE_LINES; /* it may have waited for another engine */
 		channel_taken(e, ch, c, 1, n, cell.length);
 		c->bytes += answer;

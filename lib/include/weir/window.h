@@ -73,7 +73,7 @@ enum weir_window_kind {
  * flush in between. */
 #define WEIR_WINDOW_BY_ENGINE 0x20u
 
-#define WEIR_WINDOW_NOTICES_MAX 16384u
+#define WEIR_WINDOW_NOTICES_MAX 16384u /* most of weir_window_options.notices */
 
 /* Initialize with WEIR_WINDOW_OPTIONS_INIT, then change single fields. */
 struct weir_window_options {
@@ -82,8 +82,8 @@ struct weir_window_options {
 	uint32_t rights;    /* of the other members: WEIR_MAY_READ to _NOTIFY; 0: all of these */
 	uint32_t disp_unit; /* bytes; 0: 1 */
 	int32_t numa_node;  /* allocated, shared; -1: that of the caller */
-	/* that wait, of all members and of each one of this host: see struct weir_watch; at most
-	 * WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
+	/* how many may wait until a watch takes them, of all members and of each one of this host
+	 * (struct weir_watch); at most WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
 	uint32_t notices;
 	uint32_t reserved; /* 0 */
 	uint64_t more[3];  /* 0 */
