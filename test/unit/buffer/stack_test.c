@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The stack of free chunks, with every compare and swap interrupted: in between, other threads
- * would take chunks and give some back.
+ * would take chunks and give some back. Likewise a thread that found no chunk, before its lock.
  */
 #include "worlds/stream_pair.h"
 #include "worlds/test.h"
 
 #include "ipc/invariant.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 static void interrupt(void);
+static void overtake(void);
 
 #undef atomic_compare_exchange_weak_explicit
 #define atomic_compare_exchange_weak_explicit(at, old, wanted, good, bad)                          \
 	(interrupt(), atomic_compare_exchange_strong_explicit(at, old, wanted, good, bad))
+#define pthread_mutex_lock(lock) (overtake(), pthread_mutex_lock(lock))
 #include "buffer/chunks.c"
 
 #define CHUNKS 8u
@@ -27,6 +30,8 @@ static struct {
 	bool held[CHUNKS];
 	bool random, interrupted;
 	uint32_t seed;
+	unsigned overtake; /* threads that get a chunk before the next lock */
+	void *of_overtaking;
 } world;
 
 static uint32_t
@@ -98,6 +103,15 @@ interrupt(void)
 }
 
 static void
+overtake(void)
+{
+	if (world.overtake) {
+		world.overtake--;
+		world.of_overtaking = weir_chunk_get(world.c);
+	}
+}
+
+static void
 open_world(void)
 {
 	struct weir_chunks_options o = WEIR_CHUNKS_OPTIONS_INIT;
@@ -133,6 +147,28 @@ TEST(test_comes_back)
 	for (unsigned i = 2; i < CHUNKS; i++)
 		assert_ptr_equal(take(), world.at[i]);
 	assert_null(take());
+	close_world();
+}
+
+/* A thread finds no chunk; before its lock, another one allocates a region that serves both. */
+TEST(test_regions_of_threads)
+{
+	struct weir_chunks_options o = WEIR_CHUNKS_OPTIONS_INIT;
+	void *chunk;
+
+	memset(&world, 0, sizeof(world));
+	world.interrupted = true;
+	world.f = plane_create(NULL);
+	world.w = plane_attach(world.f);
+	o.chunk = 4096;
+	o.step = CHUNKS * 4096;
+	assert_int_equal(weir_chunks_create(world.w, &o, &world.c), 0);
+	world.overtake = 1;
+	chunk = weir_chunk_get(world.c);
+	assert_non_null(chunk);
+	assert_non_null(world.of_overtaking);
+	assert_ptr_not_equal(chunk, world.of_overtaking);
+	assert_int_equal(plane_regions(world.f, world.w), 1);
 	close_world();
 }
 
