@@ -4,13 +4,15 @@
  * the owner engine (dataplane/engine/bulk/lock.c; lock.pml has what else the queue does). Programs
  * below MEMBERS have words; the others ask the engine alone. Each access to a word is one step. One
  * program may die anywhere; the engine hears of it later. A grant without doubt to a
- * program with words is written there by the engine, and left there by the program.
+ * program with words is written there by the engine, and left there by the program. One program
+ * may take its request back, which the engine may have granted meanwhile; until the engine has
+ * heard of it, the program does not use its words.
  *
  * Never: two holders that exclude each other; a holder that is not told that an exclusive one died
  * with the lock; a program that waits for ever (an invalid end state).
  *
  * variants: N=3,MEMBERS=2,ROUNDS=1 N=2,MEMBERS=2,ROUNDS=2 N=3,MEMBERS=3,ROUNDS=1
- * faults: READERS LATE FENCE FORGETS SUCCESSOR UNTOLD OPENS UNWRITTEN
+ * faults: READERS LATE FENCE FORGETS SUCCESSOR UNTOLD OPENS UNWRITTEN SILENT EARLY,N=2,ROUNDS=2 KEPT,N=2,ROUNDS=2
  */
 #ifndef N
 #define N 3
@@ -24,8 +26,11 @@
 #ifndef DEATHS
 #define DEATHS 1
 #endif
+#ifndef WITHDRAWALS
+#define WITHDRAWALS 1
+#endif
 
-mtype = { SHARED, EXCLUSIVE, LOCK, UNLOCK, END, GRANTED, DOUBT };
+mtype = { SHARED, EXCLUSIVE, LOCK, UNLOCK, TAKEN, END, GRANTED, DOUBT, CANCELED };
 
 /* words; owner: number + 1 */
 byte owner;
@@ -43,11 +48,12 @@ chan granted[N] = [1] of { mtype };
 /* of the engine */
 chan queue = [N] of { byte, mtype };
 byte holders;
-bit exclusive, in_doubt;
+bit exclusive, in_doubt, told;
 bit holds[N], waits[N];
 
 /* as programs see it */
-byte in_shared, in_exclusive, deaths;
+byte in_shared, in_exclusive, deaths, withdrawals;
+bit withdrawn[N]; /* the engine has not heard of it */
 bit doubt; /* one died with the lock, and no exclusive holder was told */
 
 inline enter(kind, answer)
@@ -87,9 +93,15 @@ again:
 	:: my = EXCLUSIVE
 	fi;
 	if
+#ifdef EARLY
 	:: i >= MEMBERS -> goto ask
 	:: i < MEMBERS && my == SHARED -> goto by_entry
 	:: i < MEMBERS && my == EXCLUSIVE -> skip
+#else
+	:: i >= MEMBERS || withdrawn[i] -> goto ask
+	:: i < MEMBERS && !withdrawn[i] && my == SHARED -> goto by_entry
+	:: i < MEMBERS && !withdrawn[i] && my == EXCLUSIVE -> skip
+#endif
 	fi;
 
 	/* alone */
@@ -149,6 +161,11 @@ ask:
 		enter(my, answer);
 		inside = 1;
 		answer = 0 }
+	:: atomic { withdrawals < WITHDRAWALS && empty(granted[i]) ->
+		withdrawals++;
+		withdrawn[i] = 1;
+		cell[i] ! TAKEN, my;
+		goto taken_back }
 	mortal
 	fi;
 	if
@@ -158,6 +175,13 @@ ask:
 	mortal
 	fi;
 	goto again;
+
+taken_back:
+	/* granted or not */
+	if
+	:: granted[i] ? _ -> goto again
+	mortal
+	fi;
 
 dead:
 	atomic {
@@ -192,6 +216,31 @@ again:
 		if
 		:: m == LOCK -> queue ! i, kind; waits[i] = 1
 		:: m == UNLOCK -> holds[i] = 0; holders--; exclusive = 0
+		:: m == TAKEN ->
+			withdrawn[i] = 0;
+			if
+			:: waits[i] ->
+				waits[i] = 0;
+				queue ?? eval(i), kind;
+				granted[i] ! CANCELED
+			:: holds[i] ->
+				holds[i] = 0;
+#ifndef SILENT
+				in_doubt = (exclusive -> told : in_doubt);
+#endif
+				exclusive = 0;
+				holders--
+			:: !waits[i] && !holds[i] ->
+#ifndef KEPT
+				shared[i] = 0;
+				if
+				:: owner == i + 1 -> owner = 0
+				:: else
+				fi
+#else
+				skip
+#endif
+			fi
 		:: m == END ->
 			gone++;
 			if
@@ -291,6 +340,7 @@ serve:
 					holds[w] = 1;
 					holders++;
 					exclusive = (kind == EXCLUSIVE);
+					told = exclusive && in_doubt;
 					if
 					:: in_doubt -> granted[w] ! DOUBT
 					:: else -> granted[w] ! GRANTED
