@@ -75,7 +75,7 @@ struct weir_group {
 	uint32_t unready;	/* edges without a ready connection that may still get one */
 	uint64_t made;		/* ns */
 	int why;		/* -errno of the first connection that ended; 0: none has */
-	bool nap;		/* waits for memory */
+	bool nap;		/* no doorbell ends a wait for what it needs now */
 	struct member *member;	/* by rank */
 	struct edge *edge;	/* by neighbour */
 	struct group_call call; /* has begun and is not complete */

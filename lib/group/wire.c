@@ -246,19 +246,30 @@ receive(struct weir_group *g, uint32_t i)
 
 /* ---- waiting ---- */
 
-/* Takes messages that have come. 0, or an error that is not about the other members. */
+static void
+progress(struct weir_thread *t)
+{
+	weir_lock(t);
+	weir_progress(t, NULL);
+	weir_unlock(t);
+}
+
+/* Takes messages that have come, and what came for the calling thread, if that is another one. 0,
+ * or an error that is not about the other members. */
 static int
 take_all(struct weir_group *g)
 {
-	struct weir_thread *t = g->endpoint->worker;
+	struct weir_thread *t = g->endpoint->worker, *own;
 	int rc = 0;
 
 	if (weir_state(t->w) != WEIR_UP)
 		return weir_gone(t->w);
-	g->nap = false;
-	weir_lock(t);
-	weir_progress(t, NULL);
-	weir_unlock(t);
+	own = weir_thread_get(t->w);
+	/* no doorbell of the caller's own ends a wait for the group */
+	g->nap = own != t;
+	progress(t);
+	if (own && own != t)
+		progress(own);
 	if (g->unready)
 		rc = make_edges(g);
 	for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)

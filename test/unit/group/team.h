@@ -8,6 +8,7 @@
 #include "weir/group.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define MOST 8u
@@ -32,14 +33,20 @@ struct team {
 		uint32_t index;
 	} at[MOST];
 	int (*run)(struct team *t, uint32_t index);
+	bool succeeds; /* a member that returns an error ends the test: others would wait for it */
 };
 
 static inline void *
 member_thread(void *arg)
 {
 	struct team_member *m = arg;
+	int rc = m->t->run(m->t, m->index);
 
-	m->t->result[m->index] = m->t->run(m->t, m->index);
+	m->t->result[m->index] = rc;
+	if (rc && m->t->succeeds) {
+		fprintf(stderr, "member %u: line %d\n", m->index, rc);
+		_exit(1);
+	}
 	return NULL;
 }
 
@@ -118,6 +125,7 @@ team_join_and_run(uint32_t size, bool one_node, int (*run)(struct team *t, uint3
 
 	team_open(&t, size, one_node);
 	team_join(&t);
+	t.succeeds = true;
 	team_run(&t, run);
 	for (uint32_t i = 0; i < size; i++)
 		assert_int_equal(t.result[i], 0);

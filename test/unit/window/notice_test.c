@@ -65,8 +65,37 @@ few_notices(struct team *t, uint32_t i)
 										      : 0;
 }
 
-/* Both are here, and what the other one has put is seen. Unlike a barrier it takes in notices of
- * this thread. */
+#define MANY 500u /* more than wait at an engine */
+
+/* A member in a collective call takes in notices, also if another thread joined the group. */
+static int
+notices_in_a_barrier(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_window *win;
+	struct weir_watch watch;
+	void *at;
+
+	o.flags = WEIR_WINDOW_APART;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win) ||
+	    weir_window_lock_all(win, 0, PATIENT))
+		return __LINE__;
+	for (uint32_t k = 0; rank && k < MANY; k++)
+		if (weir_window_notify(win, other, k, 0))
+			return __LINE__;
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	for (uint32_t k = 0; !rank && k < MANY; k++) {
+		weir_watch_init(&watch, win, other, k, 1);
+		if (weir_watch_wait(&watch, PATIENT))
+			return __LINE__;
+	}
+	return weir_window_unlock_all(win, PATIENT) || weir_window_free(win, PATIENT) ? __LINE__
+										      : 0;
+}
+
+/* Both are here, and what the other one has put is seen. */
 static bool
 step(struct weir_window *win, uint32_t other, uint64_t number)
 {
@@ -221,6 +250,12 @@ TEST(test_few_notices)
 {
 	team_of_one_node(2, few_notices);
 	team_of(2, few_notices);
+}
+
+TEST(test_notices_in_a_barrier)
+{
+	team_of_one_node(2, notices_in_a_barrier);
+	team_of(2, notices_in_a_barrier);
 }
 
 TEST(test_notices_behind)
