@@ -306,6 +306,37 @@ far_windows()
 	stop_all
 }
 
+# What fences do between hosts: the barrier of their leaders alone, in virtual time. Messages of a leader, beyond
+# log2 of the hosts, rounded up: the worst of 2 to 32 hosts. Its time, a + b log2 n in times of a message: b and R².
+fence_steps()
+{
+	local command="test-collectives --figures" steps=$weir_tmp/barriers
+
+	any_wanted os_fence_signals os_fence_virtual os_fence_virtual_fit || return 0
+	"$WEIR_BUILD/test/sim/test-collectives" --figures >"$steps" || : >"$steps"
+	! wanted os_fence_signals || awk '$1 > 1 && $1 <= 32 {
+			for (due = 0; 2 ^ due < $1; due++)
+				;
+			off = $2 > due ? $2 - due : due - $2
+			if (off > most) most = off
+			n++
+		}
+		END { if (n == 31) print most + 0 }' "$steps" |
+		record os_fence_signals "more or fewer than log2 of the hosts, rounded up: signals of a leader per fence, worst of 2 to 32" '<=' 0 any "$command"
+	awk '$1 > 1 && 2 ^ int(log($1) / log(2) + 0.5) == $1 {
+			x = log($1) / log(2)
+			n++; sx += x; sy += $3; sxx += x * x; sxy += x * $3; syy += $3 * $3
+		}
+		END { if (n == 10) {
+			b = (n * sxy - sx * sy) / (n * sxx - sx * sx)
+			print b, (n * sxy - sx * sy) ^ 2 / ((n * sxx - sx * sx) * (n * syy - sy * sy))
+		} }' "$steps" >"$weir_tmp/fit"
+	! wanted os_fence_virtual || cut -d ' ' -f 1 "$weir_tmp/fit" |
+		record os_fence_virtual "one-way signals per doubling of the hosts, 2 to 1,024: a fence" '<=' 1.1 any "$command"
+	! wanted os_fence_virtual_fit || cut -d ' ' -f 2 "$weir_tmp/fit" |
+		record os_fence_virtual_fit "R² of a + b log2 n: likewise" '>=' 0.99 any "$command"
+}
+
 # Operations on memory of the same host that is mapped.
 mapped_onesided()
 {
@@ -570,6 +601,7 @@ set_onesided()
 	mapped_onesided
 	mapped_windows
 	far_windows
+	fence_steps
 	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
 		one_node --idle adaptive

@@ -4,7 +4,8 @@
  * virtual network, up to 1,024 members. Members think, pause within calls (as after a timeout),
  * die, and make calls that differ. It checks: results, the same bits at all members; the number of
  * messages; each member that waits hears of a death within a second of its detection, and of a
- * differing call; nothing hangs.
+ * differing call; nothing hangs. With --figures it measures barriers, by which fences meet between
+ * hosts: each message takes the same time, and all members come at once.
  */
 #include "event_queue.h"
 #include "seeds.h"
@@ -23,6 +24,8 @@
 #define ANNOUNCE_NS 1000000000u /* ns in a call until neighbours are told which one it is */
 #define HEARD_NS 1000000000u	/* ns, at most, until all that wait know */
 #define END_NS 600000000000ull	/* ns; a scenario ends before */
+#define TAKEN_NS 1000u		/* ns until a member that has a message looks */
+#define SIGNAL_NS 20000u	/* ns: a message of figures, until its receiver acts */
 
 struct message {
 	struct message *next;
@@ -63,6 +66,9 @@ struct world {
 	uint32_t victims, odd; /* members that die; that makes another call, NOBODY: none */
 	uint64_t died_at;      /* ns: the last death; 0: none */
 	uint64_t delay;	       /* ns, of messages, at most */
+	bool exact;	       /* figures: messages take SIGNAL_NS, and members do not pause */
+	uint64_t ended_at;     /* ns: the last call */
+	uint32_t messages;     /* of a member in one call, at most */
 };
 
 enum what { ARRIVES, WAKES, DIES, ENDS, ANNOUNCES };
@@ -152,7 +158,7 @@ send_message(void *user, uint32_t neighbour, const struct iovec *parts, unsigned
 	line->last = &message->next;
 	line->under_way += length;
 	m->messages++;
-	at = w->queue.now + 1000 + chance(w, w->delay);
+	at = w->queue.now + (w->exact ? SIGNAL_NS - TAKEN_NS : 1000 + chance(w, w->delay));
 	at = at > line->latest ? at : line->latest;
 	line->latest = at;
 	schedule(w, at - w->queue.now, ARRIVES, peer, back);
@@ -331,9 +337,11 @@ begin_call(struct member *m)
 static void
 end_call(struct member *m, int rc)
 {
-	const struct world *w = m->world;
+	struct world *w = m->world;
 
 	m->in_call = false;
+	w->ended_at = w->queue.now;
+	w->messages = m->messages > w->messages ? m->messages : w->messages;
 	if (!rc && w->odd == NOBODY && (w->size < 100 || m->x.rank % (w->size / 16) == m->call % 7))
 		check_result(m);
 	free(m->mine);
@@ -374,7 +382,7 @@ run(struct member *m)
 		take_all(m);
 		rc = exchange_step(&m->x);
 		if (rc == -EAGAIN) {
-			if (chance(w, 50))
+			if (w->exact || chance(w, 50))
 				return;
 			/* its time is over: it does something else, then repeats the call */
 			count.pauses++;
@@ -428,7 +436,7 @@ handle(struct world *w, const struct event *e)
 	switch (e->what) {
 	case ARRIVES:
 		line->arrived++;
-		wake(e->member, 1000);
+		wake(e->member, TAKEN_NS);
 		break;
 	case ENDS:
 		line->end = e->member->x.rank % 3 ? -ECONNRESET : -EHOSTDOWN;
@@ -512,10 +520,55 @@ check_end(struct world *w)
 }
 
 static void
+world_open(struct world *w)
+{
+	w->member = calloc(w->size, sizeof(*w->member));
+	for (uint32_t i = 0; i < w->size; i++) {
+		struct member *m = &w->member[i];
+
+		m->world = w;
+		if (exchange_init(&m->x, i, w->size))
+			complain(w, "no memory", i);
+		m->x.send = send_message;
+		m->x.user = m;
+		for (uint32_t k = 0; k < 64; k++) {
+			m->line[k].last = &m->line[k].first;
+			m->line[k].end = 1;
+		}
+		wake(m, w->exact ? 0 : chance(w, 1000000));
+	}
+}
+
+static void
+world_run(struct world *w)
+{
+	struct queued q;
+
+	while (queue_pop(&w->queue, END_NS, &q)) {
+		handle(w, q.subject);
+		free(q.subject);
+	}
+	check_end(w);
+}
+
+static void
+world_close(struct world *w)
+{
+	for (uint32_t i = 0; i < w->size; i++) {
+		free(w->member[i].mine);
+		free(w->member[i].all);
+		for (uint32_t k = 0; k < 64; k++)
+			line_clear(&w->member[i].line[k]);
+		exchange_free(&w->member[i].x);
+	}
+	free(w->member);
+	queue_free(&w->queue);
+}
+
+static void
 scenario(uint64_t seed, uint32_t members)
 {
 	struct world w = {.seed = seed, .rng = {seed}};
-	struct queued q;
 
 	w.size = members	   ? members
 		 : seed % 50 == 49 ? 200 + (uint32_t)chance(&w, 825)
@@ -527,49 +580,48 @@ scenario(uint64_t seed, uint32_t members)
 	for (uint32_t i = 0; i < w.calls; i++)
 		choose_call(&w, &w.call[i]);
 	w.call[w.calls - 1] = (struct collective_call){.kind = COLLECTIVE_BARRIER};
-	w.member = calloc(w.size, sizeof(*w.member));
-	for (uint32_t i = 0; i < w.size; i++) {
-		struct member *m = &w.member[i];
-
-		m->world = &w;
-		if (exchange_init(&m->x, i, w.size))
-			complain(&w, "no memory", i);
-		m->x.send = send_message;
-		m->x.user = m;
-		for (uint32_t k = 0; k < 64; k++) {
-			m->line[k].last = &m->line[k].first;
-			m->line[k].end = 1;
-		}
-		wake(m, chance(&w, 1000000));
-	}
+	world_open(&w);
 	for (uint32_t i = 0; i < w.victims && w.size > 1; i++)
 		schedule(&w, chance(&w, w.calls * w.delay), DIES, &w.member[chance(&w, w.size)], 0);
-	while (queue_pop(&w.queue, END_NS, &q)) {
-		handle(&w, q.subject);
-		free(q.subject);
-	}
+	world_run(&w);
 	count.differ += w.odd != NOBODY;
-	check_end(&w);
-	for (uint32_t i = 0; i < w.size; i++) {
-		free(w.member[i].mine);
-		free(w.member[i].all);
-		for (uint32_t k = 0; k < 64; k++)
-			line_clear(&w.member[i].line[k]);
-		exchange_free(&w.member[i].x);
-	}
-	free(w.member);
-	queue_free(&w.queue);
+	world_close(&w);
+}
+
+/* ---- figures ---- */
+
+static void
+measure(uint32_t members)
+{
+	struct world w = {.rng = {1}, .size = members, .calls = 1, .odd = NOBODY, .exact = true};
+
+	w.call[0] = (struct collective_call){.kind = COLLECTIVE_BARRIER};
+	world_open(&w);
+	world_run(&w);
+	printf("%u %u %.3f\n", members, w.messages, (double)w.ended_at / SIGNAL_NS);
+	world_close(&w);
+}
+
+static void
+figures(void)
+{
+	puts("# members, messages that a member sends in a barrier, barrier in times of a message");
+	for (uint32_t members = 2; members < 32; members++)
+		measure(members);
+	for (uint32_t members = 32; members <= 1024; members *= 2)
+		measure(members);
 }
 
 /* ---- command line ---- */
 
 struct arguments {
 	uint64_t from, to, members;
-	bool help;
+	bool figures, help;
 };
 
 #define AT(field) OPTION_FIELD(struct arguments, field)
 static const struct option_spec specs[] = {
+    {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
     {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
     {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
     {"members", 0, OPTION_UNSIGNED, AT(members), "N", NULL, "of each seed; default: the seed says",
@@ -582,7 +634,8 @@ static const struct option_table table = {
     .specs = specs,
     .count = sizeof(specs) / sizeof(specs[0]),
     .size = sizeof(struct arguments),
-    .head = "usage: test-collectives [--from SEED] [--to SEED] [--members N]\n",
+    .head = "usage: test-collectives [--from SEED] [--to SEED] [--members N]\n"
+	    "       test-collectives --figures\n",
 };
 
 /* A range of seeds that meets nothing tests nothing. */
@@ -610,6 +663,10 @@ main(int argc, char **argv)
 	uint64_t to;
 
 	seeds_parse(&table, &a, &a.help, argc, argv);
+	if (a.figures) {
+		figures();
+		return failed;
+	}
 	to = a.to ? a.to : a.from;
 	for (uint64_t seed = a.from; seed <= to; seed++)
 		scenario(seed, (uint32_t)a.members);
