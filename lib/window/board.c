@@ -199,6 +199,21 @@ rings_at(const struct board *b, uint32_t number)
 	       (uint64_t)number * b->local_count * sizeof(struct notice_ring);
 }
 
+static uint64_t
+shared_bytes(const struct board *b)
+{
+	return rings_at(b, NOTICE_WINDOWS);
+}
+
+/* Those of a window in what a member shares. */
+static struct notice_ring *
+rings_in(const struct board *b, uint8_t *shared, uint32_t number)
+{
+	return number < NOTICE_WINDOWS
+		   ? (struct notice_ring *)(void *)(shared + rings_at(b, number))
+		   : NULL;
+}
+
 /* Makes lines, words and rings, of which the board tells. 0 or -errno. */
 static int
 make_shared(struct board *b)
@@ -209,8 +224,8 @@ make_shared(struct board *b)
 	b->shared_at = calloc(b->local_count, sizeof(*b->shared_at));
 	if (!b->shared_at)
 		return -ENOMEM;
-	rc = make_memory(b, rings_at(b, WEIR_WINDOWS_MAX), WEIR_MAY_READ | WEIR_MAY_WRITE,
-			 &b->shared_region, &b->shared_x, &ref);
+	rc = make_memory(b, shared_bytes(b), WEIR_MAY_READ | WEIR_MAY_WRITE, &b->shared_region,
+			 &b->shared_x, &ref);
 	if (rc)
 		return rc;
 	b->shared = base_of(b->shared_region);
@@ -236,7 +251,7 @@ map_shared(struct board *b, uint32_t rank, struct weir_remote **r)
 		return rc;
 	}
 	weir_remote_info(*r, &info);
-	if (info.mapped && info.length >= rings_at(b, WEIR_WINDOWS_MAX))
+	if (info.mapped && info.length >= shared_bytes(b))
 		return 0;
 	weir_remote_close(*r);
 	*r = NULL;
@@ -290,7 +305,7 @@ board_own_words(const struct board *b, uint32_t number)
 struct notice_ring *
 board_own_rings(const struct board *b, uint32_t number)
 {
-	return (struct notice_ring *)(void *)(b->shared + rings_at(b, number));
+	return rings_in(b, b->shared, number);
 }
 
 int
@@ -303,7 +318,7 @@ board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock
 	if (rc)
 		return rc;
 	*words = (struct weir_lock_words *)(void *)(at + board_words_at(b, number));
-	*rings = (struct notice_ring *)(void *)(at + rings_at(b, number));
+	*rings = rings_in(b, at, number);
 	return 0;
 }
 

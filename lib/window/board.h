@@ -44,6 +44,8 @@ struct board_line {
 };
 
 #define NOTICE_SLOTS 64u
+/* Windows of a group that have rings, since each takes 1 KiB per pair of members. */
+#define NOTICE_WINDOWS 16u
 
 /* A notice; the last field is written last. */
 struct notice_slot {
@@ -65,8 +67,9 @@ struct notice_ring {
 /*
  * If a host has several members, each member of the group has memory that the others of its host
  * write: lines, of which those of the first member of the host are used; behind them per window
- * words for its part, the lock and how far epochs of post and start are (ipc/lock_words.h); and per
- * window rings of notices for it. A member's number among the words is its place on the host + 1.
+ * words for its part, the lock and how far epochs of post and start are (ipc/lock_words.h); and for
+ * the first NOTICE_WINDOWS numbers rings of notices; those of others go by the engine. A member's
+ * number among the words is its place on the host + 1.
  */
 
 /* How far board_make() is. */
@@ -128,10 +131,10 @@ void board_wake(struct board *b, uint32_t on_host);
 /* Where the own words of a window are in the memory for them; these. */
 uint64_t board_words_at(const struct board *b, uint32_t number);
 struct weir_lock_words *board_own_words(const struct board *b, uint32_t number);
-/* The own rings of a window, by place of the sender. */
+/* The own rings of a window, by place of the sender; NULL: it has none. */
 struct notice_ring *board_own_rings(const struct board *b, uint32_t number);
-/* Words of a window, and rings, at the member with this place on the host, if there are lines. 0 or
- * -errno. Any thread. */
+/* Words of a window, and rings or NULL, at the member with this place on the host, if there are
+ * lines. 0 or -errno. Any thread. */
 int board_words(struct board *b, uint32_t on_host, uint32_t number, struct weir_lock_words **words,
 		struct notice_ring **rings);
 /* Reads a member's part. 0 or -errno. Any thread. */

@@ -46,15 +46,20 @@ static int
 use_words(struct weir_window *win, struct weir_export_more *more)
 {
 	struct board *b = win->board;
+	struct notice_ring *rings;
 
 	win->own = b->on_host + 1;
 	if (!b->lines || win->args.flags & WEIR_WINDOW_APART)
 		return 0;
-	win->sources = calloc(b->local_count, sizeof(*win->sources));
-	if (!win->sources)
-		return weir_fail(-ENOMEM, "no memory for the members of the host; free some");
 	memset(board_own_words(b, win->number), 0, weir_lock_bytes(b->local_count));
-	memset(board_own_rings(b, win->number), 0, b->local_count * sizeof(struct notice_ring));
+	rings = board_own_rings(b, win->number);
+	if (rings) {
+		win->sources = calloc(b->local_count, sizeof(*win->sources));
+		if (!win->sources)
+			return weir_fail(-ENOMEM,
+					 "no memory for the members of the host; free some");
+		memset(rings, 0, b->local_count * sizeof(*rings));
+	}
 	if (win->args.flags & WEIR_WINDOW_NO_LOCKS)
 		return 0;
 	more->lock_region = b->shared_region;

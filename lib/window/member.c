@@ -24,7 +24,8 @@ open_words(struct weir_window *win, struct window_member *m)
 	m->on_host = is.on_host;
 	rc = board_words(win->board, is.on_host, win->number, &m->words, &rings);
 	weir_remote_info(m->memory, &info);
-	if (!rc && info.mapped) /* else a notice behind operations of the engine is faster there */
+	if (!rc && rings &&
+	    info.mapped) /* else a notice behind operations of the engine is faster there */
 		m->ring = &rings[win->board->on_host];
 	m->from = &board_own_words(win->board, win->number)->member[is.on_host];
 	return rc;

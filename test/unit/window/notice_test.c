@@ -65,6 +65,46 @@ few_notices(struct team *t, uint32_t i)
 										      : 0;
 }
 
+/* Also windows beyond the last one that has rings: their notices go by the engine. */
+static int
+windows_without_rings(struct team *t, uint32_t i)
+{
+	static const uint32_t numbers[] = {0, NOTICE_WINDOWS - 1, NOTICE_WINDOWS,
+					   WEIR_WINDOWS_MAX - 1};
+	uint32_t other = 1 - weir_group_rank(t->g[i]);
+	struct board *b = NULL;
+	struct weir_window *win;
+	struct weir_watch watch;
+	void *at;
+
+	for (unsigned n = 0; n < sizeof(numbers) / sizeof(numbers[0]); n++) {
+		uint64_t used = (UINT64_C(1) << numbers[n]) - 1;
+
+		if (b)
+			b->used = used;
+		if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &at, &win) ||
+		    win->number != numbers[n])
+			return __LINE__;
+		b = win->board;
+		if (!win->sources != (!b->lines || numbers[n] >= NOTICE_WINDOWS))
+			return __LINE__;
+		weir_window_lock_all(win, 0, PATIENT);
+		for (uint32_t k = 0; k < NOTICE_SLOTS; k++)
+			if (weir_window_notify(win, other, k, 0))
+				return __LINE__;
+		for (uint32_t k = 0; k < NOTICE_SLOTS; k++) {
+			weir_watch_init(&watch, win, other, WEIR_TAG_ANY, 1);
+			if (weir_watch_wait(&watch, PATIENT) || watch.last_tag != k)
+				return __LINE__;
+		}
+		weir_window_unlock_all(win, PATIENT);
+		if (weir_window_free(win, PATIENT) || b->used != used)
+			return __LINE__;
+	}
+	b->used = 0;
+	return 0;
+}
+
 #define MANY 500u /* more than wait at an engine */
 
 /* A member in a collective call takes in notices, also if another thread joined the group. */
@@ -250,6 +290,12 @@ TEST(test_few_notices)
 {
 	team_of_one_node(2, few_notices);
 	team_of(2, few_notices);
+}
+
+TEST(test_windows_without_rings)
+{
+	team_of_one_node(2, windows_without_rings);
+	team_of(2, windows_without_rings);
 }
 
 TEST(test_notices_in_a_barrier)
