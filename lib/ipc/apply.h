@@ -98,6 +98,19 @@ weir_applies(enum weir_type t, enum weir_acc op, const void *at)
  */
 void weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *operand,
 		      void *result, uint64_t count);
+/* The same for the sum of one 64-bit integer, signed or not: counters and tickets. */
+static inline void
+weir_apply_add64(void *at, const void *operand, void *result)
+{
+	typedef uint64_t __attribute__((may_alias)) bits;
+	uint64_t x, old;
+
+	memcpy(&x, operand, sizeof(x));
+	old = __atomic_fetch_add((bits *)at, x, __ATOMIC_RELAXED);
+	if (result)
+		memcpy(result, &old, sizeof(old));
+}
+
 /* The same. 0, or -EINVAL: weir_applies() is false, and nothing was done. */
 int weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
 	       uint64_t count);

@@ -280,10 +280,32 @@ update(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operan
 	return 0;
 }
 
+/* One 64-bit integer of mapped memory, without what finds elements and operations: 60 instructions
+ * less. False: it was not added. */
+static inline bool
+add64(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand, void *result,
+      enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	const struct window_member *m;
+	uint8_t *at;
+
+	if (op != WEIR_ACC_SUM || (type != WEIR_T_INT64 && type != WEIR_T_UINT64) || !win ||
+	    !operand || flags & ~WEIR_NOWAIT)
+		return false;
+	m = window_member_ready(win, rank);
+	at = m ? direct(win, m, m->may_update, disp, sizeof(uint64_t)) : NULL;
+	if (!at || (uintptr_t)at % sizeof(uint64_t))
+		return false;
+	weir_apply_add64(at, operand, result);
+	return true;
+}
+
 int
 weir_window_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
 		       uint64_t count, enum weir_type type, enum weir_acc op, unsigned flags)
 {
+	if (weir_likely(count == 1 && add64(win, rank, disp, operand, NULL, type, op, flags)))
+		return 0;
 	return update(win, rank, disp, operand, NULL, count, type, op, flags);
 }
 
@@ -309,6 +331,8 @@ weir_window_fetch_op(struct weir_window *win, uint32_t rank, uint64_t disp, cons
 {
 	if (weir_unlikely(!result))
 		return no_result();
+	if (weir_likely(add64(win, rank, disp, operand, result, type, op, flags)))
+		return 0;
 	return update(win, rank, disp, operand, result, 1, type, op, flags);
 }
 

@@ -4,10 +4,10 @@
  * memory is mapped, and no data plane turns meanwhile.
  *
  * window_bench [SIZE [CALLS [WORK]]]; under callgrind with --toggle-collect=calls_*. WORK: put,
- * get, update (a sum), fetch (and add), swap (compare and swap), flush, notice (a notified put),
- * these within an epoch;
- * without an operation, all: lock_all and unlock_all; lock: exclusive, and unlock; fence; pscw:
- * post, start, complete and wait, the last two when the other member has come.
+ * get, add (of 64 bits), update (a sum of 32), fetch (and add), swap (compare and swap), flush,
+ * notice (a notified put), these within an epoch; without an operation, all: lock_all and
+ * unlock_all; lock: exclusive, and unlock; fence; pscw: post, start, complete and wait, the last
+ * two when the other member has come.
  */
 #include "../unit/group/team.h"
 
@@ -50,10 +50,20 @@ calls_get(void)
 }
 
 static __attribute__((noinline)) void
-calls_update(void)
+calls_add(void)
 {
 	for (unsigned i = 0; i < BURST; i++)
 		must(weir_window_accumulate(win, rank, i * sizeof(one), &one, 1, WEIR_T_UINT64,
+					    WEIR_ACC_SUM, 0));
+}
+
+static __attribute__((noinline)) void
+calls_update(void)
+{
+	static const uint32_t narrow = 1;
+
+	for (unsigned i = 0; i < BURST; i++)
+		must(weir_window_accumulate(win, rank, i * sizeof(one), &narrow, 1, WEIR_T_UINT32,
 					    WEIR_ACC_SUM, 0));
 }
 
@@ -168,10 +178,10 @@ static const struct work {
 	void (*calls)(void);
 	bool within; /* an epoch */
 } works[] = {
-    {"put", calls_put, true},	  {"get", calls_get, true},   {"update", calls_update, true},
-    {"fetch", calls_fetch, true}, {"swap", calls_swap, true}, {"flush", calls_flush, true},
-    {"notice", notices, true},	  {"all", calls_all, false},  {"lock", calls_lock, false},
-    {"fence", fences, false},	  {"pscw", rounds, false},
+    {"add", calls_add, true},	    {"put", calls_put, true},	  {"get", calls_get, true},
+    {"update", calls_update, true}, {"fetch", calls_fetch, true}, {"swap", calls_swap, true},
+    {"flush", calls_flush, true},   {"notice", notices, true},	  {"all", calls_all, false},
+    {"lock", calls_lock, false},    {"fence", fences, false},	  {"pscw", rounds, false},
 };
 #define WORKS (sizeof(works) / sizeof(works[0]))
 

@@ -348,7 +348,10 @@ error_operation(struct ranks *r)
 	/* with a unit of 1 an element may be misaligned */
 	OK(r, weir_window_allocate(r->g, PART, NULL, CASE_MS, (void **)&base, &win));
 	OK(r, weir_window_lock_all(win, 0, CASE_MS));
+	OK(r, weir_window_put(win, to, 0, &v, 8, 0)); /* what follows finds the lock acquired */
 	WANT(r, weir_window_accumulate(win, to, 4, &v, 1, WEIR_T_UINT64, WEIR_ACC_SUM, 0), -EINVAL);
+	WANT(r, weir_window_fetch_op(win, to, 12, &v, &was, WEIR_T_INT64, WEIR_ACC_SUM, 0),
+	     -EINVAL);
 	WANT(r, weir_window_compare_swap(win, to, 2, &v, &v, &was, WEIR_T_UINT32, 0), -EINVAL);
 	OK(r, weir_window_unlock_all(win, CASE_MS));
 	OK(r, weir_window_free(win, CASE_MS));
