@@ -46,10 +46,9 @@ struct weir_remote {
 	/* the opening thread's; mapped: stays, and tells how the export ends */
 	struct weir_conn *first;
 	/* stays: that with the number of this program among the words of the lock; NULL: none yet.
-	 * Whether the data plane knows the number; a request was taken back, and may still be
-	 * granted and released there. By the thread that locks, one at a time */
+	 * By the thread that locks, one at a time */
 	struct weir_conn *member;
-	bool knows_words, withdrawn;
+	struct weir_words_known words;
 	/* of the next three, and of `conn` of lanes; nothing is locked inside it */
 	pthread_mutex_t lock;
 	uint64_t length; /* of the export; 0: connections know it, and its node */

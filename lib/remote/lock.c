@@ -184,12 +184,14 @@ weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeou
 		c->lock_member = (uint16_t)member;
 		weir_unlock(c->worker);
 		r->member = c;
+		r->words.session = &r->w->life->state;
+		r->words.ended = &c->remote_end;
 	}
 	rc = await(c, kind, timeout_ms);
 	if (rc == GRANTED_BY_WORDS)
-		r->knows_words = true;
+		r->words.granted = true;
 	if (c == r->member && (rc == -EAGAIN || rc == -EINTR))
-		r->withdrawn = true;
+		r->words.withdrawn = true;
 	if (rc == -EOWNERDEAD)
 		return weir_fail(-EOWNERDEAD, "the lock is held, and its last exclusive holder "
 					      "ended with it; make the data consistent");
@@ -210,15 +212,18 @@ is_over(struct weir_conn *c)
 	return over;
 }
 
+const struct weir_words_known *
+weir_remote_words(const struct weir_remote *r)
+{
+	return &r->words;
+}
+
 bool
 weir_remote_knows_words(struct weir_remote *r)
 {
-	if (!r->knows_words || weir_state(r->w) != WEIR_UP ||
-	    atomic_load_explicit(&r->member->remote_end, memory_order_relaxed))
-		return false;
-	if (weir_unlikely(r->withdrawn))
-		r->withdrawn = !is_over(r->member);
-	return !r->withdrawn;
+	if (r->words.withdrawn && weir_state(r->w) == WEIR_UP)
+		r->words.withdrawn = !is_over(r->member);
+	return weir_words_ready(&r->words);
 }
 
 int

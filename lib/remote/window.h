@@ -57,7 +57,24 @@ int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
  * by them, when it ends or r is closed.
  */
 int weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeout_ms);
-/* Whether it was, and neither export nor session has ended as far as this program knows. */
+/* What tells whether it was. Written by the thread that locks, one at a time. */
+struct weir_words_known {
+	const _Atomic uint32_t *session; /* as in weir_direct */
+	const _Atomic int *ended;	 /* of the connection that has the number, once `granted` */
+	bool granted;
+	bool withdrawn; /* a request was taken back, and may still be granted and released */
+};
+static inline bool
+weir_words_ready(const struct weir_words_known *k)
+{
+	return k->granted && !k->withdrawn &&
+	       atomic_load_explicit(k->session, memory_order_relaxed) == WEIR_UP &&
+	       !atomic_load_explicit(k->ended, memory_order_relaxed);
+}
+/* Valid until r is closed. */
+const struct weir_words_known *weir_remote_words(const struct weir_remote *r);
+/* Whether it was, and neither export nor session has ended as far as this program knows. Unlike
+ * weir_words_ready() it looks whether the request that was taken back is over. */
 bool weir_remote_knows_words(struct weir_remote *r);
 /* Releases the locks that threads hold through r. Their operations are complete. */
 void weir_remote_unlock_all(struct weir_remote *r);

@@ -66,6 +66,7 @@ struct window_member {
 	 * that it writes; else both NULL */
 	struct weir_lock_words *words;
 	struct weir_lock_member *from;
+	const struct weir_words_known *known; /* of `locks` */
 	/* NULL, or where notices for it go, unless it is full; how many went there and by the
 	 * engine, and how many of each had been taken when that was read last. With `sending` */
 	struct notice_ring *ring;
@@ -238,6 +239,29 @@ window_members(struct weir_window *win)
 int window_lock_take(struct weir_window *win, struct window_member *m, int kind, int timeout_ms);
 /* Releases it; the operations to the member are complete. */
 void window_lock_leave(const struct weir_window *win, struct window_member *m);
+
+/* Takes it by words, if that is possible now. The program knows them (weir_words_ready()). */
+static inline bool
+window_words_take(const struct weir_window *win, struct window_member *m, int kind)
+{
+	bool taken = kind == WEIR_LOCK_SHARED
+			 ? weir_lock_take_shared(m->words, win->own)
+			 : weir_lock_take_exclusive(m->words, win->own, win->board->local_count);
+
+	if (taken)
+		m->by_words = kind;
+	return taken;
+}
+
+static inline void
+window_words_leave(const struct weir_window *win, struct window_member *m)
+{
+	if (m->by_words == WEIR_LOCK_SHARED)
+		weir_lock_leave_shared(m->words, win->own);
+	else
+		weir_lock_leave_exclusive(m->words, win->own, 0);
+	m->by_words = 0;
+}
 
 /* ---- epoch.c ---- */
 /*

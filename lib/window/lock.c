@@ -12,18 +12,12 @@
 int
 window_lock_take(struct weir_window *win, struct window_member *m, int kind, int timeout_ms)
 {
-	struct weir_lock_words *w = m->words;
 	int rc;
 
-	if (!w)
+	if (!m->words)
 		return weir_remote_lock(m->locks, kind, timeout_ms);
-	if (weir_remote_knows_words(m->locks) &&
-	    (kind == WEIR_LOCK_SHARED
-		 ? weir_lock_take_shared(w, win->own)
-		 : weir_lock_take_exclusive(w, win->own, win->board->local_count))) {
-		m->by_words = kind;
+	if (weir_remote_knows_words(m->locks) && window_words_take(win, m, kind))
 		return 0;
-	}
 	rc = weir_remote_lock_as(m->locks, kind, win->own, timeout_ms);
 	if (rc != 1)
 		return rc;
@@ -36,11 +30,8 @@ window_lock_leave(const struct weir_window *win, struct window_member *m)
 {
 	if (weir_state(win->w) == WEIR_FORKED) /* nothing is mapped */
 		return;
-	if (m->by_words == WEIR_LOCK_SHARED)
-		weir_lock_leave_shared(m->words, win->own);
-	else if (m->by_words == WEIR_LOCK_EXCLUSIVE)
-		weir_lock_leave_exclusive(m->words, win->own, 0);
+	if (m->by_words)
+		window_words_leave(win, m);
 	else
 		weir_remote_unlock_all(m->locks);
-	m->by_words = 0;
 }

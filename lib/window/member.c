@@ -23,6 +23,7 @@ open_words(struct weir_window *win, struct window_member *m)
 		return 0;
 	m->on_host = is.on_host;
 	rc = board_words(win->board, is.on_host, win->number, &m->words, &rings);
+	m->known = weir_remote_words(m->locks);
 	weir_remote_info(m->memory, &info);
 	if (!rc && rings &&
 	    info.mapped) /* else a notice behind operations of the engine is faster there */

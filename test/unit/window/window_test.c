@@ -661,9 +661,67 @@ take_back(struct team *t, uint32_t i)
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
 
+static pthread_barrier_t meeting;
+
+/* A request is taken back before the engine has read it: meanwhile the words are not used, since
+ * the engine will grant it and take it back. */
+static int
+unread_request(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]);
+	const struct window_member *m;
+	struct weir_window *win;
+	static bool taken;
+	void *base;
+	int rc = 0;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	for (unsigned k = 0; k < 2; k++) /* both know the words */
+		if (weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, PATIENT) ||
+		    weir_window_unlock(win, 0, PATIENT))
+			return __LINE__;
+	pthread_barrier_wait(&meeting);
+	if (!rank && weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, PATIENT))
+		return __LINE__;
+	pthread_barrier_wait(&meeting);
+	if (rank) {
+		plane_hold(t->f, true);
+		if (weir_window_lock(win, 0, WEIR_LOCK_SHARED, 0, 0) != -EAGAIN)
+			return __LINE__;
+	}
+	pthread_barrier_wait(&meeting);
+	if (!rank && weir_window_unlock(win, 0, PATIENT))
+		return __LINE__;
+	pthread_barrier_wait(&meeting);
+	if (rank) {
+		rc = weir_window_lock(win, 0, WEIR_LOCK_SHARED, 0, 0);
+		taken = !rc;
+		if (rc && rc != -EAGAIN)
+			return __LINE__;
+		plane_hold(t->f, false);
+		m = window_member_find(win, 0);
+		while (weir_remote_knows_words(m->locks), m->known->withdrawn)
+			usleep(100);
+	}
+	pthread_barrier_wait(&meeting);
+	if (!rank) {
+		rc = weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, taken ? 500 : PATIENT);
+		if (rc != (taken ? -EAGAIN : 0) || (!rc && weir_window_unlock(win, 0, PATIENT)))
+			return __LINE__;
+	}
+	pthread_barrier_wait(&meeting);
+	if (rank && taken && weir_window_unlock(win, 0, PATIENT))
+		return __LINE__;
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
 TEST(test_taken_back)
 {
 	team_of_one_node(2, take_back);
+	pthread_barrier_init(&meeting, NULL, 2);
+	team_of_one_node(2, unread_request);
+	pthread_barrier_destroy(&meeting);
 }
 
 TEST(test_rounds)
