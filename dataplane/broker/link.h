@@ -71,6 +71,7 @@ struct broker_link {
 	bool full_there; /* DOWN: the latter */
 	uint64_t idle_since;
 	uint64_t stays_until; /* then it may be asked again to make room */
+	uint64_t room_at;     /* when it could begin at last, after it had lacked room */
 	uint64_t retry_at;    /* DOWN: the peer had no room; connections wait until then. 0: no */
 	TAILQ_ENTRY(broker_link) in_idle, in_timed, in_wanting;
 	uint32_t recv_wrs;	  /* granted */
@@ -210,9 +211,10 @@ void link_end_event(struct broker *b, uint32_t engine, const struct engine_event
 void link_ended(struct broker_link *l);
 /* The engine takes no connection for this link: it is about to end. */
 void link_ends(struct broker *b, uint32_t engine, uint32_t id);
-/* Whether connections wait because there is no room, here or at the peer. */
-bool link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n,
-		     uint32_t class);
+/* Whether connections wait because there is no room, here or at the peer, or there was none until
+ * after that time. */
+bool link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n, uint32_t class,
+		     uint64_t until);
 
 /* ---- handshake ---- */
 

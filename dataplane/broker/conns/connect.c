@@ -158,7 +158,9 @@ node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 {
 	while (n->waiting && n->waiting->since + BROKER_CONNECT_TIMEOUT_NS <= now) {
 		struct broker_conn *c = n->waiting;
-		bool no_room = link_lacks_room(b, c->engine, n, c->class);
+		/* room that came late is no fault of the peer's */
+		bool no_room = link_lacks_room(b, c->engine, n, c->class,
+					       c->since + BROKER_CONNECT_TIMEOUT_NS / 2);
 
 		b->counters.connects_timed_out++;
 		connect_give_up(b, c, no_room ? ENOSPC : ETIMEDOUT);

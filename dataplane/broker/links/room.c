@@ -357,7 +357,8 @@ links_serve(struct broker *b, uint32_t engine)
 }
 
 bool
-link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n, uint32_t class)
+link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n, uint32_t class,
+		uint64_t until)
 {
 	const struct broker_link *l = n->links;
 
@@ -368,5 +369,5 @@ link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n, 
 	else
 		while (l && (l->engine != engine || link_class(l) != class))
 			l = l->next_of_node;
-	return l && l->no_room;
+	return l && (l->no_room || l->room_at > until);
 }
