@@ -947,6 +947,7 @@ test_words_many(void **state)
 	assert_true(weir_lock_take_shared(w, 1));
 	weir_lock_leave_shared(w, 5);
 	lock(r, EXCLUSIVE);
+	world_run(p.w, 300); /* all words are looked at */
 	assert_true(waits(&p, r));
 	weir_lock_leave_shared(w, 1);
 	assert_true(has(&p, r, 0));

@@ -323,6 +323,45 @@ draw_tickets(void *arg)
 	return NULL;
 }
 
+static void *
+count_up(void *arg)
+{
+	struct job *j = arg;
+	uint64_t one = 1, was;
+
+	for (unsigned n = 0; n < TICKETS && !j->rc; n++)
+		j->rc = weir_remote_fetch_op(j->r, 0, &one, &was, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
+	return NULL;
+}
+
+/* Nothing but the updates themselves orders those of two threads: ThreadSanitizer sees a race if
+ * they are no atomic instructions, whether they have met or not. */
+static void
+test_updates_of_threads(void **state)
+{
+	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	struct job j[2] = {{0}};
+	struct weir_remote *r;
+	uint8_t *mapped;
+	pthread_t t[2];
+	uint64_t sum;
+
+	r = open_with(&m, WEIR_MAY_UPDATE | WEIR_MAY_WRITE, 0, &mapped);
+	assert_non_null(mapped);
+	for (unsigned i = 0; i < 2; i++) {
+		j[i].r = r;
+		assert_int_equal(pthread_create(&t[i], NULL, count_up, &j[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(j[i].rc, 0);
+	}
+	memcpy(&sum, m.base, sizeof(sum));
+	assert_int_equal(sum, 2 * TICKETS);
+	weir_remote_close(r);
+	memory_close(&m);
+}
+
 /* Threads that mapped the memory, and one for which the data plane works: each ticket once. */
 static void
 test_tickets(void **state)
@@ -487,11 +526,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_put),	    cmocka_unit_test(test_apart),
-	    cmocka_unit_test(test_refused), cmocka_unit_test(test_read_only),
-	    cmocka_unit_test(test_ends),    cmocka_unit_test(test_threads),
-	    cmocka_unit_test(test_wide),    cmocka_unit_test(test_both_ways),
-	    cmocka_unit_test(test_hole),    cmocka_unit_test(test_tickets),
+	    cmocka_unit_test(test_put),
+	    cmocka_unit_test(test_apart),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_read_only),
+	    cmocka_unit_test(test_ends),
+	    cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_updates_of_threads),
+	    cmocka_unit_test(test_wide),
+	    cmocka_unit_test(test_both_ways),
+	    cmocka_unit_test(test_hole),
+	    cmocka_unit_test(test_tickets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
