@@ -38,6 +38,12 @@ group_is_calling(const struct weir_group *g)
 	return g->call.op != CALL_NONE && weir_state(g->endpoint->w) == WEIR_UP;
 }
 
+bool
+group_is_over(const struct weir_group *g)
+{
+	return g->x.failures || weir_state(g->endpoint->w) != WEIR_UP;
+}
+
 uint32_t
 weir_group_rank(const struct weir_group *g)
 {

@@ -666,8 +666,11 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	if (weir_state(win->w) == WEIR_FORKED)
 		return weir_gone(win->w);
 	epoch = atomic_load_explicit(&win->epoch, memory_order_relaxed);
-	if ((epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE) ||
-	    win->is_exposed)
+	/* when a member has failed, nobody may be left to end an exposure; locks end with their
+	 * handles, and their next holders are told */
+	if (((epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE) ||
+	     win->is_exposed) &&
+	    weir_window_error(win, NULL) == -ENOENT && !group_is_over(win->g))
 		return weir_fail(-EBUSY, "an epoch of locks, start or post is open; end it first");
 	rc = window_members_flush(win, false, end);
 	if (rc == -EAGAIN || rc == -EINTR)

@@ -195,7 +195,9 @@ uint64_t weir_address_of(const void *p);
  * error.
  *
  * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), or an error of
- * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR.
+ * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR. Once a member
+ * is known to have failed, or the session has ended, it is freed within epochs, too: locks end as
+ * with a program that has died.
  */
 int weir_window_free(struct weir_window *win, int timeout_ms);
 

@@ -489,6 +489,37 @@ TEST(test_differing_calls)
 	team_of(4, differ);
 }
 
+/* Rank 2 ends, and nobody ends the epochs of the others any more: their windows can be freed. */
+static int
+free_in_epochs(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), one = 1;
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	if (!rank && (weir_window_post(win, &one, 1, 0) ||
+		      weir_window_lock(win, 1, WEIR_LOCK_EXCLUSIVE, 0, PATIENT) ||
+		      weir_window_free(win, PATIENT) != -EBUSY))
+		return __LINE__;
+	rc = weir_group_barrier(t->g[i], PATIENT);
+	if (rank == 2) {
+		plane_die(t->f, t->w[i]);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	if (!rc) /* else rank 2 has come earlier, and ended meanwhile */
+		rc = weir_group_barrier(t->g[i], PATIENT);
+	return rc == -ECONNRESET && weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_free_in_epochs)
+{
+	team_of(3, free_in_epochs);
+	team_of_one_node(3, free_in_epochs);
+}
+
 static _Atomic bool started; /* rank 2 has: no call that makes the window waits for rank 1 */
 
 /* A member that has completed may end: those that are still awaited are awaited on. */
