@@ -180,7 +180,7 @@ note()
 		;;
 	*)
 		printf 'FAIL  %-44s %4ds  exit %s\n' "$1" "$3" "$2"
-		{ grep -a '^FAIL:' "$4"; tail -n 60 "$4"; } | sed 's/^/      | /'
+		{ grep -a 'FAIL: ' "$4"; tail -n 60 "$4"; } | sed 's/^/      | /'
 		;;
 	esac >"$work/note.$BASHPID"
 	head -n 1 "$work/note.$BASHPID" >>"$top/results"

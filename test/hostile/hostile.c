@@ -511,6 +511,7 @@ static const struct mode {
     {"opens", do_opens, 1, true, 0},
     {"fetches", do_fetches, 1, false, SMALL},
     {"group", do_group, 1, true, 0},
+    {"window", do_window, 1, true, 0},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 #define ALL 16u

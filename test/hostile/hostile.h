@@ -140,5 +140,7 @@ void do_fetches(struct victim *v);
 
 /* Groups: hostile_group.c. */
 void do_group(struct victim *v);
+/* Windows of others: hostile_window.c. */
+void do_window(struct victim *v);
 
 #endif

@@ -7,10 +7,14 @@
  *                                    it says "received N", and "wrong" if a call fails
  *   member INSTANCE bear NAME        the same with one member that may do anything, and no secret:
  *                                    calls may fail, but they end, and the session stays
+ *   member INSTANCE window NAME SIZE as meet, with a window: locked increments, fences, epochs of
+ *                                    post and start, notices
+ *   member INSTANCE snared NAME SIZE as bear, with all of these
  */
 #include "program.h"
 
 #include "weir/group.h"
+#include "weir/window.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,6 +86,157 @@ bear(struct weir *w, const char *name)
 	return failed("session", weir_node(w));
 }
 
+/* ---- windows ---- */
+
+#define ROUNDS 20u
+#define PART 4096u
+#define SNARED_MS 200
+
+/* Counts at rank 0 under its lock. */
+static int
+increment(struct weir_window *win, int timeout_ms)
+{
+	uint64_t n;
+	int end, rc = weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, timeout_ms);
+
+	if (rc)
+		return rc;
+	rc = weir_window_get(win, 0, 0, &n, sizeof(n), 0);
+	if (!rc)
+		rc = weir_window_flush(win, 0, timeout_ms);
+	n++;
+	if (!rc)
+		rc = weir_window_put(win, 0, 0, &n, sizeof(n), 0);
+	end = weir_window_unlock(win, 0, timeout_ms);
+	return rc ? rc : end;
+}
+
+/* Each puts its number into the next member's part, which that one sees behind the fence. */
+static int
+shift(struct weir_window *win, uint32_t rank, uint32_t size, uint64_t *part, uint64_t n,
+      int timeout_ms)
+{
+	uint64_t mine = rank + n * size;
+	uint32_t from = (rank + size - 1) % size;
+	int rc = weir_window_fence(win, 0, timeout_ms);
+
+	if (!rc)
+		rc = weir_window_put(win, (rank + 1) % size, 64, &mine, sizeof(mine), 0);
+	if (!rc)
+		rc = weir_window_fence(win, 0, timeout_ms);
+	return rc ? rc : part[8] == from + n * size ? 0 : -EBADMSG;
+}
+
+/* The same by post and start, and by a notice. */
+static int
+pass(struct weir_window *win, uint32_t rank, uint32_t size, uint64_t *part, uint64_t n,
+     int timeout_ms)
+{
+	uint32_t to = (rank + 1) % size, from = (rank + size - 1) % size;
+	uint64_t mine = rank + n * size;
+	struct weir_watch watch;
+	int rc = weir_window_post(win, &from, 1, 0);
+
+	if (!rc)
+		rc = weir_window_start(win, &to, 1, 0, timeout_ms);
+	if (!rc)
+		rc = weir_window_put(win, to, 128, &mine, sizeof(mine), 0);
+	if (!rc)
+		rc = weir_window_notify(win, to, (uint32_t)n,
+					timeout_ms == PATIENCE_MS ? 0 : WEIR_NOWAIT);
+	if (!rc)
+		rc = weir_window_complete(win, timeout_ms);
+	if (!rc)
+		rc = weir_window_wait(win, timeout_ms);
+	if (!rc && part[16] != from + n * size)
+		rc = -EBADMSG;
+	weir_watch_init(&watch, win, from, (uint32_t)n, 1);
+	return rc ? rc : weir_watch_wait(&watch, timeout_ms);
+}
+
+static int
+use_window(struct weir_window *win, uint64_t *part, int timeout_ms)
+{
+	struct weir_group *g = weir_window_group(win);
+	uint32_t rank = weir_group_rank(g), size = weir_group_size(g);
+	int rc = 0;
+
+	for (uint64_t n = 1; !rc && n <= ROUNDS; n++) {
+		rc = increment(win, timeout_ms);
+		if (!rc)
+			rc = shift(win, rank, size, part, n, timeout_ms);
+		if (!rc)
+			rc = pass(win, rank, size, part, n, timeout_ms);
+	}
+	if (!rc)
+		rc = weir_window_fence(win, 0, timeout_ms);
+	return rc || rank || part[0] == (uint64_t)ROUNDS * size ? rc : -EBADMSG;
+}
+
+/* Makes windows of the group again and again. */
+static int
+meet_windows(struct weir *w, const char *name, uint32_t size)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_window *win;
+	struct weir_group *g;
+	void *part;
+
+	o.size = size;
+	o.secret = "open sesame";
+	for (uint64_t n = 1;; n++) {
+		int rc = weir_group_join(w, name, &o, PATIENCE_MS, &g);
+
+		if (!rc)
+			rc = weir_window_allocate(g, PART, NULL, PATIENCE_MS, &part, &win);
+		if (!rc)
+			rc = use_window(win, part, PATIENCE_MS);
+		if (!rc)
+			rc = weir_window_free(win, PATIENCE_MS);
+		if (rc)
+			return failed("wrong: window", rc);
+		weir_group_leave(g);
+		say("received %llu", (unsigned long long)n);
+	}
+}
+
+/*
+ * The same with a member that may spoil what they share. What this program has made lasts as long
+ * as its session, so it begins a new one each time.
+ */
+static int
+snared(const struct weir_options *options, const char *name, uint32_t size)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	unsigned made = 0, fine = 0;
+
+	o.size = size;
+	for (uint64_t n = 1;; n++) {
+		struct weir_group *g = NULL;
+		struct weir_window *win = NULL;
+		struct weir *w;
+		void *part;
+		int rc = weir_attach(options, &w);
+
+		if (rc)
+			return failed("wrong: attach", rc);
+		if (!weir_group_join(w, name, &o, 2000, &g) &&
+		    !weir_window_allocate(g, PART, NULL, 2000, &part, &win)) {
+			made++;
+			fine += !use_window(win, part, SNARED_MS);
+			weir_window_lock_all(win, 0, SNARED_MS);
+			weir_window_put(win, 0, 0, &n, sizeof(n), WEIR_NOWAIT);
+			weir_window_unlock_all(win, SNARED_MS);
+			weir_window_free(win, SNARED_MS);
+		}
+		if (weir_node(w) < 0)
+			return failed("wrong: session", weir_node(w));
+		weir_detach(w);
+		say("received %llu: %u windows, %u as they should be", (unsigned long long)n, made,
+		    fine);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -92,6 +247,8 @@ main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	o.instance = argv[1];
+	if (!strcmp(argv[2], "snared"))
+		return snared(&o, argv[3], (uint32_t)number_at(argc, argv, 4));
 	rc = weir_attach(&o, &w);
 	if (rc)
 		return failed("attach", rc);
@@ -99,6 +256,8 @@ main(int argc, char **argv)
 		rc = bear(w, argv[3]);
 	else if (!strcmp(argv[2], "meet"))
 		rc = meet(w, argv[3], (uint32_t)number_at(argc, argv, 4));
+	else if (!strcmp(argv[2], "window"))
+		rc = meet_windows(w, argv[3], (uint32_t)number_at(argc, argv, 4));
 	else
 		rc = 2;
 	weir_detach(w);

@@ -1,65 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs with remote memory that rma_kill.sh kills and stops. Each worker keeps a book in a
- * mapped file of DIR, which survives SIGKILL: what it has begun, and what has completed.
+ * Programs with remote memory and windows that rma_kill.sh and window_kill.sh kill and stop. Each
+ * worker keeps a book in a mapped file of DIR, which survives SIGKILL: what it has begun, and what
+ * has completed.
  *
- *   rma_kill INSTANCE own DIR          exports memory, writes its keys, says "ready"; on SIGUSR1,
- * and when the memory ends, it compares it with the books rma_kill INSTANCE update DIR SLOT  adds
- * to a word of its own and to one of all rma_kill INSTANCE put DIR SLOT     puts 16 MiB at once,
- * again and again, into area SLOT rma_kill INSTANCE lock DIR SLOT    increments a word under the
- * lock by a get and a put rma_kill INSTANCE join DIR SLOT N  joins a group of N members, and makes
- * barriers rma_kill INSTANCE hold DIR         locks, says "held RC", unlocks on SIGUSR1 rma_kill -
- * book DIR NAME           says what is begun, completed, errors, the last error rma_kill - check
- * DIR               compares all books with the memory of each life of the owner
+ *   rma_kill INSTANCE own DIR            exports memory, writes its keys, says "ready"; on SIGUSR1,
+ *                                        and when the memory ends, compares it with the books
+ *   rma_kill INSTANCE update DIR SLOT    adds to a word of its own and to one of all
+ *   rma_kill INSTANCE put DIR SLOT       puts 16 MiB at once, again and again, into area SLOT
+ *   rma_kill INSTANCE lock DIR SLOT      increments a word under the lock by a get and a put
+ *   rma_kill INSTANCE join DIR SLOT N    joins a group of N members, and makes barriers
+ *   rma_kill INSTANCE window DIR SLOT N  is rank SLOT of a group of N with a window, and does all
+ * of that there (rma_kill_window.c) rma_kill INSTANCE hold DIR           locks, says "held RC",
+ * unlocks on SIGUSR1 rma_kill - book DIR NAME             says what is begun, completed, errors,
+ * the last error rma_kill - check DIR                 compares all books with the memory of each
+ * life of the owner
  *
  * Workers outlive data planes and owners: they attach and open again until SIGTERM.
  */
-#include "program.h"
-
-#include "weir/group.h"
-#include "weir/remote.h"
+#include "rma_kill.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLOTS 32u
 #define TOTAL SLOTS	    /* the word of all that add */
 #define LOCKED (SLOTS + 1u) /* the word under the lock */
 #define WORDS (SLOTS + 2u)
 #define AREAS 2u
-#define AREA (16ull << 20)
 #define GUARD (2ull << 20) /* bytes around the areas that nobody may write */
 #define GUARD_BYTE 0xa5
 #define LATCH 4096u /* offset of memory that has a lock alone */
 #define LATCH_BYTES 64u
 #define AT_AREA(i) (GUARD + (i) * (AREA + GUARD))
 #define REGION AT_AREA(AREAS)
-#define LIVES 32u
 #define BATCH 8u
 
-enum role { OWN, UPDATE, PUT, LOCK, JOIN };
-static const char *const role_name[] = {"own", "update", "put", "lock", "join"};
-
-/* `begun` rises before a call, `completed` after its flush. */
-struct tally {
-	_Atomic uint64_t begun, completed;
-};
-
-struct book {
-	_Atomic uint32_t role, slot;
-	_Atomic uint64_t errors, repaired; /* calls that ended with one; locks of dead holders */
-	_Atomic int32_t last;		   /* error */
-	char failure[256];		   /* the first broken rule that it saw */
-	struct tally life[LIVES];	   /* by life of the owner */
-};
+static const char *const role_name[] = {"own", "update", "put", "lock", "join", "window"};
 
 /* Contents of the memory of each life of the owner at its end. */
 struct remains {
@@ -77,17 +60,10 @@ struct keys {
 	struct weir_key words, latch, area[AREAS];
 };
 
-static _Atomic int stopping, asked;
-static struct weir *w;
-static struct book *book;
-
-/* A broken rule: the book keeps the first, and the program goes on. */
-#define wrong(...)                                                                                 \
-	do {                                                                                       \
-		say(__VA_ARGS__);                                                                  \
-		if (!book->failure[0])                                                             \
-			snprintf(book->failure, sizeof(book->failure), __VA_ARGS__);               \
-	} while (0)
+_Atomic int stopping;
+static _Atomic int asked;
+struct weir *w;
+struct book *book;
 
 static void
 on_signal(int signal)
@@ -98,8 +74,7 @@ on_signal(int signal)
 		asked = 1;
 }
 
-/* A file of DIR, mapped. NULL: there is none. */
-static void *
+void *
 map_file(const char *name, size_t bytes, int flags)
 {
 	void *at = MAP_FAILED;
@@ -119,24 +94,23 @@ struct sums {
 	unsigned books, faults;
 };
 
-static void
-in_between(struct sums *s, const char *what, uint64_t completed, uint64_t value, uint64_t begun)
+void
+in_between(unsigned *faults, const char *what, uint64_t completed, uint64_t value, uint64_t begun)
 {
 	if (completed <= value && value <= begun)
 		return;
-	s->faults++;
+	++*faults;
 	say("wrong: %s: %llu completed, %llu in memory, %llu begun", what,
 	    (unsigned long long)completed, (unsigned long long)value, (unsigned long long)begun);
 }
 
-/* Every byte is of the last put that completed, or of one begun after it. */
-static void
-check_area(struct sums *s, const char *name, const uint8_t seen[256], uint64_t completed,
+void
+check_area(unsigned *faults, const char *name, const uint8_t seen[256], uint64_t completed,
 	   uint64_t begun)
 {
 	for (unsigned i = 0; i < 256; i++)
 		if (seen[i] && (uint8_t)(i - completed) > begun - completed) {
-			s->faults++;
+			++*faults;
 			say("wrong: %s: %llu completed, %llu begun, a byte is %u", name,
 			    (unsigned long long)completed, (unsigned long long)begun, i);
 		}
@@ -162,14 +136,16 @@ read_books(uint64_t life, bool after, uint64_t completed[][SLOTS], struct sums *
 		if (!after) {
 			completed[role][slot] = t->completed;
 		} else if (role == UPDATE) {
-			in_between(s, e->d_name, completed[role][slot], is->word[slot], t->begun);
+			in_between(&s->faults, e->d_name, completed[role][slot], is->word[slot],
+				   t->begun);
 			s->add_begun += t->begun;
 			s->add_completed += completed[role][slot];
 		} else if (role == LOCK) {
 			s->lock_begun += t->begun;
 			s->lock_completed += completed[role][slot];
 		} else if (role == PUT) {
-			check_area(s, e->d_name, is->seen[slot], completed[role][slot], t->begun);
+			check_area(&s->faults, e->d_name, is->seen[slot], completed[role][slot],
+				   t->begun);
 		}
 		s->books += after;
 		munmap(b, sizeof(*b));
@@ -177,8 +153,10 @@ read_books(uint64_t life, bool after, uint64_t completed[][SLOTS], struct sums *
 	if (d)
 		closedir(d);
 	if (after) {
-		in_between(s, "all that add", s->add_completed, is->word[TOTAL], s->add_begun);
-		in_between(s, "under the lock", s->lock_completed, is->word[LOCKED], s->lock_begun);
+		in_between(&s->faults, "all that add", s->add_completed, is->word[TOTAL],
+			   s->add_begun);
+		in_between(&s->faults, "under the lock", s->lock_completed, is->word[LOCKED],
+			   s->lock_begun);
 	}
 }
 
@@ -221,7 +199,7 @@ read_memory(const struct owner *o, struct remains *is)
 static void
 compare(const struct owner *o)
 {
-	static uint64_t completed[5][SLOTS];
+	static uint64_t completed[sizeof(role_name) / sizeof(role_name[0])][SLOTS];
 	struct remains *is = &o->estate->life[o->life];
 	struct sums s = {0};
 
@@ -301,8 +279,7 @@ own(struct owner *o)
 
 /* ---- workers ---- */
 
-/* Counts an error that a call on an opened remote may end with. */
-static bool
+bool
 may_end(int rc)
 {
 	book->errors++;
@@ -311,15 +288,14 @@ may_end(int rc)
 	       (rc == -EINTR && stopping);
 }
 
-/* The same, and those of opening. */
-static bool
+bool
 may_fail(int rc)
 {
 	return rc == -EKEYREJECTED || rc == -EHOSTUNREACH || rc == -ETIMEDOUT ||
 	       rc == -ECONNREFUSED;
 }
 
-static void
+void
 ended(const char *what, int rc)
 {
 	if (!may_end(rc))
@@ -564,8 +540,13 @@ show(const char *name)
 	struct book *b = map_file(name, sizeof(*b), O_RDWR);
 	uint64_t begun = 0, completed = 0;
 
-	for (unsigned i = 0; b && i < LIVES; i++)
+	for (unsigned i = 0; b && i < LIVES; i++) {
 		completed += b->life[i].completed, begun += b->life[i].begun;
+		for (unsigned k = 0; k < OF_WINDOWS; k++) {
+			completed += b->window[i][k].completed;
+			begun += b->window[i][k].begun;
+		}
+	}
 	printf("%llu %llu %llu %d\n", (unsigned long long)begun, (unsigned long long)completed,
 	       (unsigned long long)(b ? b->errors : 0), b ? b->last : 0);
 	return 0;
@@ -574,7 +555,7 @@ show(const char *name)
 static int
 check(void)
 {
-	static uint64_t completed[5][SLOTS];
+	static uint64_t completed[sizeof(role_name) / sizeof(role_name[0])][SLOTS];
 	struct estate *e = map_file("estate", sizeof(*e), O_RDWR);
 	struct sums s = {0};
 	unsigned lives = 0;
@@ -601,7 +582,7 @@ check(void)
 		}
 	}
 	printf("%u faults in %u lives\n", s.faults, lives);
-	return s.faults || !lives;
+	return s.faults || (e && !lives);
 }
 
 /* Repeats until the data plane is there. False: SIGTERM came first. */
@@ -645,6 +626,8 @@ live(enum role role, int argc, char **argv)
 			own(&o);
 		else if (role == JOIN)
 			work_together(slot, (uint32_t)number_at(argc, argv, 5));
+		else if (role == WINDOW)
+			work_in_window(slot, (uint32_t)number_at(argc, argv, 5));
 		else
 			work_remotely(role, slot);
 		weir_detach(w);

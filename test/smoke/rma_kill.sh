@@ -5,47 +5,10 @@
 # survive: at the target are at least the completed operations, at most those begun. Nobody waits for ever.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
+# shellcheck source=test/smoke/_rma_kill.sh
+. "$(dirname "$0")/_rma_kill.sh"
 
 two_nodes
-dir=$weir_tmp/work
-mkdir "$dir"
-declare -A worker=() # NAME -> its arguments
-
-# work NAME INSTANCE [GROUP-SIZE]: a worker; NAME is its book, ROLE-SLOT.
-work() {
-	worker[$1]="$2 ${1%-*} $dir ${1#*-} ${3:-}"
-	# shellcheck disable=SC2086
-	run "$1" rma_kill ${worker[$1]}
-}
-again_work() {
-	# shellcheck disable=SC2086
-	run "$1" rma_kill ${worker[$1]}
-}
-
-# book NAME: sets begun, completed, errors, errno.
-book() { read -r begun completed errors errno < <(rma_kill - book "$dir" "$1"); }
-beyond() { book "$1" && [ "$completed" -gt "$2" ]; }
-# moved WHEN NAME...: until each has completed something that it began after now.
-moved() {
-	local when=$1 name
-	local -A at=()
-	shift
-	for name in "$@"; do
-		book "$name"
-		at[$name]=$begun
-	done
-	for name in "$@"; do
-		await beyond "$name" "${at[$name]}" || die "$when: $name gets nowhere: $begun begun, $completed completed, ${at[$name]} before; $(last_line "$name")"
-	done
-}
-errors_of() {
-	local name
-	for name in "$@"; do
-		book "$name"
-		echo "$name $errors"
-	done
-}
-failed_with() { book "$1" && [ "$errors" -gt "$2" ] && [[ " $3 " == *" $errno "* ]]; }
 # compared WHEN: the owner finds its memory as the books say.
 compared() {
 	local n
@@ -53,18 +16,6 @@ compared() {
 	kill -USR1 "${weir_pid[owner]}"
 	await eval "[ \$(grep -c compared '$weir_tmp/owner.log') -gt $n ]" || die "$1: the owner says nothing"
 	grep compared "$weir_tmp/owner.log" | tail -n 1 | has 'all agree' || fail "$1: $(log_of owner)"
-}
-# stopped NAME: SIGSTOP has reached it.
-is_stopped() { grep -q '^State:[[:space:]]T' "/proc/$1/status"; }
-freeze() {
-	kill -STOP "${weir_pid[$1]}"
-	await is_stopped "${weir_pid[$1]}" || die "$1 does not stop"
-}
-thaw() { kill -CONT "${weir_pid[$1]}"; }
-# slain NAME: by SIGKILL; the shell tells of it.
-slain() {
-	! has_ended "${weir_pid[$1]}" || fail "$1 had ended before: $(last_line "$1")"
-	stop "$1" KILL 2>>"$weir_tmp/stop.log"
 }
 # within NAME: it has begun a put that is not complete, and gets no further.
 within() {
