@@ -7,6 +7,7 @@
 #include "worlds/roce_net.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 #define BYTES 32768u
@@ -199,12 +200,79 @@ some_lost(void **state)
 	run(1024, 4);
 }
 
+#ifdef __x86_64__
+static struct world *stepped;
+
+/* The program writes between two instructions of whoever reads its memory. */
+static void
+between(int signal)
+{
+	static uint64_t x = 88172645463325252u;
+	uint64_t *word = (uint64_t *)(void *)stepped->rewritten[0];
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	word[0] = x;
+	word[(x >> 8) % (BYTES / 8)] = x;
+}
+
+/* From now on between() runs after each instruction; or no longer. */
+static inline void
+step(bool on)
+{
+	/* below the 128 bytes that a leaf function may use */
+	if (on)
+		__asm__ __volatile__("lea -128(%%rsp), %%rsp; pushfq; orq $0x100, (%%rsp); popfq; "
+				     "lea 128(%%rsp), %%rsp" ::
+					 : "memory", "cc");
+	else
+		__asm__ __volatile__(
+		    "lea -128(%%rsp), %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; "
+		    "lea 128(%%rsp), %%rsp" ::
+			: "memory", "cc");
+}
+
+/* Wherever the program writes while frames are made: no thread has to meet another one for it. */
+static void
+each_instruction(void **state)
+{
+	struct sigaction action = {.sa_handler = between}, former;
+	struct world *w = stepped = make_world(4096, 0);
+
+	net_run(w->net, 10000);
+	assert_int_equal(sigaction(SIGTRAP, &action, &former), 0);
+	for (unsigned i = 0; i < 16; i += 3) {
+		post_mine(w, i);
+		w->port[0]->wcs = 0;
+		step(true);
+		net_turn(w->net);
+		step(false);
+		while (w->port[0]->wcs < 1)
+			net_turn(w->net);
+		assert_int_equal(w->port[0]->wc[0].status, NIC_WC_SUCCESS);
+	}
+	sigaction(SIGTRAP, &former, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		struct nic_counters c = net_counters(&w->net->node[i]);
+
+		assert_int_equal(c.drop_bad_icrc, 0);
+		assert_int_equal(c.retransmits + c.naks_sent + c.timeouts, 0);
+	}
+	net_destroy(w->net);
+	free(w);
+}
+#endif
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_lost),
 	    cmocka_unit_test(some_lost),
+#ifdef __x86_64__
+	    cmocka_unit_test(each_instruction),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
