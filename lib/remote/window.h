@@ -57,7 +57,7 @@ int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
  * by them, when it ends or r is closed.
  */
 int weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeout_ms);
-/* What tells whether it was. Written by the thread that locks, one at a time. */
+/* Tells whether it was. Written by the thread that locks, one at a time. */
 struct weir_words_known {
 	const _Atomic uint32_t *session; /* as in weir_direct */
 	const _Atomic int *ended;	 /* of the connection that has the number, once `granted` */

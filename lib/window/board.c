@@ -205,7 +205,7 @@ shared_bytes(const struct board *b)
 	return rings_at(b, NOTICE_WINDOWS);
 }
 
-/* Those of a window in what a member shares. */
+/* The rings of a window in what a member shares; NULL: it has none. */
 static struct notice_ring *
 rings_in(const struct board *b, uint8_t *shared, uint32_t number)
 {

@@ -162,7 +162,7 @@ lock_again(struct weir_window *win, uint32_t rank, int kind)
 	return true;
 }
 
-/* What was taken so, if all operations were loads and stores. False: not so. */
+/* A lock that was taken so, if all operations were loads and stores. False: not so. */
 static inline bool
 unlock_words(struct weir_window *win, uint32_t rank)
 {

@@ -47,7 +47,7 @@ spoil(uint8_t *at, uint64_t bytes)
 				 __ATOMIC_SEQ_CST);
 }
 
-/* What the member with this place on the host shares with the others. */
+/* Memory that the member with this place on the host shares with the others. */
 static void
 spoil_shared(struct weir_window *win, uint32_t on_host)
 {

@@ -201,8 +201,8 @@ meet_windows(struct weir *w, const char *name, uint32_t size)
 }
 
 /*
- * The same with a member that may spoil what they share. What this program has made lasts as long
- * as its session, so it begins a new one each time.
+ * The same with a member that may spoil what they share. A window that could not be freed lasts as
+ * long as its session, so each time begins with a new one.
  */
 static int
 snared(const struct weir_options *options, const char *name, uint32_t size)

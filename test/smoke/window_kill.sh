@@ -38,13 +38,13 @@ others_repaired() {
 waiters() { shows B exports "any(.waiters >= $1)"; }
 # keeps NAME: has the lock from now on, and another member waits for it; it does not if it was the last of a round.
 keeps() {
-	local try look said
+	local try said
 	for try in {1..100}; do
 		said=$(lines "$1" held)
 		touch "$dir/hold-${1#*-}"
 		await said_more "$1" held "$said" || die "$1 does not lock: $(last_line "$1")"
 		# twice: the first may show how this member waited
-		for look in {1..5}; do
+		for _ in {1..5}; do
 			read -rt 0.1 <> <(:)
 			waiters 1 || continue
 			read -rt 0.2 <> <(:)
