@@ -328,7 +328,8 @@ test_malformed(void **state)
 		memcpy(bytes + lies[i].field, &lies[i].value, sizeof(lies[i].value));
 		c = knock(w);
 		assert_int_equal(weir_send(c, bytes, lies[i].length, PATIENT), 0);
-		weir_send(c, &r, sizeof(r), 0);
+		if (lies[i].length >= sizeof(r)) /* a second one is refused in any case */
+			weir_send(c, &r, sizeof(r), 0);
 		assert_int_equal(weir_recv(c, &a, sizeof(a), &length, PATIENT), 0);
 		assert_int_equal(length, JOIN_ANSWER_BYTES(0));
 		assert_int_equal(a.status, lies[i].status);

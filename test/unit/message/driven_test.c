@@ -109,6 +109,28 @@ TEST(test_same_thread)
 	close_both(&p);
 }
 
+/* A messenger that closes handles what came on a connection that it had not accepted yet. */
+TEST(test_close_before_accept)
+{
+	struct weir_handler h = WEIR_HANDLER_INIT;
+	struct weir_messenger_options o = no_threads;
+	pthread_t closing;
+	struct both p;
+
+	open_both(&p, NULL, &o);
+	h.handle = where;
+	h.user = &p.b;
+	must(weir_message_register(p.b.m, WEIR_TYPE(9, 9), &h));
+	must(weir_message_send(p.a.m, B, WEIR_TYPE(9, 9), "x", 1, PATIENT));
+	assert_int_equal(p.b.notes, 0);
+	closing = close_beside(p.b.m);
+	p.b.m = NULL;
+	drive(&p, p.a.lost == 1);
+	pthread_join(closing, NULL);
+	assert_int_equal(p.b.notes, 1);
+	close_both(&p);
+}
+
 /* The limit of calls holds; a wait ends with the first call, or with its time. */
 TEST(test_limit)
 {
