@@ -95,6 +95,26 @@ TEST(test_random)
 	}
 }
 
+/* Many more sources and tags than there are lists: none is taken for another one. */
+TEST(test_others)
+{
+	const struct weir_remote_notice n = {.source = 5, .tag = 6};
+	struct match m;
+
+	match_init(&m);
+	assert_non_null(match_add(&m, &n));
+	for (uint32_t other = 0; other < 100 * MATCH_BUCKETS; other++) {
+		assert_int_equal(match_find(&m, MATCH_TAG, other, 6) != NULL, other == 5);
+		assert_int_equal(match_find(&m, MATCH_TAG, other, WEIR_TAG_ANY) != NULL,
+				 other == 5);
+		assert_int_equal(match_find(&m, MATCH_TAG, 5, other) != NULL, other == 6);
+		assert_int_equal(match_find(&m, MATCH_TAG, WEIR_RANK_ANY, other) != NULL,
+				 other == 6);
+		assert_null(match_find(&m, MATCH_POST, other, 6));
+	}
+	match_fini(&m);
+}
+
 /* A member that writes nonsense. */
 TEST(test_unknown_kind)
 {
