@@ -309,9 +309,10 @@ is_started()
 	grep -q " is up, " "$weir_tmp/dataplane-n$1.log"
 }
 
+# A node is up for others before its control has said its addresses.
 sees_all()
 {
-	[ "$(weirctl --instance "n$1" --json show nodes 2>/dev/null | grep -o '"state": *"up"' | wc -l)" -eq "$nodes" ]
+	[ "$(weirctl --instance "n$1" --json show nodes 2>/dev/null | grep -Eo '"(state": *"up"|address": *"[^"])' | wc -l)" -eq $((2 * nodes)) ]
 }
 
 # Control of node I.
