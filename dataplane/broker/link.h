@@ -71,8 +71,9 @@ struct broker_link {
 	bool full_there; /* DOWN: the latter */
 	uint64_t idle_since;
 	uint64_t stays_until; /* then it may be asked again to make room */
-	uint64_t room_at;     /* when it could begin at last, after it had lacked room */
-	uint64_t retry_at;    /* DOWN: the peer had no room; connections wait until then. 0: no */
+	/* no_room: since when; when it could begin at last, after it had lacked room for long */
+	uint64_t lacks_since, room_at;
+	uint64_t retry_at; /* DOWN: the peer had no room; connections wait until then. 0: no */
 	TAILQ_ENTRY(broker_link) in_idle, in_timed, in_wanting;
 	uint32_t recv_wrs;	  /* granted */
 	uint32_t resumes;	  /* enum weir_resume: QPs of this attempt that are new */
@@ -211,6 +212,8 @@ void link_end_event(struct broker *b, uint32_t engine, const struct engine_event
 void link_ended(struct broker_link *l);
 /* The engine takes no connection for this link: it is about to end. */
 void link_ends(struct broker *b, uint32_t engine, uint32_t id);
+/* It cannot begin: no room here, or at the peer. */
+void link_lacks(struct broker_link *l);
 /* Whether connections wait because there is no room, here or at the peer, or there was none until
  * after that time. */
 bool link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node *n, uint32_t class,

@@ -324,7 +324,8 @@ take_refusal(struct broker *b, const struct broker_node *n, const struct weir_li
 	}
 	if (l->state == LINK_OFFERED && !l->live && o->refused == ENOSPC) {
 		b->counters.links_full++;
-		l->no_room = l->full_there = true;
+		link_lacks(l);
+		l->full_there = true;
 		/* not by all refused at once */
 		if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
 			chance = 0;

@@ -198,7 +198,8 @@ build(struct broker_link *l)
 	l->peer_attempt = l->born = l->peer_born = 0;
 	l->fail_status = l->resumes = l->resumes_next = 0;
 	l->confirmed = l->open = l->over = false;
-	if (l->no_room && !l->full_there)
+	if (l->no_room && !l->full_there &&
+	    broker_now(b) - l->lacks_since > BROKER_CONNECT_TIMEOUT_NS / 2)
 		l->room_at = broker_now(b);
 	l->no_room = l->full_there; /* as before, until the peer has answered */
 	l->full_there = false;

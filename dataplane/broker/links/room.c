@@ -313,7 +313,8 @@ link_begin(struct broker_link *l, int *rc)
 	*rc = 0;
 	weir_assert(!l->wanting);
 	l->b->counters.links_full += !l->no_room;
-	l->wanting = l->no_room = true;
+	link_lacks(l);
+	l->wanting = true;
 	TAILQ_INSERT_TAIL(&r->wanting, l, in_wanting);
 	r->wanted++;
 	evict(l->b, l->engine);
@@ -354,6 +355,14 @@ links_serve(struct broker *b, uint32_t engine)
 		if (l->saved.attempt)
 			refuse(l);
 	}
+}
+
+void
+link_lacks(struct broker_link *l)
+{
+	if (!l->no_room)
+		l->lacks_since = broker_now(l->b);
+	l->no_room = true;
 }
 
 bool
