@@ -27,8 +27,9 @@ int group_met(struct weir_group *g, int rc);
 int group_watch(struct weir_group *g);
 /* The caller waits for a member, which has left: it counts as ended, and all will hear of it. */
 void group_missing(struct weir_group *g, uint32_t rank);
-/* Whether a member is known to have failed, or the session has ended: no call can succeed. */
-bool group_is_over(const struct weir_group *g);
+/* Whether no call can succeed any more, as far as is known now: a member has failed, or the session
+ * has ended. Takes messages that have come. */
+bool group_is_over(struct weir_group *g);
 /* Whether a neighbour has left. */
 bool group_has_left(const struct weir_group *g, uint32_t rank);
 

@@ -39,9 +39,9 @@ group_is_calling(const struct weir_group *g)
 }
 
 bool
-group_is_over(const struct weir_group *g)
+group_is_over(struct weir_group *g)
 {
-	return g->x.failures || weir_state(g->endpoint->w) != WEIR_UP;
+	return weir_group_failed(g, NULL, 0) < 0 || exchange_error(&g->x);
 }
 
 uint32_t

@@ -670,7 +670,7 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	 * handles, and their next holders are told */
 	if (((epoch != EPOCH_NONE && epoch != EPOCH_FENCED && epoch != EPOCH_FENCE) ||
 	     win->is_exposed) &&
-	    weir_window_error(win, NULL) == -ENOENT && !group_is_over(win->g))
+	    !group_is_over(win->g))
 		return weir_fail(-EBUSY, "an epoch of locks, start or post is open; end it first");
 	rc = window_members_flush(win, false, end);
 	if (rc == -EAGAIN || rc == -EINTR)

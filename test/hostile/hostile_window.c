@@ -70,6 +70,8 @@ spoil_shared(struct weir_window *win, uint32_t on_host)
 		tally(1, "words of locks");
 		break;
 	default:
+		if (!rings)
+			return;
 		spoil((uint8_t *)rings, b->local_count * sizeof(*rings));
 		tally(1, "words of rings");
 	}

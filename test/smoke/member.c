@@ -224,9 +224,11 @@ snared(const struct weir_options *options, const char *name, uint32_t size)
 		    !weir_window_allocate(g, PART, NULL, 2000, &part, &win)) {
 			made++;
 			fine += !use_window(win, part, SNARED_MS);
-			weir_window_lock_all(win, 0, SNARED_MS);
-			weir_window_put(win, 0, 0, &n, sizeof(n), WEIR_NOWAIT);
-			weir_window_unlock_all(win, SNARED_MS);
+			/* no lock_all: an operation within it has no time for its lock */
+			if (!weir_window_lock(win, 0, WEIR_LOCK_SHARED, 0, SNARED_MS)) {
+				weir_window_put(win, 0, 0, &n, sizeof(n), WEIR_NOWAIT);
+				weir_window_unlock(win, 0, SNARED_MS);
+			}
 			weir_window_free(win, SNARED_MS);
 		}
 		if (weir_node(w) < 0)

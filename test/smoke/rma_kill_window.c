@@ -286,7 +286,12 @@ live(struct work *k)
 		compare(k);
 	if (stopping) /* the end of the session tells the others */
 		return 0;
-	end = weir_window_free(k->win, PATIENCE_MS);
+	/* the group may hear of a death later than an operation did */
+	for (unsigned n = 0; (end = weir_window_free(k->win, PATIENCE_MS)) == -EBUSY; n++) {
+		if (n == PATIENCE_MS)
+			break;
+		usleep(1000);
+	}
 	if (end == -EBUSY || end == -EAGAIN)
 		wrong("window after '%s': not freed: %d", strerror(-rc), end);
 	return rc;

@@ -195,9 +195,9 @@ uint64_t weir_address_of(const void *p);
  * error.
  *
  * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), or an error of
- * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR. Once a member
- * is known to have failed, or the session has ended, it is freed within epochs, too: locks end as
- * with a program that has died.
+ * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR. Once the
+ * group is of no use any more, since a member has failed (weir_group_failed()), or the session has
+ * ended, it is freed within epochs, too: locks end as with a program that has died.
  */
 int weir_window_free(struct weir_window *win, int timeout_ms);
 
@@ -390,8 +390,8 @@ void weir_window_sync(struct weir_window *win);
  * weir_watch_init(), until weir_window_free(). Each notice goes to one watch, the one that looks
  * first; those that no watch wants stay, in the order in which they came: `notices` of the window's
  * options, and beyond them as many as weir_remote_notify() says of each thread, and 64 of each
- * member of the host. Calls that test or wait take notices in; operations on mapped parts and their
- * flushes do not. One thread at a time uses a watch.
+ * member of the host for the first 16 windows of the group. Calls that test or wait take notices
+ * in; operations on mapped parts and their flushes do not. One thread at a time uses a watch.
  */
 struct weir_watch {
 	uint32_t source, tag; /* awaited: a rank or WEIR_RANK_ANY, a tag or WEIR_TAG_ANY */

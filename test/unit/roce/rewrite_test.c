@@ -202,6 +202,7 @@ some_lost(void **state)
 
 #ifdef __x86_64__
 static struct world *stepped;
+static _Atomic unsigned steps;
 
 /* The program writes between two instructions of whoever reads its memory. */
 static void
@@ -210,6 +211,7 @@ between(int signal)
 	static uint64_t x = 88172645463325252u;
 	uint64_t *word = (uint64_t *)(void *)stepped->rewritten[0];
 
+	atomic_fetch_add(&steps, 1);
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
@@ -243,13 +245,19 @@ each_instruction(void **state)
 	net_run(w->net, 10000);
 	assert_int_equal(sigaction(SIGTRAP, &action, &former), 0);
 	for (unsigned i = 0; i < 16; i += 3) {
+		uint64_t limit = w->net->now + UINT64_C(10000000000);
+
 		post_mine(w, i);
 		w->port[0]->wcs = 0;
+		atomic_store(&steps, 0);
 		step(true);
 		net_turn(w->net);
 		step(false);
-		while (w->port[0]->wcs < 1)
+		assert_in_range(atomic_load(&steps), 1000, UINT32_MAX);
+		while (w->port[0]->wcs < 1) {
 			net_turn(w->net);
+			assert_true(w->net->now < limit);
+		}
 		assert_int_equal(w->port[0]->wc[0].status, NIC_WC_SUCCESS);
 	}
 	sigaction(SIGTRAP, &former, NULL);
