@@ -27,7 +27,7 @@ for mode in linger linger-session linger-memory bells inode; do
 	one $mode $attacker
 done
 one linger-session $stranger
-[ -z "${WEIR_WIRE:-}" ] || exit # older kernels differ in the host alone
+[ -z "${WEIR_WIRE:-}" ] || exit 0 # older kernels differ in the host alone
 for name in send local-send sink local-sink echo-a echo-b control-A control-B dataplane-A dataplane-B; do stop $name; done
 older_kernel true || skip "system calls can't be filtered here"
 # there the threads that close for a user wait, and with them what that user asks for
