@@ -28,7 +28,8 @@
  *
  * Threads: one thread at a time makes calls on a group, any thread; several groups may be used by
  * several threads. Groups use a service and connections of their own, at most 2 log2(size) of them,
- * of which weir_poll() reports nothing. Leave all groups before weir_detach().
+ * of which weir_poll() reports nothing. Free the windows of a group before it is left, and leave
+ * all groups before weir_detach().
  */
 #ifndef WEIR_GROUP_H
 #define WEIR_GROUP_H
