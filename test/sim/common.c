@@ -585,6 +585,11 @@ has_begun(struct sim_program *p, struct user *u, int rc)
 		sim_progress(p->s);
 		return true;
 	}
+	/* the handle waits for room for a link to a node that is cut off for good, which this
+	 * control tells only data planes that have one */
+	if (rc == -EAGAIN && !u->opened && is_cut_off(p->s, p->id, p->s->common->plan->owner) &&
+	    p->s->now - p->s->sc.cut_at > 12 * SIM_S)
+		rc = -ENOSPC;
 	if (rc == -EAGAIN)
 		u->wait_until = p->s->now + 20 * SIM_US;
 	else
@@ -922,7 +927,8 @@ complete(struct sim_program *p, struct user *u)
 	struct sim_common *k = p->s->common;
 
 	for (uint32_t i = 0; i < RANGES; i++)
-		if (k->range[i].state == HELD && (k->range[i].holder == p->id || u->lock >= HOLDS))
+		if (k->range[i].state == HELD &&
+		    (i == BY_LOCK ? u->lock >= HOLDS : k->range[i].holder == p->id))
 			k->range[i].under_way = 0;
 	for (uint32_t i = 0; i < u->ops; i++) {
 		const struct operation *o = &u->op[i];
