@@ -25,8 +25,8 @@ open_words(struct weir_window *win, struct window_member *m)
 	rc = board_words(win->board, is.on_host, win->number, &m->words, &rings);
 	m->known = weir_remote_words(m->locks);
 	weir_remote_info(m->memory, &info);
-	if (!rc && rings &&
-	    info.mapped) /* else a notice behind operations of the engine is faster there */
+	/* a notice behind operations of the engine is faster there */
+	if (!rc && rings && info.mapped)
 		m->ring = &rings[win->board->on_host];
 	m->from = &board_own_words(win->board, win->number)->member[is.on_host];
 	return rc;

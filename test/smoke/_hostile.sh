@@ -122,3 +122,24 @@ not_held() {
 	done
 	fail "$attacking holds $*: $(cat "$weir_tmp/stops")"
 }
+
+declare -A rows_before=() # NODE-WHAT -> how many weirctl shows
+rows() { # NODE WHAT
+	weirctl --instance "$1" --json show "$2" | jq length
+}
+
+# Counts connections, exports and sessions of both nodes; no_rows_left: there are no more than then.
+count_rows() {
+	local node what
+	for node in A B; do
+		for what in connections exports sessions; do rows_before[$node-$what]=$(rows $node $what); done
+	done
+}
+no_rows_left() {
+	local node what
+	for node in A B; do
+		for what in connections exports sessions; do
+			await shows $node $what "length == ${rows_before[$node-$what]}" || fail "$what of node $node are left: $(weirctl --instance $node show $what)"
+		done
+	done
+}

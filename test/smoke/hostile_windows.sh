@@ -8,16 +8,8 @@
 # shellcheck source=test/smoke/_hostile.sh
 . "$(dirname "$0")/_hostile.sh"
 
-# rows NODE WHAT: how many weirctl shows.
-rows() {
-	weirctl --instance "$1" --json show "$2" | jq length
-}
-
 hostile_nodes
-declare -A before=()
-for node in A B; do
-	for what in connections exports sessions; do before[$node-$what]=$(rows $node $what); done
-done
+count_rows
 # three with a window of their own; two with whom the attacker makes windows, one of which is on its host
 run meet-1 member A window beside 3
 run meet-2 member A window beside 3
@@ -45,8 +37,4 @@ for who in $members; do
 	if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
 done
 for who in $members; do stop "$who"; done
-for node in A B; do
-	for what in connections exports sessions; do
-		await shows $node $what "length == ${before[$node-$what]}" || fail "$what of node $node are left: $(weirctl --instance $node show $what)"
-	done
-done
+no_rows_left

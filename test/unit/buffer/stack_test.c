@@ -111,8 +111,9 @@ overtake(void)
 	}
 }
 
+/* Regions of CHUNKS chunks; `most`: bytes of all, 0: no limit. */
 static void
-open_world(void)
+make_chunks(uint64_t most)
 {
 	struct weir_chunks_options o = WEIR_CHUNKS_OPTIONS_INIT;
 
@@ -121,8 +122,15 @@ open_world(void)
 	world.f = plane_create(NULL);
 	world.w = plane_attach(world.f);
 	o.chunk = 4096;
-	o.step = o.most = CHUNKS * 4096;
+	o.step = CHUNKS * 4096;
+	o.most = most;
 	assert_int_equal(weir_chunks_create(world.w, &o, &world.c), 0);
+}
+
+static void
+open_world(void)
+{
+	make_chunks(CHUNKS * 4096);
 	for (unsigned i = 0; i < CHUNKS; i++)
 		world.at[i] = weir_chunk_get(world.c);
 	for (unsigned i = CHUNKS; i--;)
@@ -153,16 +161,9 @@ TEST(test_comes_back)
 /* A thread finds no chunk; before its lock, another one allocates a region that serves both. */
 TEST(test_regions_of_threads)
 {
-	struct weir_chunks_options o = WEIR_CHUNKS_OPTIONS_INIT;
 	void *chunk;
 
-	memset(&world, 0, sizeof(world));
-	world.interrupted = true;
-	world.f = plane_create(NULL);
-	world.w = plane_attach(world.f);
-	o.chunk = 4096;
-	o.step = CHUNKS * 4096;
-	assert_int_equal(weir_chunks_create(world.w, &o, &world.c), 0);
+	make_chunks(0);
 	world.overtake = 1;
 	chunk = weir_chunk_get(world.c);
 	assert_non_null(chunk);
