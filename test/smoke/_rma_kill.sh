@@ -54,3 +54,28 @@ slain() {
 	! has_ended "${weir_pid[$1]}" || fail "$1 had ended before: $(last_line "$1")"
 	stop "$1" KILL 2>>"$weir_tmp/stop.log"
 }
+# Both controls are killed and start again: those in `all` go on without an error.
+controls_start_again() {
+	local calm
+	calm=$(errors_of "${all[@]}")
+	slain control-A
+	slain control-B
+	moved "without controls" "${all[@]}"
+	control A 1
+	control B 2
+	up A B
+	moved "with new controls" "${all[@]}"
+	[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "the end of a control was noticed: $(errors_of "${all[@]}"), before $calm"
+}
+# ends NAME...: in order; the books agree, and nothing is left.
+ends() {
+	local who node
+	for who in "$@"; do
+		stop "$who" || fail "$who: $(grep -v compared "$weir_tmp/$who.log" | tail -n 3)"
+	done
+	rma_kill - check "$dir" || fail "the books do not agree"
+	for node in A B; do
+		await shows "$node" exports 'length == 0' || fail "exports are left: $(weirctl --instance "$node" show exports)"
+		await shows "$node" connections 'length == 0' || fail "connections are left: $(weirctl --instance "$node" show connections)"
+	done
+}

@@ -147,16 +147,8 @@ for round in frozen 1; do
 done
 
 # ---- controls ----
-calm=$(errors_of "${all[@]}")
-slain control-A
-slain control-B
-moved "without controls" "${all[@]}"
-control A 1
-control B 2
-up A B
-moved "with new controls" "${all[@]}"
+controls_start_again
 compared "with new controls"
-[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "the end of a control was noticed: $(errors_of "${all[@]}"), before $calm"
 
 # ---- data planes ----
 # plane_dies NAME ITS-PROGRAMS OTHERS: with everything under way; another takes its place.
@@ -187,11 +179,4 @@ moved "after the end of B's data plane" "${all[@]}"
 compared "after the end of B's data plane"
 
 # ---- the end ----
-for who in "${all[@]}" owner; do
-	stop "$who" || fail "$who: $(grep -v compared "$weir_tmp/$who.log" | tail -n 3)"
-done
-rma_kill - check "$dir" || fail "the books do not agree"
-for node in A B; do
-	await shows "$node" exports 'length == 0' || fail "exports are left: $(weirctl --instance "$node" show exports)"
-	await shows "$node" connections 'length == 0' || fail "connections are left: $(weirctl --instance "$node" show connections)"
-done
+ends "${all[@]}" owner

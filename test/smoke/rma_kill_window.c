@@ -83,19 +83,28 @@ is_to(const struct work *k, const char *what)
 	return !stopping && !access(name, F_OK);
 }
 
+/* The lock of rank 0; that its last exclusive holder was dead is told to one of any kind. */
+static int
+lock(struct work *k, int kind)
+{
+	int rc = weir_window_lock(k->win, 0, kind, 0, PATIENCE_MS);
+
+	if (rc != -EOWNERDEAD)
+		return rc;
+	book->repaired++;
+	say("repaired");
+	return 0;
+}
+
 static int
 increment(struct work *k)
 {
 	struct tally *t = &k->tally[INCREMENTED];
 	uint64_t value = 0;
-	int end, rc = weir_window_lock(k->win, 0, WEIR_LOCK_EXCLUSIVE, 0, PATIENCE_MS);
+	int end, rc = lock(k, WEIR_LOCK_EXCLUSIVE);
 
-	if (rc == -EOWNERDEAD) {
-		book->repaired++;
-		say("repaired");
-	} else if (rc) {
+	if (rc)
 		return rc;
-	}
 	if (is_to(k, "hold"))
 		say("held");
 	while (is_to(k, "hold"))
@@ -118,12 +127,9 @@ static int
 fill(struct work *k)
 {
 	struct tally *t = &k->tally[FILLED];
-	int end, rc = weir_window_lock(k->win, 0, WEIR_LOCK_SHARED, 0, PATIENCE_MS);
+	int end, rc = lock(k, WEIR_LOCK_SHARED);
 
-	/* whose exclusive lock it was is told to the next holder, shared or not */
-	if (rc == -EOWNERDEAD)
-		book->repaired++;
-	else if (rc)
+	if (rc)
 		return rc;
 	memset(k->buf, (int)((t->begun + 1) % 256), AREA);
 	t->begun++;

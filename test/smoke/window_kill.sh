@@ -110,15 +110,7 @@ for still in window-1 window-3; do
 done
 
 # ---- controls ----
-calm=$(errors_of "${all[@]}")
-slain control-A
-slain control-B
-moved "without controls" "${all[@]}"
-control A 1
-control B 2
-up A B
-moved "with new controls" "${all[@]}"
-[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "the end of a control was noticed: $(errors_of "${all[@]}"), before $calm"
+controls_start_again
 
 # ---- data planes ----
 for node in A B; do
@@ -139,11 +131,4 @@ done
 
 # ---- the end ----
 await said_more window-0 compared 0 || fail "rank 0 has compared nothing"
-for who in "${all[@]}"; do
-	stop "$who" || fail "$who: $(grep -v compared "$weir_tmp/$who.log" | tail -n 3)"
-done
-rma_kill - check "$dir" || fail "the books do not agree"
-for node in A B; do
-	await shows "$node" exports 'length == 0' || fail "exports are left: $(weirctl --instance "$node" show exports)"
-	await shows "$node" connections 'length == 0' || fail "connections are left: $(weirctl --instance "$node" show connections)"
-done
+ends "${all[@]}"
