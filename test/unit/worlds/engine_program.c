@@ -4,7 +4,10 @@
 
 #include "weir/memory.h"
 
+#include <sys/mman.h>
+
 #define CONTROL_SLOTS 2u /* that messages leave free, as the library has it */
+#define ARENA_ALIGN 8192u
 
 struct pconn *
 program_conn(struct program *p, uint32_t vqpn)
@@ -27,12 +30,28 @@ program_free_conn(struct program *p)
 	return NULL;
 }
 
+/*
+ * Mapped as in a data plane, with guard pages on both sides: an engine that leaves it faults. Of
+ * malloc(), an address sanitizer would write and clear the shadow of 73 MiB per program.
+ */
+static void
+map_arena(struct program *p, size_t bytes)
+{
+	p->arena_bytes = WEIR_ALIGN_UP(bytes, ARENA_ALIGN) + 3 * ARENA_ALIGN;
+	p->arena_map = mmap(NULL, p->arena_bytes, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_ptr_not_equal(p->arena_map, MAP_FAILED);
+	p->arena = (uint8_t *)WEIR_ALIGN_UP((uintptr_t)p->arena_map + ARENA_ALIGN, ARENA_ALIGN);
+	assert_int_equal(
+	    mprotect(p->arena, WEIR_ALIGN_UP(bytes, ARENA_ALIGN), PROT_READ | PROT_WRITE), 0);
+}
+
 void
 program_free(struct program *p)
 {
 	for (unsigned i = 0; i < REGIONS; i++)
 		free(p->region[i].base);
-	free(p->arena);
+	munmap(p->arena_map, p->arena_bytes);
 	free(p->view.work);
 	free(p);
 }
@@ -95,8 +114,7 @@ program_open(struct world *w, unsigned node, unsigned channels)
 				    .engines = 1,
 				    .send_blocks = 8192};
 	g->bytes = weir_arena_end(g);
-	p->arena = aligned_alloc(8192, WEIR_ALIGN_UP(g->bytes, 8192));
-	memset(p->arena, 0, weir_arena_recv(g));
+	map_arena(p, g->bytes);
 	p->view.id = p->id;
 	p->view.base = p->arena;
 	p->view.recv_mr = fake_mr(&w->net, p->arena + weir_arena_recv(g),

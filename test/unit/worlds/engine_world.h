@@ -64,6 +64,8 @@ struct program {
 	struct engine_session view;
 	struct engine_share share;
 	uint8_t *arena;
+	void *arena_map; /* with its guard pages */
+	size_t arena_bytes;
 	struct weir_ring tx[CHANNELS], rx[CHANNELS], returns[CHANNELS];
 	struct pconn conn[CONNS];
 	struct engine_region region[REGIONS]; /* adopted memory: number i + 1 */
