@@ -270,6 +270,8 @@ one(struct weir_channel *ch, struct weir_conn *want, bool hold)
 		return message(ch, &h, want, hold);
 	if (weir_unlikely(h.op == WEIR_OP_NOTICE) && !weir_notice_came(ch, h.vqpn, s->data))
 		return false;
+	if (h.op == WEIR_OP_ACCEPTED && weir_ctrl_may_refuse(ch))
+		return false;
 	event(ch, &h, s);
 	weir_ring_pop(r, 1);
 	return true;

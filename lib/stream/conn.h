@@ -415,6 +415,11 @@ void weir_ctrl_release(struct weir_channel *ch, weir_place place);
  * it is the `last` one there. False: it cannot be noted now, and stays.
  */
 bool weir_ctrl_noticed(struct weir_channel *ch, uint32_t vqpn, bool last);
+/*
+ * Sees to memory for one refusal, before the connection that may be refused is begun or taken out
+ * of the ring: else its other end would stay connected to nobody. 0 or -ENOMEM.
+ */
+int weir_ctrl_may_refuse(struct weir_channel *ch);
 /* Closes a connection that cannot be taken, as soon as there is room. */
 void weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn);
 /* c found no room in its channel's ring: WRITABLE is reported when there is. */

@@ -37,6 +37,8 @@ start(struct weir_thread *t, struct weir_session_msg *m, uint32_t *channel,
 		rc = weir_channel_get(t, engine, &ch);
 		if (rc)
 			return rc;
+		if (weir_ctrl_may_refuse(ch))
+			return weir_fail(-ENOMEM, "no memory for a connection; free some");
 		*channel = ch->index;
 		rc = weir_request(t->w, m, WEIR_MSG_CONNECTING, r, fds);
 		if (rc)

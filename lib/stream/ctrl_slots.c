@@ -103,13 +103,18 @@ put_close(struct weir_channel *ch, uint32_t vqpn)
 	return put(ch, &ch->pipe.tx, &s);
 }
 
+int
+weir_ctrl_may_refuse(struct weir_channel *ch)
+{
+	return VEC_RESERVE(ch->refused, ch->refused_room, ch->refused_count + 1u);
+}
+
 void
 weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
 {
+	weir_assert(ch->refused_count < ch->refused_room);
 	weir_conn_refused(ch->pipe.worker, vqpn);
-	/* with neither room nor memory its other end stays connected to nobody */
-	if (!put_close(ch, vqpn) &&
-	    !VEC_RESERVE(ch->refused, ch->refused_room, ch->refused_count + 1u))
+	if (!put_close(ch, vqpn))
 		ch->refused[ch->refused_count++] = vqpn;
 }
 

@@ -8,7 +8,27 @@
 
 #include "stream/conn.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
+
+/* ---- the allocator: linked with --wrap=realloc ---- */
+
+static bool no_memory;
+
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+void *
+__wrap_realloc(void *memory, size_t size)
+{
+	if (!no_memory)
+		return __real_realloc(memory, size);
+	errno = ENOMEM;
+	return NULL;
+}
+
+/* ---- threads ---- */
 
 static struct weir_thread *
 thread_of(struct weir *w)
@@ -517,9 +537,9 @@ test_accepted_too_late(void **state)
 	pair_close(&p);
 }
 
-/* The same for several, whose ends find no room in the ring. */
+/* The same for several, whose ends find no room in the ring; and no memory to note that. */
 static void
-test_many_accepted_too_late(void **state)
+accepted_too_late(bool with_memory)
 {
 	enum { CONNS = 12 };
 	static const struct plane_options small = {.ring_slots = 32, .first = 4096};
@@ -540,7 +560,9 @@ test_many_accepted_too_late(void **state)
 	while (!weir_send(p.d, "x", 1, 0)) /* leaves 8 slots */
 		;
 	plane_settle(p.f);
+	no_memory = !with_memory;
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	no_memory = false;
 	plane_hold(p.f, false);
 	for (unsigned tries = 0; ended < CONNS && tries < 100; tries++) {
 		plane_settle(p.f);
@@ -551,6 +573,30 @@ test_many_accepted_too_late(void **state)
 	assert_int_equal(ended, CONNS);
 	for (unsigned i = 0; i < CONNS; i++)
 		weir_close(c[i]);
+	pair_close(&p);
+}
+
+static void
+test_many_accepted_too_late(void **state)
+{
+	accepted_too_late(true);
+	accepted_too_late(false);
+}
+
+/* A connection that could not be closed again is not begun. */
+static void
+test_connect_without_memory(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
+	struct weir_address address;
+	struct weir_conn *c, *d;
+
+	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
+	no_memory = true;
+	assert_int_equal(weir_connect(p.b, &address, 0, &c), -ENOMEM);
+	no_memory = false;
+	plane_settle(p.f);
+	assert_int_equal(weir_accept(p.l, 0, &d), -EAGAIN);
 	pair_close(&p);
 }
 
@@ -573,6 +619,7 @@ main(void)
 	    cmocka_unit_test(test_accepted_long_ago),
 	    cmocka_unit_test(test_accepted_too_late),
 	    cmocka_unit_test(test_many_accepted_too_late),
+	    cmocka_unit_test(test_connect_without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
