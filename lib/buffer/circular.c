@@ -102,17 +102,6 @@ tie_at(struct weir_circular *q, uint32_t i)
 	return &q->ties[(q->tie_first + i) & (q->tie_room - 1)];
 }
 
-/* Frees what is complete. */
-static void
-recycle(struct weir_circular *q)
-{
-	while (q->tie_count && weir_mark_done(&tie_at(q, 0)->mark)) {
-		join(q, &q->free, &tie_at(q, 0)->units);
-		q->tie_first = (q->tie_first + 1) & (q->tie_room - 1);
-		q->tie_count--;
-	}
-}
-
 /* Units all of whose operations are tied are free behind the last tie. */
 static void
 settle(struct weir_circular *q, struct list *units)
@@ -193,7 +182,12 @@ take_unit(struct weir_circular *q)
 	uint32_t i = take_free(q);
 
 	if (i == NONE) {
-		recycle(q);
+		/* units whose operations are complete are free */
+		while (q->tie_count && weir_mark_done(&tie_at(q, 0)->mark)) {
+			join(q, &q->free, &tie_at(q, 0)->units);
+			q->tie_first = (q->tie_first + 1) & (q->tie_room - 1);
+			q->tie_count--;
+		}
 		i = take_free(q);
 	}
 	if (i == NONE) {
@@ -201,17 +195,6 @@ take_unit(struct weir_circular *q)
 		i = take_free(q);
 	}
 	return i;
-}
-
-/* The next request does not fit the unit that requests share. */
-static void
-close_current(struct weir_circular *q)
-{
-	struct list one = empty;
-
-	append(q, q->fresh ? &q->obtained : &one, q->current);
-	settle(q, &one);
-	q->current = NONE;
 }
 
 void *
@@ -226,8 +209,14 @@ weir_circular_get(struct weir_circular *q, uint32_t bytes)
 				   q->unit);
 		return NULL;
 	}
-	if (q->current != NONE && size > q->unit - q->used)
-		close_current(q);
+	if (q->current != NONE && size > q->unit - q->used) {
+		/* the request does not fit the unit that requests share */
+		struct list one = empty;
+
+		append(q, q->fresh ? &q->obtained : &one, q->current);
+		settle(q, &one);
+		q->current = NONE;
+	}
 	if (q->current == NONE) {
 		i = take_unit(q);
 		if (weir_unlikely(i == NONE)) {

@@ -116,20 +116,10 @@ weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 	weir_barrier_global();
 }
 
-/* Wakes threads that wait at this worker for anything and, with `all`, for requests. */
-static void
-wake_sleepers(struct weir_thread *t, bool all)
-{
-	struct weir_waiter *waiter;
-
-	LIST_FOREACH(waiter, &t->waiters, next)
-	if (all || !waiter->awaits)
-		weir_wake_fd(waiter->fd);
-}
-
 void
 weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 {
+	struct weir_waiter *other;
 	struct epoll_event e[16];
 	int n = epoll_wait(t->rings_fd, e, 16, 0);
 	bool rung = false;
@@ -145,8 +135,11 @@ weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 	 * The doorbell rang for all threads that sleep here, and this one may not look. One that
 	 * looks wakes those whose request has ended. It does not see room that others wait for.
 	 */
-	if (rung)
-		wake_sleepers(t, !waiter->looks);
+	if (rung) {
+		LIST_FOREACH(other, &t->waiters, next)
+		if (!waiter->looks || !other->awaits)
+			weir_wake_fd(other->fd);
+	}
 	weir_assert(t->armed && t->signal_waits >= waiter->signals);
 	t->signal_waits -= waiter->signals;
 	if (!--t->armed || waiter->signals)

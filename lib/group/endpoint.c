@@ -102,26 +102,6 @@ group_hello_valid(const struct group_hello *h, size_t length)
 	return length == sizeof(*h) && h->magic == GROUP_MAGIC && h->version == GROUP_VERSION;
 }
 
-/* Reads a hello. */
-static void
-read_hello(struct endpoint *e, struct incoming *in)
-{
-	size_t length = 0;
-	int rc = weir_recv(in->conn, &in->hello, sizeof(in->hello), &length, 0);
-
-	if (rc == -EAGAIN)
-		return;
-	if (rc || !group_hello_valid(&in->hello, length)) {
-		/* a probe that has ended, or not a member of this release */
-		weir_close(in->conn);
-		forget(e, in);
-		return;
-	}
-	in->said = true;
-	TAILQ_REMOVE(&e->incoming, in, next);
-	TAILQ_INSERT_TAIL(&e->incoming, in, next);
-}
-
 /*
  * Of connections that say nothing, which may be probes, and of hellos that no group claims, the
  * oldest go: their number is bounded. Each group of the endpoint awaits GROUP_NEIGHBOURS at most,
@@ -147,6 +127,7 @@ endpoint_accept(struct endpoint *e)
 {
 	struct incoming *in, *next;
 	struct weir_conn *c;
+	int rc;
 
 	pthread_mutex_lock(&e->lock);
 	while (!weir_accept(e->listener, 0, &c)) {
@@ -159,9 +140,23 @@ endpoint_accept(struct endpoint *e)
 		TAILQ_INSERT_TAIL(&e->incoming, in, next);
 	}
 	for (in = TAILQ_FIRST(&e->incoming); in; in = next) {
+		size_t length = 0;
+
 		next = TAILQ_NEXT(in, next);
-		if (!in->said)
-			read_hello(e, in);
+		if (in->said)
+			continue;
+		rc = weir_recv(in->conn, &in->hello, sizeof(in->hello), &length, 0);
+		if (rc == -EAGAIN)
+			continue;
+		if (rc || !group_hello_valid(&in->hello, length)) {
+			/* a probe that has ended, or not a member of this release */
+			weir_close(in->conn);
+			forget(e, in);
+			continue;
+		}
+		in->said = true;
+		TAILQ_REMOVE(&e->incoming, in, next);
+		TAILQ_INSERT_TAIL(&e->incoming, in, next);
 	}
 	drop_most(e);
 	pthread_mutex_unlock(&e->lock);

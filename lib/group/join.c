@@ -106,20 +106,6 @@ join_request_check(const struct join_request *own, const struct join_request *r,
 	return r->rank == WEIR_RANK_ANY || r->rank < r->size ? 0 : -EINVAL;
 }
 
-/* 0, or why the member may not join. */
-static int
-check_request(const struct gathering *j, const struct join_request *r, size_t length)
-{
-	int rc = join_request_check(&j->request, r, length);
-
-	if (rc || r->rank == WEIR_RANK_ANY)
-		return rc;
-	for (uint32_t i = 0; i < j->joiners; i++)
-		if (j->joiner[i].asked && j->joiner[i].rank == r->rank)
-			return -EEXIST;
-	return 0;
-}
-
 static void
 drop_joiner(struct gathering *j, struct joiner *m)
 {
@@ -127,15 +113,6 @@ drop_joiner(struct gathering *j, struct joiner *m)
 	m->conn = NULL;
 	j->asked -= m->asked;
 	m->asked = false;
-}
-
-static void
-refuse(struct gathering *j, struct joiner *m, int status)
-{
-	struct join_answer a = {.magic = GROUP_MAGIC, .status = status};
-
-	weir_send(m->conn, &a, JOIN_ANSWER_BYTES(0), 0);
-	drop_joiner(j, m);
 }
 
 /* Reads the request of a joiner. */
@@ -154,11 +131,17 @@ hear(struct gathering *j, struct joiner *m)
 	if (rc == -EMSGSIZE || (!rc && m->asked))
 		rc = -EPROTO;
 	if (!rc)
-		rc = check_request(j, &r, length);
+		rc = join_request_check(&j->request, &r, length);
+	for (uint32_t i = 0; !rc && r.rank != WEIR_RANK_ANY && i < j->joiners; i++)
+		if (j->joiner[i].asked && j->joiner[i].rank == r.rank)
+			rc = -EEXIST;
 	if (!rc)
 		rc = weir_conn_peer(m->conn, &m->member.node, &local);
 	if (rc) {
-		refuse(j, m, rc);
+		struct join_answer a = {.magic = GROUP_MAGIC, .status = rc};
+
+		weir_send(m->conn, &a, JOIN_ANSWER_BYTES(0), 0);
+		drop_joiner(j, m);
 		return;
 	}
 	m->asked = true;
@@ -265,24 +248,12 @@ complete(struct gathering *j)
 	return answer_step(j);
 }
 
-/* Of those that have connected and say nothing, the first go, so that others have room. */
-static void
-drop_silent(struct gathering *j)
-{
-	uint32_t silent = 0;
-
-	for (uint32_t i = j->joiners; i-- > 1;)
-		if (j->joiner[i].conn && !j->joiner[i].asked &&
-		    ++silent > j->request.size + SILENT_MOST)
-			drop_joiner(j, &j->joiner[i]);
-}
-
 /* 0: complete; -EAGAIN: members are missing. */
 static int
 lead_step(struct gathering *j)
 {
+	uint32_t silent = 0, kept = 1;
 	struct weir_conn *c;
-	uint32_t kept = 1;
 	struct joiner *m;
 
 	if (j->at)
@@ -297,7 +268,11 @@ lead_step(struct gathering *j)
 	}
 	for (uint32_t i = 1; i < j->joiners; i++)
 		hear(j, &j->joiner[i]);
-	drop_silent(j);
+	/* of those that have connected and say nothing, the first go, so that others have room */
+	for (uint32_t i = j->joiners; i-- > 1;)
+		if (j->joiner[i].conn && !j->joiner[i].asked &&
+		    ++silent > j->request.size + SILENT_MOST)
+			drop_joiner(j, &j->joiner[i]);
 	for (uint32_t i = 1; i < j->joiners; i++)
 		if (j->joiner[i].conn)
 			j->joiner[kept++] = j->joiner[i];
@@ -306,22 +281,6 @@ lead_step(struct gathering *j)
 }
 
 /* ---- who gathers ---- */
-
-/* Lowest node that offers the service; this one if none is lower. */
-static int
-lowest_node(struct gathering *j, uint16_t *node)
-{
-	struct weir_service_entry list[64];
-	int n = weir_service_find(j->endpoint->w, j->service, list, 64);
-
-	*node = j->node;
-	if (n < 0)
-		return n;
-	for (int i = 0; i < n && i < 64; i++)
-		if (list[i].node < *node)
-			*node = (uint16_t)list[i].node;
-	return 0;
-}
 
 /* Listens, if no program of this host does: 0, -EADDRINUSE, or another error. */
 static int
@@ -353,16 +312,22 @@ try_to_lead(struct gathering *j)
 static int
 find_leader(struct gathering *j)
 {
-	uint16_t node = j->node;
-	int rc = 0;
+	uint16_t node = j->node; /* or a lower one that offers the service */
+	int rc;
 
 	if (weir_clock() < j->retry_at)
 		return 0;
 	j->retry_at = weir_clock() + RETRY_NS;
-	if (!(j->request.flags & WEIR_GROUP_NODE))
-		rc = lowest_node(j, &node);
-	if (rc)
-		return rc;
+	if (!(j->request.flags & WEIR_GROUP_NODE)) {
+		struct weir_service_entry list[64];
+		int n = weir_service_find(j->endpoint->w, j->service, list, 64);
+
+		if (n < 0)
+			return n;
+		for (int i = 0; i < n && i < 64; i++)
+			if (list[i].node < node)
+				node = (uint16_t)list[i].node;
+	}
 	if (j->lead) {
 		if (node < j->node)
 			stop_leading(j);
@@ -512,14 +477,6 @@ gather(struct gathering *j, uint64_t deadline)
 
 /* ---- the group ---- */
 
-static int
-numa_node(void)
-{
-	unsigned cpu, node;
-
-	return syscall(SYS_getcpu, &cpu, &node, NULL) ? -1 : (int)node;
-}
-
 /* Exchanges the table of members with the neighbours known. */
 static int
 make_group(struct gathering *j, uint64_t deadline, struct weir_group **out)
@@ -586,6 +543,7 @@ static int
 begin(struct gathering *j, struct weir *w, const char *name, const struct weir_group_options *o)
 {
 	int rc = weir_node(w);
+	unsigned cpu, numa;
 
 	if (rc < 0)
 		return rc;
@@ -600,7 +558,9 @@ begin(struct gathering *j, struct weir *w, const char *name, const struct weir_g
 	    .size = o->size,
 	    .rank = o->rank,
 	    .flags = o->flags,
-	    .self = {.id = j->endpoint->id, .node = j->node, .numa = (int16_t)numa_node()}};
+	    .self = {.id = j->endpoint->id,
+		     .node = j->node,
+		     .numa = (int16_t)(syscall(SYS_getcpu, &cpu, &numa, NULL) ? -1 : (int)numa)}};
 	if (o->secret)
 		snprintf(j->request.secret, sizeof(j->request.secret), "%s", o->secret);
 	return 0;

@@ -38,23 +38,22 @@ block(const struct collective *c, uint8_t *of, uint32_t i)
 	return c->call.length ? of + (size_t)i * c->call.length : of;
 }
 
-static void
-swap(uint8_t *a, uint8_t *b, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		uint8_t was = a[i];
-
-		a[i] = b[i];
-		b[i] = was;
-	}
-}
-
 /* Reverses the order of blocks [from, to). */
 static void
 reverse(const struct collective *c, uint32_t from, uint32_t to)
 {
-	for (; from + 1 < to; from++, to--)
-		swap(block(c, c->call.all, from), block(c, c->call.all, to - 1), c->call.length);
+	const size_t n = c->call.length;
+
+	for (; from + 1 < to; from++, to--) {
+		uint8_t *a = block(c, c->call.all, from), *b = block(c, c->call.all, to - 1);
+
+		for (size_t i = 0; i < n; i++) {
+			uint8_t was = a[i];
+
+			a[i] = b[i];
+			b[i] = was;
+		}
+	}
 }
 
 /* Block i moves to i + by, modulo the size. */

@@ -118,26 +118,6 @@ make_part(struct weir_group *g)
 	return rc;
 }
 
-static int
-begin_split(struct weir_group *g, int color, int key)
-{
-	struct collective_call c = {.kind = COLLECTIVE_ALLGATHER, .length = sizeof(g->choice)};
-	int rc = 0;
-
-	g->choice = (struct choice){color, key};
-	g->choices = calloc(g->x.size, sizeof(*g->choices));
-	c.mine = &g->choice;
-	c.all = g->choices;
-	if (!g->choices || exchange_begin(&g->x, &c))
-		rc = no_memory();
-	if (rc) {
-		free(g->choices);
-		g->choices = NULL;
-		g->call.op = CALL_NONE;
-	}
-	return rc;
-}
-
 int
 weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struct weir_group **sub)
 {
@@ -152,9 +132,18 @@ weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struc
 	if (rc < 0)
 		return rc;
 	if (!rc) {
-		rc = begin_split(g, color, key);
-		if (rc)
-			return rc;
+		struct collective_call c = {
+		    .kind = COLLECTIVE_ALLGATHER, .mine = &g->choice, .length = sizeof(g->choice)};
+
+		g->choice = (struct choice){color, key};
+		g->choices = calloc(g->x.size, sizeof(*g->choices));
+		c.all = g->choices;
+		if (!g->choices || exchange_begin(&g->x, &c)) {
+			free(g->choices);
+			g->choices = NULL;
+			g->call.op = CALL_NONE;
+			return no_memory();
+		}
 	}
 	rc = g->sub ? 0 : group_await(g, deadline);
 	if (!rc && color >= 0 && !g->sub)

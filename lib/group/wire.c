@@ -212,18 +212,6 @@ await_edge(struct weir_group *g, uint32_t i)
 	return 0;
 }
 
-static int
-make_edges(struct weir_group *g)
-{
-	int rc = 0;
-
-	endpoint_accept(g->endpoint);
-	for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)
-		if (!g->edge[i].ready)
-			rc = g->x.neighbour[i].rank > g->x.rank ? reach(g, i) : await_edge(g, i);
-	return rc;
-}
-
 static void
 receive(struct weir_group *g, uint32_t i)
 {
@@ -270,8 +258,13 @@ take_all(struct weir_group *g)
 	progress(t);
 	if (own && own != t)
 		progress(own);
-	if (g->unready)
-		rc = make_edges(g);
+	if (g->unready) {
+		endpoint_accept(g->endpoint);
+		for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)
+			if (!g->edge[i].ready)
+				rc = g->x.neighbour[i].rank > g->x.rank ? reach(g, i)
+									: await_edge(g, i);
+	}
 	for (uint32_t i = 0; !rc && i < g->x.neighbours; i++)
 		if (g->edge[i].conn && g->edge[i].ready)
 			receive(g, i);

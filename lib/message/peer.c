@@ -369,17 +369,6 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 }
 
 static void
-end_lanes(struct peer *p)
-{
-	struct lane *lane, *next;
-
-	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
-		next = TAILQ_NEXT(lane, in_peer);
-		lane_end(lane, 0);
-	}
-}
-
-static void
 look_sender(struct sender *s)
 {
 	weir_bias_lock_slow(&s->worker->lock);
@@ -512,7 +501,10 @@ step(struct weir_messenger *m, struct peer *p, uint64_t now)
 		return;
 	if (late) {
 		p->leave_status = -ETIMEDOUT;
-		end_lanes(p);
+		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+			next = TAILQ_NEXT(lane, in_peer);
+			lane_end(lane, 0);
+		}
 		return;
 	}
 	if (p->state == PEER_LEAVING && !waits)

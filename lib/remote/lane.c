@@ -79,7 +79,7 @@ weir_lane_rejected(const struct weir_remote_lane *l, int rc)
 static struct weir_remote_lane *
 lane_of(struct weir_remote *r, const struct weir_thread *t)
 {
-	/* pairs with the release below */
+	/* pairs with the releases below and in weir_remote_make_conn() */
 	struct weir_remote_lane *l = atomic_load_explicit(&r->recent, memory_order_acquire);
 
 	if (weir_likely(l && l->worker == t))
@@ -91,25 +91,6 @@ lane_of(struct weir_remote *r, const struct weir_thread *t)
 	pthread_mutex_unlock(&r->lock);
 	if (l)
 		atomic_store_explicit(&r->recent, l, memory_order_release);
-	return l;
-}
-
-static struct weir_remote_lane *
-lane_new(struct weir_remote *r, struct weir_thread *t)
-{
-	struct weir_remote_lane *l = calloc(1, sizeof(*l));
-
-	if (!l)
-		return NULL;
-	l->worker = t;
-	l->remote = r;
-	/* no other thread takes its place */
-	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
-	pthread_mutex_lock(&r->lock);
-	LIST_INSERT_HEAD(&r->lanes, l, in_remote);
-	pthread_mutex_unlock(&r->lock);
-	/* pairs with the acquire in lane_of() */
-	atomic_store_explicit(&r->recent, l, memory_order_release);
 	return l;
 }
 
@@ -318,21 +299,6 @@ make_room_elsewhere(struct weir_remote_lane *l)
 
 /* ---- making ---- */
 
-static void
-take(struct weir_remote_lane *l, const struct weir_memory_answer *a)
-{
-	struct weir_remote *r = l->remote;
-
-	TAILQ_INSERT_TAIL(&l->worker->remote_lanes, l, in_worker);
-	pthread_mutex_lock(&r->lock);
-	l->conn = a->conn;
-	if (!r->first) {
-		r->local = a->local;
-		r->first = a->conn;
-	}
-	pthread_mutex_unlock(&r->lock);
-}
-
 /* 0, -EAGAIN: others are closed for it, or will be, or an error. Worker locked. */
 static int
 start(struct weir_remote_lane *l)
@@ -349,8 +315,16 @@ start(struct weir_remote_lane *l)
 	if (l->lack && now >= l->next_at && make_room(l))
 		return -EAGAIN;
 	rc = weir_conn_start_memory(l->worker, l, r->key.bytes, r->rights, &a);
-	if (!rc)
-		take(l, &a);
+	if (!rc) {
+		TAILQ_INSERT_TAIL(&l->worker->remote_lanes, l, in_worker);
+		pthread_mutex_lock(&r->lock);
+		l->conn = a.conn;
+		if (!r->first) {
+			r->local = a.local;
+			r->first = a.conn;
+		}
+		pthread_mutex_unlock(&r->lock);
+	}
 	l->lack = LACK_NOTHING;
 	if (!a.refused || (rc != -EMFILE && rc != -EDQUOT))
 		return weir_lane_rejected(l, rc);
@@ -454,11 +428,21 @@ weir_remote_make_conn(struct weir_remote *r, int timeout_ms, int *rc)
 	t = weir_thread_own(r->w, rc);
 	if (!t)
 		return NULL;
-	if (!l)
-		l = lane_new(r, t);
 	if (!l) {
-		*rc = weir_fail(-ENOMEM, "no memory for a connection; free some");
-		return NULL;
+		l = calloc(1, sizeof(*l));
+		if (!l) {
+			*rc = weir_fail(-ENOMEM, "no memory for a connection; free some");
+			return NULL;
+		}
+		l->worker = t;
+		l->remote = r;
+		/* no other thread takes its place */
+		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
+		pthread_mutex_lock(&r->lock);
+		LIST_INSERT_HEAD(&r->lanes, l, in_remote);
+		pthread_mutex_unlock(&r->lock);
+		/* pairs with the acquire in lane_of() */
+		atomic_store_explicit(&r->recent, l, memory_order_release);
 	}
 	if (c) /* there may be room now */
 		leave_refused(l);

@@ -25,24 +25,6 @@ time_left(uint64_t end, int timeout_ms)
 	return now < end ? (int)((end - now) / 1000000) : 0;
 }
 
-static int
-connect_lender(struct weir *w, uint16_t node, int timeout_ms, struct weir_conn **c)
-{
-	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = node};
-	int rc;
-
-	memcpy(a.service, WEIR_LEND_SERVICE, sizeof(WEIR_LEND_SERVICE));
-	rc = weir_connect(w, &a, timeout_ms, c);
-	if (rc == -ECONNREFUSED)
-		return weir_fail(rc, "node %u lends no memory; start weir-lend there", node);
-	if (rc)
-		return rc;
-	weir_lock((*c)->worker);
-	(*c)->silent = true;
-	weir_unlock((*c)->worker);
-	return 0;
-}
-
 /* The answer of weir-lend, after a check of its form. */
 static int
 ask(struct weir_conn *c, const struct weir_where *where, uint64_t bytes, uint64_t end,
@@ -84,6 +66,7 @@ weir_remote_alloc(struct weir *w, const struct weir_where *where, uint64_t bytes
 		  struct weir_remote **remote, struct weir_key *key)
 {
 	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE};
 	struct weir_lend_answer answer;
 	struct weir_remote_info info;
 	struct weir_conn *c;
@@ -95,9 +78,16 @@ weir_remote_alloc(struct weir *w, const struct weir_where *where, uint64_t bytes
 	if (!bytes || !timeout_ms || where->reserved)
 		return weir_fail(-EINVAL, "no bytes, no time, or `reserved` is not 0; see "
 					  "weir/remote.h");
-	rc = connect_lender(w, where->node, timeout_ms, &c);
+	a.id = where->node;
+	memcpy(a.service, WEIR_LEND_SERVICE, sizeof(WEIR_LEND_SERVICE));
+	rc = weir_connect(w, &a, timeout_ms, &c);
+	if (rc == -ECONNREFUSED)
+		return weir_fail(rc, "node %u lends no memory; start weir-lend there", where->node);
 	if (rc)
 		return rc;
+	weir_lock(c->worker);
+	c->silent = true;
+	weir_unlock(c->worker);
 	rc = ask(c, where, bytes, end, timeout_ms, &answer);
 	if (!rc)
 		rc = weir_remote_open(w, &answer.key, WEIR_LEND_RIGHTS, 0,

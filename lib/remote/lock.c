@@ -198,20 +198,6 @@ weir_remote_lock_as(struct weir_remote *r, int kind, uint32_t member, int timeou
 	return rc;
 }
 
-/* Whether the request that was taken back last is over, and UNLOCK will not meet another lock. */
-static bool
-is_over(struct weir_conn *c)
-{
-	bool over;
-
-	weir_lock(c->worker);
-	weir_progress(c->worker, NULL);
-	weir_conn_update_completed(c);
-	over = !(c->control & CTRL_UNLOCK) && c->completed == c->sent;
-	weir_unlock(c->worker);
-	return over;
-}
-
 const struct weir_words_known *
 weir_remote_words(const struct weir_remote *r)
 {
@@ -221,8 +207,17 @@ weir_remote_words(const struct weir_remote *r)
 bool
 weir_remote_knows_words(struct weir_remote *r)
 {
-	if (r->words.withdrawn && weir_state(r->w) == WEIR_UP)
-		r->words.withdrawn = !is_over(r->member);
+	struct weir_conn *c = r->member;
+
+	if (r->words.withdrawn && weir_state(r->w) == WEIR_UP) {
+		weir_lock(c->worker);
+		weir_progress(c->worker, NULL);
+		weir_conn_update_completed(c);
+		/* it stays so until the request that was taken back last is over, and UNLOCK will
+		 * not meet another lock */
+		r->words.withdrawn = c->control & CTRL_UNLOCK || c->completed != c->sent;
+		weir_unlock(c->worker);
+	}
 	return weir_words_ready(&r->words);
 }
 

@@ -115,33 +115,6 @@ find_export(const struct weir *w, const struct weir_slot_notice *n)
 	return x;
 }
 
-static struct weir_export *
-export_of(struct weir *w, const struct weir_slot_notice *n)
-{
-	struct weir_export *x;
-
-	pthread_mutex_lock(&w->remote_lock);
-	x = find_export(w, n);
-	pthread_mutex_unlock(&w->remote_lock);
-	return x;
-}
-
-/* The sink of its export; NULL: it goes to the thread's queue. */
-static struct weir_notice_sink *
-sink_of(struct weir *w, const struct weir_slot_notice *n)
-{
-	struct weir_notice_sink *sink;
-	const struct weir_export *x;
-
-	if (!atomic_load_explicit(&w->notice_sinks, memory_order_relaxed))
-		return NULL;
-	pthread_mutex_lock(&w->remote_lock); /* another thread may revoke it */
-	x = find_export(w, n);
-	sink = x ? x->sink : NULL;
-	pthread_mutex_unlock(&w->remote_lock);
-	return sink;
-}
-
 void
 weir_export_set_sink(struct weir_export *x, struct weir_notice_sink *s)
 {
@@ -173,13 +146,19 @@ weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data)
 {
 	struct weir_thread *t = ch->pipe.worker;
 	struct weir_notices *q = t->notices;
-	struct weir_notice_sink *sink;
+	struct weir_notice_sink *sink = NULL; /* NULL: it goes to the thread's queue */
+	const struct weir_export *x;
 	struct weir_slot_notice is;
 	struct queued *n;
 
 	weir_assert(weir_worker_locked(t));
 	memcpy(&is, data, sizeof(is));
-	sink = sink_of(t->w, &is);
+	if (atomic_load_explicit(&t->w->notice_sinks, memory_order_relaxed)) {
+		pthread_mutex_lock(&t->w->remote_lock); /* another thread may revoke it */
+		x = find_export(t->w, &is);
+		sink = x ? x->sink : NULL;
+		pthread_mutex_unlock(&t->w->remote_lock);
+	}
 	if (sink) {
 		const struct weir_remote_notice sunk = {ch, vqpn, is.tag, is.source, is.bytes};
 
@@ -211,6 +190,7 @@ static bool
 take(struct weir_thread *t, struct weir_notice *notice)
 {
 	struct weir_notices *q = t->notices;
+	struct weir_export *x;
 
 	notice->x = NULL;
 	while (q && q->count && !notice->x) {
@@ -221,10 +201,11 @@ take(struct weir_thread *t, struct weir_notice *notice)
 			return false;
 		q->first = (q->first + 1) & (q->room - 1);
 		q->count--;
-		*notice = (struct weir_notice){.x = export_of(t->w, &n.is),
-					       .tag = n.is.tag,
-					       .source = n.is.source,
-					       .bytes = n.is.bytes};
+		pthread_mutex_lock(&t->w->remote_lock);
+		x = find_export(t->w, &n.is);
+		pthread_mutex_unlock(&t->w->remote_lock);
+		*notice = (struct weir_notice){
+		    .x = x, .tag = n.is.tag, .source = n.is.source, .bytes = n.is.bytes};
 	}
 	return notice->x;
 }

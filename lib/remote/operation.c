@@ -22,12 +22,6 @@
 #define PIECE (256u << 10)
 
 static uint32_t
-next_units(const struct todo *d)
-{
-	return d->left < d->most ? (uint32_t)d->left : d->most;
-}
-
-static uint32_t
 cell_slots(const struct todo *d, uint32_t units)
 {
 	return weir_cell_slots(d->op, d->described + units * d->packed);
@@ -160,17 +154,6 @@ heap_place(struct weir_conn *c, const struct todo *d, uint32_t *length, weir_pla
 	return 0;
 }
 
-/* Memory of the program that its NICs know, if the operation may use it. NULL: none. */
-static struct weir_region *
-region_of(const struct weir_conn *c, const struct todo *d)
-{
-	if (d->to)
-		return weir_region_use(c->worker->w, d->to, d->left, WEIR_ADOPT_RECV);
-	return d->flags & WEIR_KEEP
-		   ? weir_region_use(c->worker->w, d->from, d->left, WEIR_ADOPT_SEND)
-		   : NULL;
-}
-
 /* Writes the next transfer. 0, -EAGAIN, or an error. */
 static int
 put_transfer(struct weir_conn *c, struct todo *d)
@@ -179,14 +162,18 @@ put_transfer(struct weir_conn *c, struct todo *d)
 	uint64_t most = WEIR_TRANSFER_MAX;
 	struct weir_ring *tx = &c->pipe->tx;
 	const uint8_t *at = d->to ? d->to : d->from;
-	struct weir_region *r;
+	struct weir_region *r = NULL;
 	struct weir_slot *s;
 	uint32_t length;
 	int rc = weir_remote_room(c, 1);
 
 	if (rc)
 		return rc;
-	r = region_of(c, d);
+	/* memory of the program that its NICs know, if the operation may use it */
+	if (d->to)
+		r = weir_region_use(c->worker->w, d->to, d->left, WEIR_ADOPT_RECV);
+	else if (d->flags & WEIR_KEEP)
+		r = weir_region_use(c->worker->w, d->from, d->left, WEIR_ADOPT_SEND);
 	if (!r)
 		most = piece_of(c);
 	length = (uint32_t)(d->left < most ? d->left : most);
@@ -232,7 +219,8 @@ put_transfer(struct weir_conn *c, struct todo *d)
 static int
 put_next(struct weir_conn *c, struct todo *d)
 {
-	uint32_t units = next_units(d), answer = d->to ? units * d->unit : 0;
+	uint32_t units = d->left < d->most ? (uint32_t)d->left : d->most;
+	uint32_t answer = d->to ? units * d->unit : 0;
 	int rc = weir_remote_room(c, cell_slots(d, units));
 
 	if (!rc && d->notice)

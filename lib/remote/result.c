@@ -53,22 +53,6 @@ offset_of(const struct weir_conn *c, uint32_t i)
 	return weir_heap_offset(c->worker->w, s->lines) + i % RESULTS_MAX * WEIR_SLOT_SIZE;
 }
 
-/* Keeps pieces, whose list is the caller's. */
-static void
-keep_scatter(struct scatter *to, const struct weir_layout_walk *w)
-{
-	size_t n = w->l.block ? 0 : w->l.count - w->piece;
-
-	to->walk = *w;
-	if (w->l.block)
-		return;
-	n = n < WEIR_SCATTER_LIST ? n : WEIR_SCATTER_LIST;
-	memcpy(to->list, w->l.list + w->piece, n * sizeof(to->list[0]));
-	to->walk.l.list = to->list;
-	to->walk.l.count = n;
-	to->walk.piece = 0;
-}
-
 int
 weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layout_walk *scatter,
 		    uint32_t *place)
@@ -102,8 +86,21 @@ weir_result_reserve(struct weir_conn *c, uint32_t length, const struct weir_layo
 	if ((length > WEIR_SLOT_SIZE ? x->block : s->lines) == WEIR_BLOCK_NONE)
 		return -EAGAIN;
 	x->scattered = scatter;
-	if (scatter)
-		keep_scatter(&s->scatter[s->tail % RESULTS_MAX], scatter);
+	if (scatter) {
+		struct scatter *kept = &s->scatter[s->tail % RESULTS_MAX];
+
+		kept->walk = *scatter;
+		if (!scatter->l.block) { /* the list is the caller's */
+			size_t n = scatter->l.count - scatter->piece;
+
+			n = n < WEIR_SCATTER_LIST ? n : WEIR_SCATTER_LIST;
+			memcpy(kept->list, scatter->l.list + scatter->piece,
+			       n * sizeof(kept->list[0]));
+			kept->walk.l.list = kept->list;
+			kept->walk.l.count = n;
+			kept->walk.piece = 0;
+		}
+	}
 	*place = (uint32_t)(offset_of(c, s->tail) / WEIR_SLOT_SIZE);
 	return 0;
 }

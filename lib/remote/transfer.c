@@ -218,22 +218,6 @@ next_contiguous(struct steps *s, uint64_t rest, int64_t at)
 }
 
 static bool
-next_notice(struct steps *s)
-{
-	if (!s->notify)
-		return false;
-	s->notify = false;
-	s->d = (struct todo){.op = WEIR_OP_NOTICE,
-			     .notice = &s->notice,
-			     .left = 1,
-			     .unit = 1,
-			     .most = 1,
-			     .flags = s->d.flags,
-			     .next = s->d.next};
-	return true;
-}
-
-static bool
 next(struct todo *d)
 {
 	struct steps *s = (struct steps *)(void *)d; /* its first member */
@@ -242,8 +226,19 @@ next(struct todo *d)
 
 	if (s->mapped && s->left)
 		copy_mapped(s);
-	if (!s->left)
-		return next_notice(s);
+	if (!s->left && !s->notify)
+		return false;
+	if (!s->left) {
+		s->notify = false;
+		*d = (struct todo){.op = WEIR_OP_NOTICE,
+				   .notice = &s->notice,
+				   .left = 1,
+				   .unit = 1,
+				   .most = 1,
+				   .flags = d->flags,
+				   .next = d->next};
+		return true;
+	}
 	d->scatter = NULL;
 	d->from = NULL;
 	d->described = 0;

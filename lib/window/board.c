@@ -180,16 +180,11 @@ find_local(struct board *b)
 	return 0;
 }
 
-static uint64_t
-words_bytes(const struct board *b)
-{
-	return weir_lock_bytes(b->local_count);
-}
-
 uint64_t
 board_words_at(const struct board *b, uint32_t number)
 {
-	return b->local_count * sizeof(struct board_line) + number * words_bytes(b);
+	return b->local_count * sizeof(struct board_line) +
+	       number * weir_lock_bytes(b->local_count);
 }
 
 static uint64_t
@@ -284,18 +279,6 @@ shared_of(struct board *b, uint32_t on_host, uint8_t **at)
 	return rc;
 }
 
-/* Finds the lines of the host. 0 or -errno. */
-static int
-map_lines(struct board *b)
-{
-	uint8_t *at;
-	int rc = shared_of(b, 0, &at);
-
-	if (!rc)
-		b->lines = (struct board_line *)(void *)at;
-	return rc;
-}
-
 struct weir_lock_words *
 board_own_words(const struct board *b, uint32_t number)
 {
@@ -361,36 +344,10 @@ stage_refs(struct board *b, uint64_t deadline)
 	return 0;
 }
 
-static int
-stage_leaders(struct board *b, uint64_t deadline)
-{
-	int rc =
-	    weir_group_split(b->g, b->on_host ? -1 : 0, 0, weir_time_left(deadline), &b->leaders);
-
-	if (rc && group_is_calling(b->g))
-		return rc;
-	b->vote = rc && !b->vote ? rc : b->vote;
-	b->stage = BOARD_VOTE;
-	return 0;
-}
-
-static int
-stage_vote(struct board *b, uint64_t deadline)
-{
-	int rc = weir_group_allreduce(b->g, &b->vote, &b->votes, 1, WEIR_T_INT64, WEIR_ACC_MIN,
-				      weir_time_left(deadline));
-
-	if (rc)
-		return rc;
-	if (b->votes)
-		drop_shared(b);
-	b->stage = BOARD_READY;
-	return 0;
-}
-
 int
 board_make(struct board *b, uint64_t deadline)
 {
+	uint8_t *at = NULL;
 	int rc = 0;
 
 	while (!rc && b->stage != BOARD_READY)
@@ -399,18 +356,32 @@ board_make(struct board *b, uint64_t deadline)
 			rc = stage_refs(b, deadline);
 			break;
 		case BOARD_LINES:
-			rc = b->vote ? (int)b->vote : map_lines(b);
+			rc = b->vote ? (int)b->vote : shared_of(b, 0, &at);
 			if (rc == -EINTR)
 				break;
+			if (!rc)
+				b->lines = (struct board_line *)(void *)at;
 			b->vote = rc;
 			rc = 0;
 			b->stage = b->hosts > 1 ? BOARD_LEADERS : BOARD_VOTE;
 			break;
 		case BOARD_LEADERS:
-			rc = stage_leaders(b, deadline);
+			rc = weir_group_split(b->g, b->on_host ? -1 : 0, 0,
+					      weir_time_left(deadline), &b->leaders);
+			if (rc && group_is_calling(b->g))
+				break;
+			b->vote = rc && !b->vote ? rc : b->vote;
+			rc = 0;
+			b->stage = BOARD_VOTE;
 			break;
 		case BOARD_VOTE:
-			rc = stage_vote(b, deadline);
+			rc = weir_group_allreduce(b->g, &b->vote, &b->votes, 1, WEIR_T_INT64,
+						  WEIR_ACC_MIN, weir_time_left(deadline));
+			if (rc)
+				break;
+			if (b->votes)
+				drop_shared(b);
+			b->stage = BOARD_READY;
 			break;
 		case BOARD_READY:
 			break;
@@ -537,22 +508,11 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 	return rc;
 }
 
-/* A leader has ended, or this one lacks what it needs: all members hear of it. */
-static int
-leaders_failed(struct board *b)
-{
-	uint32_t rank = 0, in_group = WEIR_RANK_ANY;
-
-	if (weir_group_failed(b->leaders, &rank, 1) > 0)
-		weir_group_translate(b->leaders, 1, &rank, b->g, &in_group);
-	group_missing(b->g, in_group == WEIR_RANK_ANY ? weir_group_rank(b->g) : in_group);
-	return group_watch(b->g);
-}
-
 /* The leaders of all hosts; members of any host may end meanwhile. */
 static int
 await_leaders(struct board *b, uint64_t deadline)
 {
+	uint32_t rank = 0, in_group = WEIR_RANK_ANY;
 	int rc, left;
 
 	do {
@@ -561,8 +521,14 @@ await_leaders(struct board *b, uint64_t deadline)
 		    b->leaders, left < 0 || left > (int)LEADERS_MS ? (int)LEADERS_MS : left);
 		if (!rc || rc == -EINTR)
 			return rc;
-		if (rc != -EAGAIN && !group_is_calling(b->leaders) && weir_state(b->w) == WEIR_UP)
-			return leaders_failed(b);
+		if (rc != -EAGAIN && !group_is_calling(b->leaders) && weir_state(b->w) == WEIR_UP) {
+			/* one has ended, or this one lacks what it needs: all members hear of it */
+			if (weir_group_failed(b->leaders, &rank, 1) > 0)
+				weir_group_translate(b->leaders, 1, &rank, b->g, &in_group);
+			group_missing(b->g,
+				      in_group == WEIR_RANK_ANY ? weir_group_rank(b->g) : in_group);
+			return group_watch(b->g);
+		}
 		if (rc != -EAGAIN)
 			return rc;
 		rc = group_watch(b->g);

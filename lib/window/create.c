@@ -162,24 +162,6 @@ own_memory(struct weir_window *win)
 	return rc;
 }
 
-static void
-free_memory(struct weir_window *win)
-{
-	if (win->x)
-		weir_revoke(win->x);
-	if (win->whole_x)
-		weir_revoke(win->whole_x);
-	for (uint32_t i = 0; i < win->range_count; i++)
-		weir_region_drop(win->ranges[i].region);
-	free(win->ranges);
-	if (win->region && win->args.kind == WEIR_WINDOW_CREATED && win->args.bytes)
-		weir_region_drop(win->region);
-	else if (win->region)
-		weir_region_free(win->region);
-	if (win->whole_region)
-		weir_region_free(win->whole_region);
-}
-
 /* ---- shared memory ---- */
 
 /* Where the part of `rank` begins; of the rank behind the last: bytes of all. UINT64_MAX: too many
@@ -244,34 +226,26 @@ open_whole(struct weir_window *win, const struct weir_key *key)
 
 /* ---- stages ---- */
 
-/* Words for the members to compare: equal at all, but the last one, an errno, of which the largest
- * counts. */
-static void
-set_words(struct weir_window *win, int rc)
-{
-	const struct window_args *a = &win->args;
-	const uint64_t words[WINDOW_WORDS] = {
-	    a->kind | a->notices << 8 | (uint64_t)a->flags << 32,
-	    a->rights | (uint64_t)a->disp_unit << 32,
-	    a->flags & WEIR_WINDOW_SAME_ADDRESS ? a->bytes : 0,
-	    (uint64_t)-rc,
-	};
-
-	for (uint32_t i = 0; i < WINDOW_WORDS; i++) {
-		win->making.mine[2 * i] = words[i];
-		win->making.mine[2 * i + 1] = ~words[i];
-	}
-}
-
 /* Collective: compares. 0, or how the call waits or has failed. */
 static int
 compare(struct weir_window *win, uint64_t end)
 {
+	const struct window_args *a = &win->args;
 	struct window_making *k = &win->making;
+	/* equal at all, but the last one, an errno, of which the largest counts */
+	const uint64_t words[WINDOW_WORDS] = {
+	    a->kind | a->notices << 8 | (uint64_t)a->flags << 32,
+	    a->rights | (uint64_t)a->disp_unit << 32,
+	    a->flags & WEIR_WINDOW_SAME_ADDRESS ? a->bytes : 0,
+	    (uint64_t)-k->rc,
+	};
 	int rc;
 
 	if (!k->begun)
-		set_words(win, k->rc);
+		for (uint32_t i = 0; i < WINDOW_WORDS; i++) {
+			k->mine[2 * i] = words[i];
+			k->mine[2 * i + 1] = ~words[i];
+		}
 	k->begun = true;
 	rc = weir_group_allreduce(win->g, k->mine, k->all, 2 * WINDOW_WORDS, WEIR_T_UINT64,
 				  WEIR_ACC_MIN, weir_time_left(end));
@@ -474,7 +448,19 @@ window_undo(struct weir_window *win)
 	if (win->whole_updates != win->whole)
 		weir_remote_close(win->whole_updates);
 	weir_remote_close(win->whole);
-	free_memory(win);
+	if (win->x)
+		weir_revoke(win->x);
+	if (win->whole_x)
+		weir_revoke(win->whole_x);
+	for (uint32_t i = 0; i < win->range_count; i++)
+		weir_region_drop(win->ranges[i].region);
+	free(win->ranges);
+	if (win->region && win->args.kind == WEIR_WINDOW_CREATED && win->args.bytes)
+		weir_region_drop(win->region);
+	else if (win->region)
+		weir_region_free(win->region);
+	if (win->whole_region)
+		weir_region_free(win->whole_region);
 	if (win->making.stage > STAGE_OPTIONS)
 		b->used &= ~(UINT64_C(1) << win->number);
 	if (b->making == win)

@@ -172,21 +172,6 @@ take_oldest(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_
 	return false;
 }
 
-/* Whether the ring of a member of the host, or of any, has a notice. Any thread. */
-static bool
-ring_has(const struct weir_window *win, uint32_t source)
-{
-	struct weir_remote_notice n;
-
-	for (uint32_t i = 0; i < win->board->local_count; i++)
-		if ((source == WEIR_RANK_ANY || source == win->board->local[i]) &&
-		    next_slot(win, i,
-			      atomic_load_explicit(&win->sources[i].taken, memory_order_relaxed),
-			      &n))
-			return true;
-	return false;
-}
-
 /* Takes those of all members of the host from which a notice is awaited. */
 static void
 take_rings(struct weir_window *win, uint32_t source)
@@ -232,18 +217,6 @@ came(struct weir_notice_sink *s, const struct weir_remote_notice *n)
 	if (!added->holds_ring)
 		let_ring(win, place);
 	return true;
-}
-
-/* A notice leaves. */
-static void
-leave(struct weir_window *win, struct match_notice *n)
-{
-	if (n->place) {
-		win->sources[n->place - 1].kept--;
-		if (n->holds_ring)
-			let_ring(win, n->place - 1);
-	}
-	match_remove(&win->match, n);
 }
 
 void
@@ -346,7 +319,12 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 	}
 	if (found && (found->returned || weir_notice_return(&found->is, win->match.count == 1))) {
 		*n = found->is;
-		leave(win, found);
+		if (found->place) {
+			win->sources[found->place - 1].kept--;
+			if (found->holds_ring)
+				let_ring(win, found->place - 1);
+		}
+		match_remove(&win->match, found);
 		rc = 1;
 	}
 	weir_progress_leave(t);
@@ -414,22 +392,11 @@ weir_watch_test(struct weir_watch *watch)
 	return rc;
 }
 
-/* Whether the member that it waits for lives: 0, or how it has ended. */
-static int
-check_source(const struct weir_watch *watch)
-{
-	struct weir_window *win = window_of(watch);
-	struct window_member *m;
-
-	if (watch->source == WEIR_RANK_ANY || window_member_open(win, watch->source, &m))
-		return 0; /* it, or what lacks here, is told when it is accessed */
-	return window_note(win, watch->source, weir_remote_check(m->locks));
-}
-
 /* Index of one that is done; -EAGAIN; or an error. `check`: also the members that should send. */
 static int
 look(struct weir_watch *const *watches, unsigned n, bool check)
 {
+	struct window_member *m;
 	int rc;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -438,7 +405,12 @@ look(struct weir_watch *const *watches, unsigned n, bool check)
 			return rc < 0 ? rc : (int)i;
 	}
 	for (unsigned i = 0; check && i < n; i++) {
-		rc = check_source(watches[i]);
+		struct weir_window *win = window_of(watches[i]);
+		uint32_t source = watches[i]->source;
+
+		if (source == WEIR_RANK_ANY || window_member_open(win, source, &m))
+			continue; /* it, or what lacks here, is told when it is accessed */
+		rc = window_note(win, source, weir_remote_check(m->locks));
 		if (rc) /* it may have sent before it ended */
 			return weir_watch_test(watches[i]) == 1 ? (int)i : rc;
 	}
@@ -462,12 +434,25 @@ by_rings_alone(struct weir_watch *const *watches, unsigned n)
 	return true;
 }
 
+/* Whether a ring of a member from which a notice is awaited has one. Any thread. */
 static bool
 rings_have(struct weir_watch *const *watches, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (ring_has(window_of(watches[i]), watches[i]->source))
-			return true;
+	struct weir_remote_notice notice;
+	uint64_t taken;
+
+	for (unsigned k = 0; k < n; k++) {
+		const struct weir_window *win = window_of(watches[k]);
+		uint32_t source = watches[k]->source;
+
+		for (uint32_t i = 0; i < win->board->local_count; i++) {
+			if (source != WEIR_RANK_ANY && source != win->board->local[i])
+				continue;
+			taken = atomic_load_explicit(&win->sources[i].taken, memory_order_relaxed);
+			if (next_slot(win, i, taken, &notice))
+				return true;
+		}
+	}
 	return false;
 }
 

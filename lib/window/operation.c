@@ -140,15 +140,6 @@ weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf
 	return 0;
 }
 
-/* Where the word of a signal is. */
-static int
-place_signal(const struct weir_window *win, const struct window_member *m, struct weir_transfer *t)
-{
-	if (win->args.kind == WEIR_WINDOW_SHARED)
-		return weir_fail(-EINVAL, "shared windows have no signals: members load and store");
-	return place(win, m, t->signal, sizeof(t->operand), &t->signal);
-}
-
 static int
 transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 	 int (*begin)(struct weir_remote *r, const struct weir_transfer *t))
@@ -173,7 +164,10 @@ transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 	if (!rc && t->notify & WEIR_WITH_NOTICE && t->tag == WEIR_TAG_ANY)
 		rc = weir_fail(-EINVAL, "the tag stands for any; give another one");
 	if (!rc && t->notify & (WEIR_WITH_SIGNAL_SET | WEIR_WITH_SIGNAL_ADD))
-		rc = place_signal(win, m, &placed);
+		rc = win->args.kind == WEIR_WINDOW_SHARED
+			 ? weir_fail(-EINVAL, "shared windows have no signals: members load and "
+					      "store")
+			 : place(win, m, t->signal, sizeof(t->operand), &placed.signal);
 	/* behind operations of several handles it goes alone */
 	notice = t->notify & WEIR_WITH_NOTICE && (m->locks != m->memory || m->updates != m->memory);
 	/* by the ring, unless the notice must not wait for the bytes */

@@ -291,16 +291,6 @@ weir_window_start(struct weir_window *win, const uint32_t *ranks, uint32_t n, un
 	return 0;
 }
 
-/* 0, or as window_notice_send_by(). */
-static int
-tell_complete(struct weir_window *win, struct window_member *m, uint64_t end)
-{
-	if (!m->words)
-		return window_notice_send_by(win, m, MATCH_COMPLETE, (uint32_t)m->exposure, end);
-	tell(win, m, &m->words->member[win->own - 1].completed, m->exposure);
-	return 0;
-}
-
 int
 weir_window_complete(struct weir_window *win, int timeout_ms)
 {
@@ -320,8 +310,11 @@ weir_window_complete(struct weir_window *win, int timeout_ms)
 		rc = window_member_flush(win, m, false, end);
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
-		if (!rc)
-			rc = tell_complete(win, m, end);
+		if (!rc && m->words)
+			tell(win, m, &m->words->member[win->own - 1].completed, m->exposure);
+		else if (!rc)
+			rc = window_notice_send_by(win, m, MATCH_COMPLETE, (uint32_t)m->exposure,
+						   end);
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;
 		first = first ? first : rc;

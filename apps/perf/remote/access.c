@@ -142,23 +142,6 @@ const struct remote_kind access_kinds[PERF_TESTS] = {
     [PERF_LOCK] = {WEIR_MAY_LOCK, begin_lock, NULL, NULL},
 };
 
-/* Exports memory for answers, and has the target open it. */
-static int
-greet(struct remote_run *run)
-{
-	/* a put of no bytes has a signal */
-	unsigned rights = WEIR_MAY_NOTIFY | WEIR_MAY_WRITE;
-	struct weir_key key;
-	int rc = weir_region_alloc(run->driver->weir, sizeof(uint64_t), NULL, &run->region);
-
-	if (!rc)
-		rc = weir_export(run->region, 0, sizeof(uint64_t), rights, &run->x, &key);
-	if (!rc)
-		rc = weir_remote_put(run->remotes[0], remote_key_at(&run->layout), key.bytes,
-				     sizeof(key.bytes), 0);
-	return rc ? rc : weir_remote_notify(run->remotes[0], REMOTE_HELLO, 0, 0);
-}
-
 int
 access_open(struct remote_run *run)
 {
@@ -177,8 +160,17 @@ access_open(struct remote_run *run)
 	if (rc)
 		return rc;
 	run->lock = run->remotes[0];
-	if (perf_is_answered(run->request.test))
-		return greet(run);
+	if (perf_is_answered(run->request.test)) {
+		/* memory for answers, which the target opens; a put of no bytes has a signal */
+		rc = weir_region_alloc(d->weir, sizeof(uint64_t), NULL, &run->region);
+		if (!rc)
+			rc = weir_export(run->region, 0, sizeof(uint64_t),
+					 WEIR_MAY_NOTIFY | WEIR_MAY_WRITE, &run->x, &key);
+		if (!rc)
+			rc = weir_remote_put(run->remotes[0], remote_key_at(&run->layout),
+					     key.bytes, sizeof(key.bytes), 0);
+		return rc ? rc : weir_remote_notify(run->remotes[0], REMOTE_HELLO, 0, 0);
+	}
 	if (!d->team || !d->number || run->request.test != PERF_LOCK)
 		return 0;
 	memcpy(key.bytes, d->team->key, sizeof(key.bytes));
