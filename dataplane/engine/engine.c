@@ -380,22 +380,6 @@ rare_after(struct engine *e)
 	return soon;
 }
 
-/*
- * A lone frame leaves before others are received: an idle engine has no reason to let it wait, and
- * a loop brings it back in the same turn. If the link has more to send, or several links do, frames
- * leave after receiving, with the newest credit.
- */
-static inline void
-send_early(struct engine *e)
-{
-	struct peer_link *l = e->opened;
-
-	if (e->opened_more || e->classes || l->look || e->now >= l->credit_due)
-		return;
-	link_send(e, l);
-	nic_flush(e->config.nic, e->now);
-}
-
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
@@ -420,8 +404,17 @@ engine_turn(struct engine *e, uint64_t now)
 		node_events_put(e);
 	}
 	if (e->config.nic) {
-		if (e->opened)
-			send_early(e);
+		struct peer_link *l = e->opened;
+
+		/*
+		 * A lone frame leaves before others are received: an idle engine has no reason to
+		 * let it wait, and a loop brings it back in the same turn. If the link has more to
+		 * send, or several links do, frames leave after receiving, with the newest credit.
+		 */
+		if (l && !e->opened_more && !e->classes && !l->look && now < l->credit_due) {
+			link_send(e, l);
+			nic_flush(e->config.nic, now);
+		}
 		work += poll_nic(e);
 	}
 	if (!list_empty(&e->backlog))

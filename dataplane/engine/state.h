@@ -54,7 +54,7 @@ struct engine {
 	struct list_node settling;  /* connections that conns_settle() looks at in the next turn */
 	struct list_node violators; /* sessions whose connections end in the next turn */
 	struct list_node lock_news; /* connections with requests for the owners of locks */
-	struct list_node signalled; /* sessions whose sleepers signals_ring() looks for */
+	struct list_node signalled; /* sessions whose sleepers doorbells_ring() looks for */
 	struct list_node limited;   /* struct queue of programs that have used up their rate */
 	uint64_t limited_at;	    /* ns: the first of them may send again */
 	uint64_t class_turn[WEIR_CLASSES]; /* last turn in which a link of the class sent, or 0 */

@@ -46,10 +46,12 @@ reserved(const struct broker *b)
 	return b->config.engines + 1;
 }
 
-/* No engine has a connection any more whose peer uses them. */
 static void
-drop_keys(struct broker *b, struct broker_export *x)
+export_free(struct broker_session *s, struct broker_export *x)
 {
+	struct broker *b = s->b;
+
+	/* no engine has a connection any more whose peer uses its keys */
 	for (uint32_t i = 0; x->keys && i < b->config.engines; i++)
 		for (uint32_t k = 0; k < EXPORT_KEYS; k++) {
 			if (!x->keys[i][k].length)
@@ -58,14 +60,7 @@ drop_keys(struct broker *b, struct broker_export *x)
 			b->export_keys--;
 		}
 	free(x->keys);
-	x->keys = NULL;
-}
-
-static void
-export_free(struct broker_session *s, struct broker_export *x)
-{
-	drop_keys(s->b, x);
-	command_unreserve(s->b, reserved(s->b));
+	command_unreserve(b, reserved(b));
 	user_give(s->owner, USER_EXPORTS, 1);
 	free(x->why);
 	if (x->ranges)
@@ -204,29 +199,13 @@ exports_leave(struct broker_session *s, uint32_t region)
 }
 
 static void
-reply_exported(struct broker_session *s, const struct broker_export *x)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_EXPORTED);
-	struct weir_key_fields k = {.version = WEIR_KEY_VERSION,
-				    .node = s->b->node,
-				    .incarnation = s->b->config.incarnation,
-				    .generation = x->generation};
-	uint32_t i = (uint32_t)(x - s->export);
-
-	k.index = WEIR_KEY_INDEX(s->id, i);
-	memcpy(k.secret, x->secret, sizeof(k.secret));
-	k.sum = weir_key_sum(&k);
-	m.exported.number = i + 1;
-	m.exported.generation = x->generation;
-	memcpy(m.exported.key, &k, sizeof(k));
-	session_reply(s, &m, NULL, 0);
-}
-
-static void
 added(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 	struct broker_export *x = &s->export[c->cmd.export.number - 1];
+	struct weir_session_msg m = session_msg(WEIR_MSG_EXPORTED);
+	struct weir_key_fields k;
+	uint32_t i;
 
 	if (c->cmd.result && !x->result)
 		x->result = c->cmd.result;
@@ -244,7 +223,18 @@ added(struct broker *b, struct broker_command *c)
 	}
 	export_enter(x, EXPORT_OPEN);
 	b->counters.exports++;
-	reply_exported(s, x);
+	i = (uint32_t)(x - s->export);
+	k = (struct weir_key_fields){.version = WEIR_KEY_VERSION,
+				     .index = WEIR_KEY_INDEX(s->id, i),
+				     .node = b->node,
+				     .incarnation = b->config.incarnation,
+				     .generation = x->generation};
+	memcpy(k.secret, x->secret, sizeof(k.secret));
+	k.sum = weir_key_sum(&k);
+	m.exported.number = i + 1;
+	m.exported.generation = x->generation;
+	memcpy(m.exported.key, &k, sizeof(k));
+	session_reply(s, &m, NULL, 0);
 }
 
 struct broker_region *

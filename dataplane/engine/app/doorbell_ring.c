@@ -48,30 +48,6 @@ ring(struct engine *e, struct channel *ch)
 	return s->slow_bells >= WEIR_BELL_SLOW_MAX;
 }
 
-/*
- * Rings for threads that sleep in weir_signal_wait(). The engine does not know which words they
- * wait for: each of the session looks at its own again.
- */
-static void
-signals_ring(struct engine *e)
-{
-	while (!list_empty(&e->signalled)) {
-		struct session *s = LIST_OWNER(e->signalled.next, struct session, signalled);
-
-		list_remove(&s->signalled);
-		for (uint32_t i = 0; i < s->channel_end; i++) {
-			struct channel *ch = &s->channels[i];
-
-			if (!ch->session ||
-			    !(atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed) &
-			      WEIR_SLEEPS_SIGNALS))
-				continue;
-			ch->bell_due = true;
-			list_append_once(&e->doorbells, &ch->bell);
-		}
-	}
-}
-
 void
 doorbells_ring(struct engine *e)
 {
@@ -87,7 +63,23 @@ doorbells_ring(struct engine *e)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	signals_ring(e);
+	/* for threads that sleep in weir_signal_wait(): the engine does not know which words they
+	 * wait for, each of the session looks at its own again */
+	while (!list_empty(&e->signalled)) {
+		struct session *s = LIST_OWNER(e->signalled.next, struct session, signalled);
+
+		list_remove(&s->signalled);
+		for (uint32_t i = 0; i < s->channel_end; i++) {
+			struct channel *ch = &s->channels[i];
+
+			if (!ch->session ||
+			    !(atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed) &
+			      WEIR_SLEEPS_SIGNALS))
+				continue;
+			ch->bell_due = true;
+			list_append_once(&e->doorbells, &ch->bell);
+		}
+	}
 	LIST_EACH (node, following, &e->doorbells) {
 		struct channel *ch = LIST_OWNER(node, struct channel, bell);
 		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);

@@ -92,13 +92,6 @@ answer_pay_first(struct engine *e, struct conn *c)
 	list_append(&c->link->lack_answers, &c->cold->memory.lacks_answers);
 }
 
-static struct conn *
-first_that_lacks(const struct engine *e, const struct peer_link *l)
-{
-	return conn_of_cold(
-	    e, LIST_OWNER(l->lack_answers.next, struct conn_cold, memory.lacks_answers));
-}
-
 bool
 answers_payable(const struct peer_link *l)
 {
@@ -114,7 +107,8 @@ void
 answers_pay(struct engine *e, struct peer_link *l)
 {
 	while (answers_payable(l)) {
-		struct conn *c = first_that_lacks(e, l);
+		struct conn *c = conn_of_cold(
+		    e, LIST_OWNER(l->lack_answers.next, struct conn_cold, memory.lacks_answers));
 
 		list_remove(&c->cold->memory.lacks_answers);
 		weir_assert(c->pend_first && !c->pend_first->paid);

@@ -76,28 +76,6 @@ unit_of(const struct dynamic_op *o)
 	return weir_type_size((enum weir_type)o->access->type);
 }
 
-/* Executes bytes of one range. */
-static void
-execute_part(const struct export *x, const struct engine_range *r, const struct dynamic_op *o,
-	     uint64_t address, uint64_t bytes, const uint8_t *payload, uint8_t *result)
-{
-	uint8_t *to = r->base + (address - r->address);
-
-	switch (o->op) {
-	case WEIR_OP_PUT:
-		weir_store_whole(to, payload, bytes);
-		break;
-	case WEIR_OP_GET:
-		weir_load_whole(result, to, bytes);
-		break;
-	case WEIR_OP_CAS:
-		remote_swap(x, r->updating, o->access, to, payload, (uint32_t)bytes, result);
-		break;
-	default:
-		remote_apply(x, r->updating, o->access, to, payload, result, bytes / unit_of(o));
-	}
-}
-
 bool
 dynamic_execute(const struct export *x, const struct dynamic_op *o)
 {
@@ -115,8 +93,24 @@ dynamic_execute(const struct export *x, const struct dynamic_op *o)
 		const struct engine_range *r = range_of(x->ranges, address);
 
 		for (uint64_t rest = n; rest; rest -= part, r++) {
+			uint8_t *to = r->base + (address - r->address);
+
 			part = rest_of(r, address) < rest ? rest_of(r, address) : rest;
-			execute_part(x, r, o, address, part, payload, result);
+			switch (o->op) {
+			case WEIR_OP_PUT:
+				weir_store_whole(to, payload, part);
+				break;
+			case WEIR_OP_GET:
+				weir_load_whole(result, to, part);
+				break;
+			case WEIR_OP_CAS:
+				remote_swap(x, r->updating, o->access, to, payload, (uint32_t)part,
+					    result);
+				break;
+			default:
+				remote_apply(x, r->updating, o->access, to, payload, result,
+					     part / unit_of(o));
+			}
 			address += part;
 			payload += takes ? part : 0;
 			result += result ? part : 0;

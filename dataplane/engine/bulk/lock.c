@@ -145,31 +145,12 @@ enum {
 	POLL_MOST = 16, /* exports that one turn looks at */
 };
 
-/*
- * Whether a program may hold the lock with others; the words are closed, so none that was seen not
- * to hold it will. Reads some words, and goes on where it was.
- */
-static bool
-is_shared(struct export *x)
-{
-	uint32_t end =
-	    x->members - x->lock.scanned < SCAN_MOST ? x->members : x->lock.scanned + SCAN_MOST;
-
-	while (x->lock.scanned < end) {
-		if (atomic_load_explicit(&x->words->member[x->lock.scanned].shared,
-					 memory_order_seq_cst))
-			return true;
-		x->lock.scanned++;
-	}
-	return x->lock.scanned < x->members;
-}
-
 /* Has programs ask the queue; whether one of them holds the lock against a request of this kind. */
 static COLD bool
 held_by_words(struct export *x, uint8_t kind)
 {
 	struct weir_lock_words *w = x->words;
-	uint32_t word;
+	uint32_t word, end;
 
 	if (!w)
 		return false;
@@ -182,7 +163,19 @@ held_by_words(struct export *x, uint8_t kind)
 		atomic_fetch_and_explicit(&w->word, ~WEIR_LOCK_DOUBT, memory_order_seq_cst);
 		x->lock.in_doubt = true;
 	}
-	return word & WEIR_LOCK_OWNER || (kind == WEIR_LOCKS_EXCLUSIVE && is_shared(x));
+	if (word & WEIR_LOCK_OWNER)
+		return true;
+	if (kind != WEIR_LOCKS_EXCLUSIVE)
+		return false;
+	/* the words are closed, so no program that was seen not to hold the lock with others will:
+	 * reads some words, and goes on where it was */
+	end = x->members - x->lock.scanned < SCAN_MOST ? x->members : x->lock.scanned + SCAN_MOST;
+	while (x->lock.scanned < end) {
+		if (atomic_load_explicit(&w->member[x->lock.scanned].shared, memory_order_seq_cst))
+			return true;
+		x->lock.scanned++;
+	}
+	return x->lock.scanned < x->members;
 }
 
 /* Lets programs take the lock by words again, if nobody has to be told of anything. */
@@ -471,30 +464,13 @@ locks_end(struct engine *e, struct export *x)
 
 /* ---- requests of other engines ---- */
 
-/* The request that `k` gives up; NULL: it was granted. */
-static struct engine_seat *
-seat_of(const struct export *x, const struct engine_lock *k)
-{
-	struct list_node *node, *following;
-
-	if (k->held)
-		return NULL;
-	LIST_EACH (node, following, &x->lock.queue) {
-		struct engine_seat *seat = LIST_OWNER(node, struct engine_seat, queued);
-
-		if (seat->command && seat->vqpn == k->vqpn && seat->command->lock.turn == k->turn)
-			return seat;
-	}
-	return NULL;
-}
-
 /* In the owner engine. Whether the command is done. */
 static bool
 owner_asked(struct engine *e, struct engine_command *command)
 {
 	const struct engine_lock *k = &command->lock;
 	struct export *x = export_known(e, k->session, k->number, k->generation);
-	struct engine_seat *seat;
+	struct list_node *node, *following;
 
 	command->result = x ? 0 : -ESTALE;
 	if (!x)
@@ -504,13 +480,19 @@ owner_asked(struct engine *e, struct engine_command *command)
 		sit_down(e, x, &command->seat, k->vqpn, k->kind, command);
 		return false;
 	}
-	seat = seat_of(x, k);
-	if (seat) {
-		stand_up(e, x, seat);
-		engine_complete(e, seat->command, -ECANCELED);
-	} else {
-		release_lock(e, x, k->vqpn, k->dead, k->unseen);
-	}
+	/* the request is given up, unless it was granted */
+	if (!k->held)
+		LIST_EACH (node, following, &x->lock.queue) {
+			struct engine_seat *seat = LIST_OWNER(node, struct engine_seat, queued);
+
+			if (!seat->command || seat->vqpn != k->vqpn ||
+			    seat->command->lock.turn != k->turn)
+				continue;
+			stand_up(e, x, seat);
+			engine_complete(e, seat->command, -ECANCELED);
+			return true;
+		}
+	release_lock(e, x, k->vqpn, k->dead, k->unseen);
 	return true;
 }
 
@@ -592,36 +574,31 @@ locks_emit(struct engine *e)
 
 /* ---- operators ---- */
 
-/* Adds programs of this engine's connections that hold the lock by words. */
-static void
-record_words(const struct engine *e, const struct export *x, struct engine_export_record *r)
-{
-	uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
-	const struct list_node *node;
-
-	for (node = x->conns.next; node != &x->conns; node = node->next) {
-		const struct conn_cold *cold =
-		    LIST_OWNER(node, const struct conn_cold, memory.of_export);
-		uint32_t member = cold->memory.lock.member;
-		bool exclusive = member && (word & WEIR_LOCK_OWNER) == member;
-
-		if (!exclusive &&
-		    (!member || !atomic_load_explicit(&x->words->member[member - 1].shared,
-						      memory_order_relaxed)))
-			continue;
-		r->lock_holders++;
-		r->lock_exclusive |= exclusive;
-		r->lock_holder = conn_of_cold(e, cold)->vqpn;
-	}
-}
-
 void
 lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
 {
 	const struct engine_seat *first;
 
-	if (x->words)
-		record_words(e, x, r);
+	/* programs of this engine's connections hold it by words */
+	if (x->words) {
+		uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
+		const struct list_node *node;
+
+		for (node = x->conns.next; node != &x->conns; node = node->next) {
+			const struct conn_cold *cold =
+			    LIST_OWNER(node, const struct conn_cold, memory.of_export);
+			uint32_t member = cold->memory.lock.member;
+			bool exclusive = member && (word & WEIR_LOCK_OWNER) == member;
+
+			if (!exclusive &&
+			    (!member || !atomic_load_explicit(&x->words->member[member - 1].shared,
+							      memory_order_relaxed)))
+				continue;
+			r->lock_holders++;
+			r->lock_exclusive |= exclusive;
+			r->lock_holder = conn_of_cold(e, cold)->vqpn;
+		}
+	}
 	if (!is_owner(e, x))
 		return;
 	r->lock_holders += x->lock.holders;

@@ -47,44 +47,6 @@ notice_wake(struct engine *e, const struct export *x)
 	list_append_once(&e->signalled, &session_find(e, x->session)->signalled);
 }
 
-/* Puts a notice into the ring of the exporting thread, or spills it. */
-static void
-deliver_notice(struct engine *e, struct conn *c, const struct export *x,
-	       const struct weir_cell_notice *n)
-{
-	struct session *s = session_find(e, x->session);
-	struct channel *ch = &s->channels[x->channel];
-	struct weir_slot slot = {.op = WEIR_OP_NOTICE, .vqpn = c->vqpn};
-	struct weir_slot_notice to = {.number = x->number,
-				      .generation = x->generation,
-				      .tag = n->tag,
-				      .source = n->source,
-				      .bytes = n->bytes};
-
-	weir_assert(c->rx_granted - c->rx_delivered >= WEIR_NOTICE_COST);
-	memcpy(slot.data, &to, sizeof(to));
-	c->rx_delivered += WEIR_NOTICE_COST;
-	s->promised -= WEIR_NOTICE_COST;
-	e->delivered = true;
-	if (ch->spilling || !channel_put_event(e, ch, &slot))
-		spill_slots(e, ch, NULL, &slot, NULL, 0, 0, 1);
-}
-
-static void
-change_signal(const struct export *x, _Atomic bool *updating, uint64_t *word,
-	      const struct weir_cell_notice *n)
-{
-	if (UNLIKELY(!x->alone_from))
-		updates_begin(updating);
-	/* pairs with the acquire in weir_signal_wait(): operations before it are seen with it */
-	if (n->options & WEIR_NOTICE_SET)
-		__atomic_store_n(word, n->operand, __ATOMIC_RELEASE);
-	else
-		__atomic_fetch_add(word, n->operand, __ATOMIC_RELEASE);
-	if (UNLIKELY(!x->alone_from))
-		updates_end(updating);
-}
-
 void
 notice_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 {
@@ -98,15 +60,41 @@ notice_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 		word = x->ranges ? dynamic_word(x, n.signal, &updating)
 				 : (uint64_t *)(void *)(x->base + n.signal);
 		if (word) {
-			change_signal(x, updating, word, &n);
+			if (UNLIKELY(!x->alone_from))
+				updates_begin(updating);
+			/* pairs with the acquire in weir_signal_wait(): operations before it are
+			 * seen with it */
+			if (n.options & WEIR_NOTICE_SET)
+				__atomic_store_n(word, n.operand, __ATOMIC_RELEASE);
+			else
+				__atomic_fetch_add(word, n.operand, __ATOMIC_RELEASE);
+			if (UNLIKELY(!x->alone_from))
+				updates_end(updating);
 		} else {
 			c->cold->memory.refused++;
 			x->counters.refused++;
 		}
 		notice_wake(e, x);
 	}
-	if (n.options & WEIR_NOTICE_DELIVER)
-		deliver_notice(e, c, x, &n);
+	/* into the ring of the exporting thread, or its spills */
+	if (n.options & WEIR_NOTICE_DELIVER) {
+		struct session *s = session_find(e, x->session);
+		struct channel *ch = &s->channels[x->channel];
+		struct weir_slot slot = {.op = WEIR_OP_NOTICE, .vqpn = c->vqpn};
+		struct weir_slot_notice to = {.number = x->number,
+					      .generation = x->generation,
+					      .tag = n.tag,
+					      .source = n.source,
+					      .bytes = n.bytes};
+
+		weir_assert(c->rx_granted - c->rx_delivered >= WEIR_NOTICE_COST);
+		memcpy(slot.data, &to, sizeof(to));
+		c->rx_delivered += WEIR_NOTICE_COST;
+		s->promised -= WEIR_NOTICE_COST;
+		e->delivered = true;
+		if (ch->spilling || !channel_put_event(e, ch, &slot))
+			spill_slots(e, ch, NULL, &slot, NULL, 0, 0, 1);
+	}
 	x->counters.notices++;
 }
 

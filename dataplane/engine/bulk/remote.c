@@ -109,16 +109,6 @@ within(const struct conn *c, const struct laid *laid, uint64_t offset, uint64_t 
 	return offset <= whole && bytes <= whole - offset;
 }
 
-/* The same of a PUT with a layout. */
-static bool
-laid_put_ok(const struct conn *c, const struct put_fields *put, const struct weir_slot *head,
-	    const struct at *at, struct laid *laid)
-{
-	return put->handle == WEIR_HANDLE_FIRST && put->options == WEIR_PUT_LAYOUT &&
-	       c->cold->memory.rights & WEIR_RIGHT_WRITE && lay(laid, head, at) &&
-	       within(c, laid, put->offset, head->length - laid->head);
-}
-
 /* `length`: bytes of operands. */
 static bool
 elements_ok(uint8_t op, const struct weir_cell_access *a, const struct laid *laid, uint32_t length)
@@ -281,8 +271,11 @@ cell_ok(const struct conn *c, const struct weir_slot *head, const struct at *at,
 	if (head->op != WEIR_OP_PUT)
 		return access_ok(c, head, at, laid);
 	put = put_fields(head->data);
-	return put_ok(c, &put, head->length, c->cold->memory.length) ||
-	       laid_put_ok(c, &put, head, at, laid);
+	if (put_ok(c, &put, head->length, c->cold->memory.length))
+		return true;
+	return put.handle == WEIR_HANDLE_FIRST && put.options == WEIR_PUT_LAYOUT &&
+	       c->cold->memory.rights & WEIR_RIGHT_WRITE && lay(laid, head, at) &&
+	       within(c, laid, put.offset, head->length - laid->head);
 }
 
 uint32_t
@@ -420,35 +413,28 @@ remote_swap(const struct export *x, _Atomic bool *updating, const struct weir_ce
 	weir_assert(!rc); /* exports for updates are aligned */
 }
 
-/* Updates the elements of a cell with a layout. */
-static void
-update_pieces(struct export *x, const struct weir_cell_access *a, const struct laid *laid,
-	      uint8_t *result)
-{
-	size_t size = weir_type_size((enum weir_type)a->type);
-	const uint8_t *operand = laid->payload + laid->head;
-	uint64_t left = a->count * size, n;
-	struct weir_layout_walk walk;
-	int64_t at;
-
-	weir_pieces_start(&laid->pieces, &walk);
-	for (; left && (n = weir_layout_next(&walk, left, &at)); left -= n) {
-		apply(x, x->updating, a, x->base + (a->offset + (uint64_t)at), operand, result,
-		      n / size);
-		operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
-		result += result ? n : 0;
-	}
-}
-
 static void
 update_execute(struct export *x, const struct weir_slot *head, const struct weir_cell_access *a,
 	       const struct at *at, const struct laid *laid, uint8_t *result)
 {
+	uint8_t *before = a->options & WEIR_ACCESS_RESULT ? result : NULL;
 	uint8_t operands[WEIR_ACCESS_MAX], *memory;
 
 	x->counters.updates++;
 	if (laid->head) {
-		update_pieces(x, a, laid, a->options & WEIR_ACCESS_RESULT ? result : NULL);
+		size_t size = weir_type_size((enum weir_type)a->type);
+		const uint8_t *operand = laid->payload + laid->head;
+		uint64_t left = a->count * size, n;
+		struct weir_layout_walk walk;
+		int64_t piece;
+
+		weir_pieces_start(&laid->pieces, &walk);
+		for (; left && (n = weir_layout_next(&walk, left, &piece)); left -= n) {
+			apply(x, x->updating, a, x->base + (a->offset + (uint64_t)piece), operand,
+			      before, n / size);
+			operand += a->acc == WEIR_ACC_NO_OP ? 0 : n;
+			before += before ? n : 0;
+		}
 		return;
 	}
 	memory = x->base + a->offset;
@@ -456,8 +442,7 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
 	if (head->op == WEIR_OP_CAS)
 		remote_swap(x, x->updating, a, memory, operands, head->length / 2, result);
 	else
-		apply(x, x->updating, a, memory, operands,
-		      a->options & WEIR_ACCESS_RESULT ? result : NULL, a->count);
+		apply(x, x->updating, a, memory, operands, before, a->count);
 }
 
 /*
@@ -568,27 +553,23 @@ take_flush(struct engine *e, struct channel *ch, struct conn *c)
 	return TAKEN_DEAR;
 }
 
-static uint32_t
-cell_result(const struct weir_slot *cell)
-{
-	struct weir_cell_access access;
-	struct weir_cell_lock lock;
-
-	if (cell->op == WEIR_OP_LOCK) {
-		memcpy(&lock, cell->data, sizeof(lock));
-		return lock.result;
-	}
-	memcpy(&access, cell->data, sizeof(access));
-	return access.result;
-}
-
 /* Room for an answer in the program's send area, as the cell says. NULL: it says nonsense. */
 static uint8_t *
 result_at(const struct session *s, const struct weir_slot *cell, uint32_t answer)
 {
-	uint64_t place = cell_result(cell);
-	const uint8_t *at = session_source(s, WEIR_PLACE(0, place * WEIR_SLOT_SIZE), answer);
+	struct weir_cell_access access;
+	struct weir_cell_lock lock;
+	const uint8_t *at;
+	uint64_t place;
 
+	if (cell->op == WEIR_OP_LOCK) {
+		memcpy(&lock, cell->data, sizeof(lock));
+		place = lock.result;
+	} else {
+		memcpy(&access, cell->data, sizeof(access));
+		place = access.result;
+	}
+	at = session_source(s, WEIR_PLACE(0, place * WEIR_SLOT_SIZE), answer);
 	return (uint8_t *)(uintptr_t)at;
 }
 

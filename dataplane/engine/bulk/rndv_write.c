@@ -151,21 +151,6 @@ next_to_write(const struct conn *c)
 	return NULL;
 }
 
-/* Fills the WR of the next segment, of `length` bytes. */
-static void
-fill_segment(const struct conn *c, const struct pend *p, uint32_t length, struct nic_send_wr *wr)
-{
-	weir_place place = p->slot.place[0];
-
-	*wr = (struct nic_send_wr){.opcode = NIC_WRITE, .sge_count = 1};
-	wr->sge[0] = (struct nic_sge){(uintptr_t)place_memory(c->session, place) + p->written,
-				      length, place_mr(c->session, place)->lkey};
-	wr->remote_address = p->remote + p->written;
-	wr->rkey = p->rkey;
-	if (c->kind == CONN_MEMORY)
-		transfer_fill(c, p, wr);
-}
-
 /* WRITEs a segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
 static enum turn
 write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted)
@@ -190,10 +175,20 @@ write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted
 			return TURN_SPENT;
 		if (!share_pays(e, q->session))
 			return TURN_LIMITED;
-		if (p->written < p->slot.length)
-			fill_segment(c, p, length, &wr);
-		else
+		if (p->written < p->slot.length) {
+			weir_place place = p->slot.place[0];
+
+			wr = (struct nic_send_wr){.opcode = NIC_WRITE, .sge_count = 1};
+			wr.sge[0] = (struct nic_sge){(uintptr_t)place_memory(c->session, place) +
+							 p->written,
+						     length, place_mr(c->session, place)->lkey};
+			wr.remote_address = p->remote + p->written;
+			wr.rkey = p->rkey;
+			if (c->kind == CONN_MEMORY)
+				transfer_fill(c, p, &wr);
+		} else {
 			transfer_fill_fence(e, c, &wr);
+		}
 		flight_put(
 		    e, l, &wr,
 		    (struct flight){.owner = &rndv_write, .conn = c, .pend = p, .bytes = length});

@@ -43,31 +43,24 @@ transfer_ok(const struct conn *c, const struct weir_slot *cell)
 	       cell->length <= c->cold->memory.length - t.offset;
 }
 
-/* Whether the program may have its bytes come from, or go to, that memory. */
-static bool
-place_ok(const struct session *s, const struct weir_slot *cell)
-{
-	struct weir_cell_transfer t = cell_of(cell);
-
-	if (t.options & WEIR_TRANSFER_GET && WEIR_PLACE_REGION(t.place))
-		return region_at(s, t.place, cell->length, WEIR_ADOPT_RECV);
-	return session_source(s, t.place, cell->length);
-}
-
 enum take
 transfer_take(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *cell)
 {
+	struct weir_cell_transfer t = cell_of(cell);
+
 	if (!c->cold->memory.key.rkey || c->state == CONN_LOCAL)
 		return channel_refuse(e, ch, "transfer without a key");
 	if (!transfer_ok(c, cell))
 		return channel_refuse(e, ch, "operation outside its memory or its rights");
-	if (!place_ok(c->session, cell))
+	if (t.options & WEIR_TRANSFER_GET && WEIR_PLACE_REGION(t.place)
+		? !region_at(c->session, t.place, cell->length, WEIR_ADOPT_RECV)
+		: !session_source(c->session, t.place, cell->length))
 		return channel_refuse(e, ch, "transfer outside the send area and adopted memory");
 	if (c->state == CONN_PEER_GONE || c->state == CONN_DEAD) {
 		channel_taken(e, ch, c, 1, 1, cell->length);
 		return TAKEN_DEAR;
 	}
-	if (!pend_message(e, c, ch, head_load(cell), cell_of(cell).place, cell)) {
+	if (!pend_message(e, c, ch, head_load(cell), t.place, cell)) {
 		ch->blocked = true;
 		return STAYS;
 	}
@@ -83,39 +76,6 @@ ask_credit(struct engine *e, struct conn *c)
 	link_busy(e, c->link);
 }
 
-/* Completes the oldest ones, if the cells before them are. */
-static void
-finish(struct engine *e, struct conn *c)
-{
-	struct pend *p;
-
-	while ((p = c->pend_first) && p->state == PEND_WRITTEN) {
-		if (c->landed != c->sent) {
-			ask_credit(e, c);
-			return;
-		}
-		c->by_read += is_get(p);
-		c->by_write += !is_get(p);
-		asked_drop_first(c);
-		pend_give_first(c->session, c);
-		conn_transferred(e, c);
-	}
-}
-
-/* Whether it may leave now. Nothing but transfers that have begun is before it. */
-static bool
-may_begin(struct engine *e, struct conn *c, const struct pend *p)
-{
-	if (!(cell_of(&p->slot).options & WEIR_TRANSFER_BEHIND))
-		return true;
-	if (p != c->pend_first)
-		return false;
-	if (c->landed == c->sent)
-		return true;
-	ask_credit(e, c);
-	return false;
-}
-
 void
 transfers_advance(struct engine *e, struct conn *c)
 {
@@ -123,11 +83,31 @@ transfers_advance(struct engine *e, struct conn *c)
 
 	if (!c->pend_first || !c->link || !conn_is_open(c))
 		return;
-	finish(e, c);
+	/* the oldest ones are complete, if the cells before them are */
+	while ((p = c->pend_first) && p->state == PEND_WRITTEN) {
+		if (c->landed != c->sent) {
+			ask_credit(e, c);
+			break;
+		}
+		c->by_read += is_get(p);
+		c->by_write += !is_get(p);
+		asked_drop_first(c);
+		pend_give_first(c->session, c);
+		conn_transferred(e, c);
+	}
 	while (c->asked_count < RTS_MAX) {
 		p = c->asked_count ? c->cold->asked[c->asked_count - 1]->next : c->pend_first;
-		if (!p || p->state != PEND_TRANSFER || !may_begin(e, c, p))
+		if (!p || p->state != PEND_TRANSFER)
 			return;
+		/* nothing but transfers that have begun is before it */
+		if (cell_of(&p->slot).options & WEIR_TRANSFER_BEHIND) {
+			if (p != c->pend_first)
+				return;
+			if (c->landed != c->sent) {
+				ask_credit(e, c);
+				return;
+			}
+		}
 		p->state = PEND_WRITING;
 		p->fenced = false;
 		p->remote = c->cold->memory.key.address + cell_of(&p->slot).offset;

@@ -443,12 +443,6 @@ link_has_rest(const struct engine *e, const struct peer_link *l)
 	return false;
 }
 
-static bool
-link_has_more(const struct engine *e, const struct peer_link *l)
-{
-	return l->frame_wrs || link_has_rest(e, l);
-}
-
 void
 link_send(struct engine *e, struct peer_link *l)
 {
@@ -498,7 +492,7 @@ link_send(struct engine *e, struct peer_link *l)
 	}
 	if (flight_waits(l))
 		flight_turn(e, l);
-	l->look = link_has_more(e, l);
+	l->look = l->frame_wrs || link_has_rest(e, l);
 	/* nothing is left to send, to acknowledge or to return */
 	if (!l->look && l->executed == l->tx_posted && l->rx_pos == l->rx_told &&
 	    l->wrs_seen == l->wrs_told)
