@@ -713,9 +713,12 @@ query(struct weir_window *win, uint32_t rank, void **base, uint64_t *bytes)
 				 "the part of member %u is not mapped here; access it by "
 				 "operations",
 				 rank);
-	if (m->bytes)
+	if (!m->bytes)
+		return 0;
+	rc = window_addressed(win, m);
+	if (!rc || rc == -EOWNERDEAD)
 		*base = (uint8_t *)info.mapped + m->offset;
-	return 0;
+	return rc;
 }
 
 int

@@ -47,14 +47,14 @@ other_epoch(void)
 
 /* Within lock_all: the member's lock. */
 static int
-acquire(struct weir_window *win, struct window_member *m)
+acquire(struct weir_window *win, struct window_member *m, int timeout_ms)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&m->acquiring);
 	if (!atomic_load_explicit(&m->lock, memory_order_relaxed)) {
 		if (!win->unchecked)
-			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, -1);
+			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, timeout_ms);
 		if (!rc || rc == -EOWNERDEAD) {
 			atomic_fetch_add_explicit(&win->acquired, 1, memory_order_relaxed);
 			/* pairs with the acquire in window_member_ready(): what the lock protects
@@ -94,8 +94,22 @@ window_target_slow(struct weir_window *win, uint32_t rank, struct window_member 
 							memory_order_relaxed, memory_order_relaxed);
 	rc = window_member_open(win, rank, m);
 	if (!rc && epoch == EPOCH_ALL && !atomic_load_explicit(&(*m)->lock, memory_order_acquire))
-		rc = acquire(win, *m);
+		rc = acquire(win, *m, win->all_ms);
 	return rc;
+}
+
+int
+window_addressed(struct weir_window *win, struct window_member *m)
+{
+	pthread_mutex_lock(&win->lock);
+	if (!m->addressed) {
+		m->next_addressed = atomic_load_explicit(&win->addressed, memory_order_relaxed);
+		/* pairs with the acquire in lock_addressed() */
+		atomic_store_explicit(&win->addressed, m, memory_order_release);
+		m->addressed = true;
+	}
+	pthread_mutex_unlock(&win->lock);
+	return epoch_of(win) == EPOCH_ALL ? acquire(win, m, win->all_ms) : 0;
 }
 
 /* ---- fence ---- */
@@ -262,21 +276,84 @@ weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms)
 	return rc;
 }
 
+/* Parts that the program may load and store without asking for their address: its own and, since
+ * all lie in one memory, those of a shared window. 0 or -errno. */
+static int
+address_parts(struct weir_window *win)
+{
+	bool shared = win->args.kind == WEIR_WINDOW_SHARED;
+	uint32_t own = weir_group_rank(win->g), end = shared ? weir_group_size(win->g) : own + 1;
+	struct window_member *m;
+	int rc = 0;
+
+	if (!win->args.bytes && !shared && win->args.kind != WEIR_WINDOW_DYNAMIC)
+		end = own;
+	for (uint32_t i = shared ? 0 : own; !rc && i < end; i++) {
+		rc = window_member_open(win, i, &m);
+		rc = rc ? rc : window_addressed(win, m);
+	}
+	win->parts_addressed = !rc;
+	return rc;
+}
+
+/* Acquires the locks of parts that the program may load and store. 0, -EOWNERDEAD, or another
+ * error: none is held. */
+static int
+lock_addressed(struct weir_window *win, int timeout_ms)
+{
+	/* pairs with the release in window_addressed() */
+	struct window_member *first = atomic_load_explicit(&win->addressed, memory_order_acquire);
+	uint64_t end = 0;
+	uint32_t n = 0;
+	int rc = 0, doubt = 0;
+
+	for (struct window_member *m = first; m && !rc; m = m->next_addressed) {
+		if (!m->words || !weir_words_ready(m->known) ||
+		    !window_words_take(win, m, WEIR_LOCK_SHARED)) {
+			end = end ? end : weir_time_end(timeout_ms);
+			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, weir_time_left(end));
+		}
+		if (rc == -EOWNERDEAD) {
+			doubt = rc;
+			rc = 0;
+		}
+		if (rc) {
+			window_note(win, m->rank, rc);
+			break;
+		}
+		/* pairs with the acquire in window_member_ready(): what the lock protects */
+		atomic_store_explicit(&m->lock, LOCK_HELD, memory_order_release);
+		n++;
+	}
+	for (struct window_member *m = first; rc && n--; m = m->next_addressed) {
+		window_lock_leave(win, m);
+		atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
+	}
+	atomic_store_explicit(&win->acquired, rc ? 0 : n, memory_order_relaxed);
+	return rc ? rc : doubt;
+}
+
 int
 weir_window_lock_all(struct weir_window *win, unsigned asserts, int timeout_ms)
 {
 	uint32_t epoch;
 	int rc = may_lock(win, asserts);
 
-	(void)timeout_ms; /* the first operation to a member waits */
 	if (rc)
 		return rc;
 	epoch = epoch_of(win);
 	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED)
 		return other_epoch();
 	win->unchecked = asserts & WEIR_NO_CHECK;
+	win->all_ms = timeout_ms;
+	if (!win->unchecked) {
+		rc = win->parts_addressed ? 0 : address_parts(win);
+		rc = rc ? rc : lock_addressed(win, timeout_ms);
+		if (rc && rc != -EOWNERDEAD)
+			return rc;
+	}
 	set_epoch(win, EPOCH_ALL);
-	return 0;
+	return rc;
 }
 
 int
@@ -290,13 +367,17 @@ weir_window_unlock_all(struct weir_window *win, int timeout_ms)
 		return misused();
 	if (epoch_of(win) != EPOCH_ALL)
 		return no_epoch();
-	if (atomic_load_explicit(&win->acquired, memory_order_relaxed)) {
-		end = weir_time_end(timeout_ms);
+	if (atomic_load_explicit(&win->acquired, memory_order_relaxed))
 		m = window_members(win);
-	}
 	for (; m; m = m->next_of_all) {
 		if (!atomic_load_explicit(&m->lock, memory_order_relaxed))
 			continue;
+		if (m->by_words && window_member_flush_direct(m)) {
+			window_words_leave(win, m);
+			atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
+			continue;
+		}
+		end = end ? end : weir_time_end(timeout_ms);
 		rc = release(win, m, end);
 		if (rc == -EAGAIN || rc == -EINTR)
 			return rc;

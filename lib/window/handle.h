@@ -58,10 +58,13 @@ struct window_member {
 	uint64_t may_put, may_get, may_update;
 	bool flush_direct;
 	struct window_member *next_of_all; /* of all that were accessed */
-	pthread_mutex_t acquiring;	   /* threads wait for the lock one behind the other */
-	struct weir_remote *memory;	   /* puts and gets */
-	struct weir_remote *updates;	   /* the same, or through the engine */
-	struct weir_remote *locks;	   /* the same, unless the window is shared */
+	/* of those whose parts the program itself may load and store */
+	struct window_member *next_addressed;
+	bool addressed;		     /* it is one of them. With weir_window.lock */
+	pthread_mutex_t acquiring;   /* threads wait for the lock one behind the other */
+	struct weir_remote *memory;  /* puts and gets */
+	struct weir_remote *updates; /* the same, or through the engine */
+	struct weir_remote *locks;   /* the same, unless the window is shared */
 	/* of this host, unless the window is apart: words of its part, and of the own part those
 	 * that it writes; else both NULL */
 	struct weir_lock_words *words;
@@ -139,7 +142,9 @@ struct weir_window {
 	    epoch; /* enum window_epoch; operations of any thread turn FENCED to FENCE */
 	/* EPOCH_LOCKS: members that are locked; locks of WEIR_RANK_NULL */
 	uint32_t locks, null_locks;
-	bool unchecked; /* EPOCH_ALL: locks are not acquired */
+	/* EPOCH_ALL: locks are not acquired; ms that each one is waited for */
+	bool unchecked;
+	int all_ms;
 	_Atomic uint32_t
 	    acquired; /* EPOCH_ALL: locks of members, checked or not. Any thread adds */
 	int fence_rc; /* of the operations before a fence that waits for others */
@@ -160,6 +165,10 @@ struct weir_window {
 	struct window_making making;
 	pthread_mutex_t lock; /* of opening members */
 	_Atomic(struct window_member *) bucket[WINDOW_BUCKETS], all;
+	/* members whose parts the program itself may load and store; whether those that need no
+	 * weir_window_query() are among them, by who begins epochs */
+	_Atomic(struct window_member *) addressed;
+	bool parts_addressed;
 };
 
 /* ---- create.c ---- */
@@ -264,6 +273,9 @@ window_words_leave(const struct weir_window *win, struct window_member *m)
 }
 
 /* ---- epoch.c ---- */
+/* The program itself loads and stores the member's part: weir_window_lock_all() locks it at once.
+ * 0, or within that epoch as window_target_slow(). */
+int window_addressed(struct weir_window *win, struct window_member *m);
 /*
  * The member that an operation is for; NULL: WEIR_RANK_NULL. 0, or -ENOLCK, -EINVAL and the errors
  * of weir_remote_open() and weir_remote_lock().

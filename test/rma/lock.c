@@ -233,8 +233,79 @@ mutex_mcs(struct ranks *r)
 	OK(r, weir_window_free(win, CASE_MS));
 }
 
+/*
+ * lock_all excludes an exclusive lock of parts that its caller may load and store: of its own, and
+ * of one whose address it has asked for. An operation to another one waits for the lock as long as
+ * lock_all was allowed to.
+ */
+static void
+lock_all_excludes(struct ranks *r)
+{
+	enum { SHORT_MS = 20 };
+	uint32_t next = (r->rank + 1) % r->size;
+	struct weir_window *win;
+	uint64_t v = 1;
+	void *there;
+	bool mapped = false;
+
+	if (r->size == 1)
+		return;
+	make(r, PART, 0, &win);
+	for (unsigned asked = 0; asked < 2; asked++) {
+		if (!r->rank) {
+			OK(r, weir_window_lock_all(win, 0, CASE_MS));
+			mapped = asked && !weir_window_query(win, next, &there, NULL, NULL);
+		}
+		together(r);
+		if (r->rank == 1) {
+			WANT(r, weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, SHORT_MS),
+			     -EAGAIN);
+			OK(r, weir_window_lock(win, 0, WEIR_LOCK_SHARED, 0, CASE_MS));
+			OK(r, weir_window_unlock(win, 0, CASE_MS));
+		}
+		together(r);
+		if (!r->rank) {
+			OK(r, weir_window_unlock_all(win, CASE_MS));
+			OK(r, weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, CASE_MS));
+			WANT(r, weir_window_lock_all(win, 0, 0), -EALREADY);
+			OK(r, weir_window_unlock(win, 0, CASE_MS));
+		}
+		together(r);
+	}
+	/* the part that was asked for is locked at once, another one by an operation */
+	if (r->rank == 1)
+		OK(r, weir_window_lock(win, 1, WEIR_LOCK_EXCLUSIVE, 0, CASE_MS));
+	together(r);
+	if (!r->rank && mapped) {
+		WANT(r, weir_window_lock_all(win, 0, SHORT_MS), -EAGAIN);
+		WANT(r, weir_window_put(win, 0, 0, &v, 8, 0), -ENOLCK);
+		/* it holds nothing */
+		OK(r, weir_window_lock(win, 0, WEIR_LOCK_EXCLUSIVE, 0, SHORT_MS));
+		OK(r, weir_window_unlock(win, 0, CASE_MS));
+	} else if (!r->rank) {
+		OK(r, weir_window_lock_all(win, 0, SHORT_MS));
+		WANT(r, weir_window_put(win, next, 0, &v, 8, 0), -EAGAIN);
+	}
+	together(r);
+	if (r->rank == 1)
+		OK(r, weir_window_unlock(win, 1, CASE_MS));
+	together(r);
+	if (!r->rank && mapped)
+		OK(r, weir_window_lock_all(win, 0, CASE_MS));
+	if (!r->rank) {
+		OK(r, weir_window_put(win, next, 0, &v, 8, 0));
+		OK(r, weir_window_unlock_all(win, CASE_MS));
+	}
+	together(r);
+	OK(r, weir_window_free(win, CASE_MS));
+}
+
 const struct rma_case lock_cases[] = {
-    {"lock/single", lock_single}, {"lock/contention", lock_contention},
-    {"lock/null", lock_null},	  {"lock/nested", lock_nested},
-    {"mutex/mcs", mutex_mcs},	  {NULL, NULL},
+    {"lock/single", lock_single},
+    {"lock/contention", lock_contention},
+    {"lock/null", lock_null},
+    {"lock/nested", lock_nested},
+    {"lock/all", lock_all_excludes},
+    {"mutex/mcs", mutex_mcs},
+    {NULL, NULL},
 };
