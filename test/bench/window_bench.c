@@ -114,7 +114,7 @@ static __attribute__((noinline)) void
 calls_all(void)
 {
 	for (unsigned i = 0; i < BURST; i++) {
-		must(weir_window_lock_all(win, 0, 0));
+		must(weir_window_lock_all(win, 0, -1));
 		must(weir_window_unlock_all(win, 0));
 	}
 }

@@ -480,7 +480,7 @@ window_epochs(struct ranks *r)
 	}
 	OK(r, weir_window_put(win, WEIR_RANK_NULL, 0, &v, 8, 0));
 	OK(r, weir_window_unlock(win, 0, CASE_MS));
-	OK(r, weir_window_lock_all(win, 0, 0));
+	OK(r, weir_window_lock_all(win, 0, CASE_MS));
 	WANT(r, weir_window_lock(win, 0, WEIR_LOCK_SHARED, 0, 0), -EALREADY);
 	WANT(r, weir_window_unlock(win, 0, 0), -ENOLCK);
 	WANT(r, weir_window_free(win, 0), -EBUSY);

@@ -589,14 +589,22 @@ test_connect_without_memory(void **state)
 {
 	struct pair p = pair_open(PLANE_REMOTE, NULL, false);
 	struct weir_address address;
+	struct weir_thread *one = thread_of(p.a);
 	struct weir_conn *c, *d;
 
 	assert_int_equal(weir_address_parse(PLANE_REMOTE, &address), 0);
+	become_another(p.a); /* with a channel of its own */
 	no_memory = true;
-	assert_int_equal(weir_connect(p.b, &address, 0, &c), -ENOMEM);
+	assert_int_equal(weir_connect(p.a, &address, 0, &c), -ENOMEM);
 	no_memory = false;
 	plane_settle(p.f);
 	assert_int_equal(weir_accept(p.l, 0, &d), -EAGAIN);
+	assert_int_equal(weir_connect(p.a, &address, 0, &c), 0);
+	plane_settle(p.f);
+	assert_int_equal(weir_accept(p.l, 0, &d), 0);
+	weir_close(c);
+	weir_close(d);
+	weir_thread_use(one);
 	pair_close(&p);
 }
 
