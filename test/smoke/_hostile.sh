@@ -106,21 +106,19 @@ reached() {
 
 # not_held NAME...: no thread of these data planes or programs was held by a system call for long: attacks
 # hold for two seconds, again and again. stops.py subtracts the time of other processes; without tracefs this is not tested.
-# The host of an emulated machine may stop all of it, which nothing in that machine tells apart from a hold, but not each time.
+# Nor in an emulated machine: its host may stop all of it, which nothing in that machine tells apart from a hold, and tracing
+# locked up its kernel (soft lockups of both CPUs, in two of four runs).
 not_held() {
 	local -a pids=()
-	local name code most=200 tries=1 # ms
-	[ -z "${WEIR_WIRE:-}" ] || most=1000 tries=3
+	local name code
+	[ -z "${WEIR_WIRE:-}" ] || return 0
 	for name in "$@"; do pids+=("${weir_pid[$name]}"); done
-	for ((; tries > 0; tries--)); do
-		timeout 180 "$weir_root/scripts/stops.py" 1.5 "${pids[@]}" >"$weir_tmp/stops" 2>"$weir_tmp/stops.log"
-		code=$?
-		[ "$code" != 77 ] || { echo "not tested: $(log_of stops)"; return 0; }
-		[ "$code" = 0 ] || { fail "stops.py: $(log_of stops)"; return 0; }
-		echo "longest stop beside $attacking: $(jq -c 'max_by(.ms)' "$weir_tmp/stops")"
-		! jq -e --argjson most $most 'all(.[]; .ms < $most)' "$weir_tmp/stops" >/dev/null || return 0
-	done
-	fail "$attacking holds $*: $(cat "$weir_tmp/stops")"
+	timeout 180 "$weir_root/scripts/stops.py" 1.5 "${pids[@]}" >"$weir_tmp/stops" 2>"$weir_tmp/stops.log"
+	code=$?
+	[ "$code" != 77 ] || { echo "not tested: $(log_of stops)"; return 0; }
+	[ "$code" = 0 ] || { fail "stops.py: $(log_of stops)"; return 0; }
+	echo "longest stop beside $attacking: $(jq -c 'max_by(.ms)' "$weir_tmp/stops")"
+	jq -e 'all(.[]; .ms < 200)' "$weir_tmp/stops" >/dev/null || fail "$attacking holds $*: $(cat "$weir_tmp/stops")"
 }
 
 declare -A rows_before=() # NODE-WHAT -> how many weirctl shows

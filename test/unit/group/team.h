@@ -44,7 +44,7 @@ member_thread(void *arg)
 
 	m->t->result[m->index] = rc;
 	if (rc && m->t->succeeds) {
-		fprintf(stderr, "member %u: line %d\n", m->index, rc);
+		fprintf(stderr, "member %u: line %d: %s\n", m->index, rc, weir_reason());
 		_exit(1);
 	}
 	return NULL;
