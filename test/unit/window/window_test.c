@@ -406,6 +406,17 @@ TEST(test_by_engine)
 static struct weir_window *kept[3]; /* of members that left before they freed them */
 static unsigned kept_count;
 
+/* Members that have ended a call in which all meet. One that dies earlier may end it for others. */
+static _Atomic unsigned have_met;
+
+static void
+await_met(const struct team *t)
+{
+	for (have_met++; have_met < t->size;)
+		usleep(100);
+	usleep(20000); /* the others are in their next call, most likely */
+}
+
 /* One ends, or leaves, while the others wait for it in a fence. */
 static int
 end_in_fence(struct team *t, uint32_t i)
@@ -417,18 +428,21 @@ end_in_fence(struct team *t, uint32_t i)
 	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
 	    weir_window_fence(win, 0, PATIENT))
 		return __LINE__;
-	if (weir_group_rank(t->g[i]) != ends)
+	if (weir_group_rank(t->g[i]) != ends) {
+		have_met++;
 		return weir_window_fence(win, 0, PATIENT) == -ECONNRESET &&
 			       weir_window_free(win, PATIENT) == -ECONNRESET
 			   ? 0
 			   : __LINE__;
-	usleep(20000);
+	}
+	await_met(t);
 	plane_die(t->f, t->w[i]);
 	return weir_window_free(win, 0) ? 0 : __LINE__;
 }
 
 TEST(test_end_in_fence)
 {
+	have_met = 0;
 	team_of(4, end_in_fence);
 }
 
@@ -442,13 +456,15 @@ leave_in_fence(struct team *t, uint32_t i)
 	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
 	    weir_window_fence(win, 0, PATIENT))
 		return __LINE__;
-	if (weir_group_rank(t->g[i]) != leaves)
+	if (weir_group_rank(t->g[i]) != leaves) {
+		have_met++;
 		return weir_window_fence(win, 0, PATIENT) == -ECONNRESET &&
 			       weir_window_free(win, PATIENT) == -ECONNRESET
 			   ? 0
 			   : __LINE__;
+	}
 	kept[kept_count++] = win;
-	usleep(20000);
+	await_met(t);
 	weir_group_leave(t->g[i]);
 	t->g[i] = NULL;
 	return 0;
@@ -456,8 +472,11 @@ leave_in_fence(struct team *t, uint32_t i)
 
 TEST(test_leave_in_fence)
 {
+	have_met = 0;
 	team_of(4, leave_in_fence);
+	have_met = 0;
 	team_of(3, leave_in_fence); /* it is alone on its node */
+	have_met = 0;
 	team_of_one_node(3, leave_in_fence);
 }
 
@@ -610,7 +629,7 @@ die_with_lock(struct team *t, uint32_t i)
 				return __LINE__;
 		if (weir_group_barrier(t->g[i], PATIENT))
 			return __LINE__;
-		usleep(20000);
+		await_met(t);
 		plane_die(t->f, t->w[i]);
 		while (granted + 1 < size)
 			usleep(1000);
@@ -619,6 +638,7 @@ die_with_lock(struct team *t, uint32_t i)
 	}
 	if (weir_group_barrier(t->g[i], PATIENT))
 		return __LINE__;
+	have_met++;
 	rc = weir_window_lock(win, target, WEIR_LOCK_EXCLUSIVE, 0, PATIENT);
 	told += rc == -EOWNERDEAD;
 	granted++;
@@ -638,7 +658,7 @@ die_with_lock(struct team *t, uint32_t i)
 TEST(test_death_with_lock)
 {
 	for (dead_kind = WEIR_LOCK_SHARED; dead_kind <= WEIR_LOCK_EXCLUSIVE; dead_kind++) {
-		told = granted = 0;
+		told = granted = have_met = 0;
 		team_of(5, die_with_lock);
 		assert_int_equal(granted, 4);
 		assert_int_equal(told, dead_kind == WEIR_LOCK_EXCLUSIVE);
