@@ -26,6 +26,8 @@
  * Errors of every call that sends:
  *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
  *   -ECONNREFUSED  no messenger of this name is open on the node
+ *   -ENOSPC        all links of the data plane, or of the node's, are in use, and none became idle
+ *                  within 5 s; weir_reason() names the option that allows more
  */
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
@@ -511,7 +513,7 @@ void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
  *   -ENOMSG     the node has no handler for the type
  *   -EMSGSIZE   the response is longer than size; the buffer holds its beginning. Or the request
  *               is longer than a limit of either messenger
- *   -ENOSPC     too many requests of this thread are outstanding
+ *   -ENOSPC     too many requests of this thread are outstanding; also as for every call that sends
  *   -EPROTO     the node sent a malformed message
  *   -EPROTONOSUPPORT
  *               the node's messenger speaks no version of messages that this one speaks

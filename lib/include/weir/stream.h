@@ -201,8 +201,8 @@ void weir_listener_close(struct weir_listener *l);
  * WEIR_EVENT_OPENED or WEIR_EVENT_CLOSED to the calling thread.
  *
  * "service:NAME" connects to a node that offers this public service: the local node if it does,
- * otherwise live nodes in round-robin order. If a node refuses before the call returns, the call
- * tries the next one.
+ * otherwise live nodes in round-robin order. If a node refuses before the call returns, or no link
+ * to it is free, the call tries the next one.
  *
  * @w           session handle
  * @address     service to connect to; copied
@@ -215,7 +215,7 @@ void weir_listener_close(struct weir_listener *l);
  *   -ETIMEDOUT     no answer in time
  *   -EHOSTDOWN     the node is down
  *   -ENOSPC        all links of the data plane, or of the node's, are in use, and none became
- *                  idle within 5 s
+ *                  idle within 5 s; weir_reason() names the option that allows more
  *   -EINVAL        the address is invalid
  *   -EDQUOT        a limit of this user, or of the user that listens, is reached
  *   -EMFILE        the session has no connection left
