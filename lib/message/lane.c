@@ -618,8 +618,6 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	case 0:
 	case -EAGAIN:
 		return rc;
-	case -EHOSTUNREACH:
-		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
 	case -ECONNREFUSED:
 		return weir_fail(rc, "no messenger of that name is open on the node; start its "
 				     "program");

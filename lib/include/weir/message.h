@@ -24,7 +24,8 @@
  *                  was accepted, as with -EAGAIN. weir/stream.h says which handlers are not
  *                  noticed; one that calls weir_wake() is
  * Errors of every call that sends:
- *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
+ *   -EHOSTUNREACH  the node is unknown, not reached from here or lost, or its program has closed the
+ *                  connection
  *   -ECONNREFUSED  no messenger of this name is open on the node
  *   -ENOSPC        all links of the data plane, or of the node's, are in use, and none became idle
  *                  within 5 s; weir_reason() names the option that allows more

@@ -312,11 +312,15 @@ none_connects(struct both *p, uint16_t node, int error, const char *why)
 static void
 test_no_way(void **state)
 {
+	static const char far[] = "node 15 has 10.97.0.2, which is not in 10.91.0.1/24; give both "
+				  "a port in one network";
 	struct both p;
 
 	open_both(&p, NULL, NULL);
 	fake_fail(p.f, PLANE_NODE(5), ENOSPC, NULL);
 	none_connects(&p, PLANE_NODE(5), -ENOSPC, "raise its --links");
+	fake_fail(p.f, PLANE_NODE(5), EHOSTUNREACH, far);
+	none_connects(&p, PLANE_NODE(5), -EHOSTUNREACH, far);
 	fake_fail(p.f, PLANE_NODE(5), 0, NULL);
 	none_connects(&p, PLANE_NODE(5), -ECONNREFUSED, "no messenger of that name");
 	close_both(&p);
