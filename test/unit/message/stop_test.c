@@ -140,6 +140,110 @@ TEST(test_request_ends)
 	close_both(&p);
 }
 
+/* Connects the calling thread, however often it is interrupted. */
+static void
+connect_here(struct job *j)
+{
+	int rc;
+
+	while ((rc = weir_message_connect(j->p->a.m, B, -1)) == -EINTR)
+		;
+	must(rc);
+}
+
+static int
+call_progress(struct job *j)
+{
+	return weir_messenger_progress(j->p->a.m, 0, -1);
+}
+
+/* In the thread that drives the messenger. */
+static int
+call_drive(struct job *j)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_messenger *m;
+	int rc;
+
+	o.flags = WEIR_MESSENGER_CLIENT;
+	o.handler_threads = 0;
+	must(weir_messenger_open(j->p->a.w, &o, &m));
+	rc = weir_messenger_progress(m, 0, -1);
+	weir_messenger_close(m);
+	return rc;
+}
+
+/* No message is complete while engines are held. */
+static int
+call_flush(struct job *j)
+{
+	int rc;
+
+	connect_here(j);
+	plane_hold(j->p->f, true);
+	must(weir_message_send(j->p->a.m, B, TYPE_MUTE, "x", 1, 0));
+	rc = weir_messenger_flush(j->p->a.m, B, -1);
+	plane_hold(j->p->f, false);
+	return rc;
+}
+
+static int
+call_wait_any(struct job *j)
+{
+	struct weir_request r, *list[] = {NULL, &r};
+	uint64_t in;
+	int rc;
+
+	connect_here(j);
+	must(weir_request_start(j->p->a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, 0));
+	rc = weir_request_wait_any(list, 2, -1);
+	weir_request_cancel(&r);
+	return rc;
+}
+
+/* The window is full while the other end's handler does not return. */
+static int
+call_send(struct job *j)
+{
+	static uint8_t buf[8192];
+	int rc;
+
+	do {
+		rc = weir_message_send(j->p->a.m, B, TYPE_BLOCK, buf, sizeof(buf), -1);
+	} while (!rc);
+	return rc;
+}
+
+TEST(test_every_wait_ends)
+{
+	static const struct {
+		const char *name;
+		int (*call)(struct job *j);
+	} calls[] = {
+	    {"weir_messenger_progress", call_progress},
+	    {"weir_messenger_progress of the driver", call_drive},
+	    {"weir_messenger_flush", call_flush},
+	    {"weir_request_wait_any", call_wait_any},
+	    {"weir_message_send", call_send},
+	};
+	struct both p;
+
+	handle(on_signal);
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	register_block(&p.b, 0);
+	for (unsigned i = 0; i < 2 * sizeof(calls) / sizeof(calls[0]); i++) {
+		struct job j = {.p = &p, .call = calls[i / 2].call};
+
+		start(&j);
+		if (interrupt(&j, i % 2) != -EINTR)
+			fail_msg("%s: %d: %s", calls[i / 2].name, j.rc, weir_reason());
+	}
+	atomic_store(&go, 1);
+	handle(SIG_DFL);
+	close_both(&p);
+}
+
 static int
 call_unregister(struct job *j)
 {
