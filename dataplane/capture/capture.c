@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -31,7 +30,7 @@ struct capture {
 	struct capture_config config;
 	char port[64], driver[64], application[64];
 	struct capture_ring *ring; /* config.rings */
-	int end_fd;
+	int end[2];		   /* a pipe, which the writer hangs up when it is over */
 	pthread_t thread;
 	bool started;
 	_Atomic bool stop; /* main sets, writer reads */
@@ -206,7 +205,7 @@ run(void *arg)
 	struct pcapng_interface interface = {
 	    .name = c->port, .description = c->driver, .snap = CAPTURE_SNAP};
 	struct pcapng_statistics s = {0};
-	uint64_t one = 1, dropped;
+	uint64_t dropped;
 	sigset_t all;
 	bool ended;
 
@@ -247,8 +246,7 @@ run(void *arg)
 		c->result.status = -errno;
 	/* pairs with the acquire in capture_result() */
 	atomic_store_explicit(&c->over, true, memory_order_release);
-	if (write(c->end_fd, &one, sizeof(one)) < 0)
-		abort(); /* the first write to an eventfd can't fail */
+	close(c->end[1]);
 	return NULL;
 }
 
@@ -273,8 +271,9 @@ make_rings(struct capture *c)
 			return -ENOMEM;
 		c->ring[i].bytes = bytes;
 	}
-	c->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return !c->out ? -ENOMEM : c->end_fd < 0 ? -errno : 0;
+	if (!c->out)
+		return -ENOMEM;
+	return pipe2(c->end, O_CLOEXEC) ? -errno : 0;
 }
 
 int
@@ -299,7 +298,7 @@ capture_create(const struct capture_config *config, struct capture **out, char *
 	c = calloc(1, sizeof(*c));
 	if (c) {
 		c->config = *config;
-		c->end_fd = -1;
+		c->end[0] = c->end[1] = -1;
 		c->pipe = pipe;
 		snprintf(c->port, sizeof(c->port), "%s", config->port);
 		snprintf(c->driver, sizeof(c->driver), "%s", config->driver);
@@ -342,13 +341,13 @@ capture_stop(struct capture *c)
 int
 capture_fd(const struct capture *c)
 {
-	return c->end_fd;
+	return c->end[0];
 }
 
 void
 capture_result(const struct capture *c, struct capture_result *result)
 {
-	/* pairs with the release in run(): main has seen that the fd is readable */
+	/* pairs with the release in run(): main has seen that the fd hangs up */
 	(void)atomic_load_explicit(&c->over, memory_order_acquire);
 	*result = c->result;
 }
@@ -365,8 +364,10 @@ capture_destroy(struct capture *c)
 	for (unsigned i = 0; c->ring && i < c->config.rings; i++)
 		if (c->ring[i].bytes)
 			munmap(c->ring[i].bytes, CAPTURE_RING_BYTES);
-	if (c->end_fd >= 0)
-		close(c->end_fd);
+	if (c->end[0] >= 0)
+		close(c->end[0]);
+	if (c->end[1] >= 0 && !c->started)
+		close(c->end[1]);
 	free(c->ring);
 	free(c->out);
 	free(c);

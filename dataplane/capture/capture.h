@@ -5,7 +5,7 @@
  * own thread takes them out and writes the file. No DPDK; nic/roce_port/tap.c sees the frames.
  *
  * Life: create, let producers begin, start; then a limit, an error or capture_stop() ends it; when
- * capture_fd() is readable it is over and can be destroyed. Main lcore, except capture_put().
+ * capture_fd() hangs up it is over and can be destroyed. Main lcore, except capture_put().
  */
 #ifndef WEIR_CAPTURE_H
 #define WEIR_CAPTURE_H
@@ -68,7 +68,7 @@ int capture_create(const struct capture_config *config, struct capture **capture
 struct capture_ring *capture_ring(struct capture *c, unsigned ring);
 int capture_start(struct capture *c);
 void capture_stop(struct capture *c);
-/* Readable when it is over. */
+/* Hangs up when it is over. */
 int capture_fd(const struct capture *c);
 /* Of one that is over. */
 void capture_result(const struct capture *c, struct capture_result *result);

@@ -10,7 +10,7 @@
 #define SEGMENT_FILES 5u   /* open files per segment: memory, doorbells */
 #define OTHER_FILES 512u   /* open files of EAL, ports, links, control.sock */
 #define SESSION_FILES 3u   /* per session besides channels: socket, arena, a doorbell being sent */
-#define LINKS_LEAST 1024u  /* least default of --links */
+#define LINKS_LEAST 1171u  /* least default of --links: enough for 1,024 peers, see FOR_PEERS */
 #define LINKS_MOST 2048u   /* largest default: small NICs have no more completions a queue */
 #define LINKS_SHARE 32u	   /* part of the machine's memory that they may take together */
 #define LEAST_SEGMENTS 64u /* even with too few open files */

@@ -131,7 +131,7 @@ static const struct option_spec specs[] = {
      .env = "WEIR_LINK_IDLE", .max = 86400},
     {"links", 0, OPTION_UNSIGNED, AT(links), "N", NULL,
      "links from each engine to engines of peers; beyond this number, an unused link makes room "
-     "[1024, or as many as fit into 1/32 of the machine's memory, up to 2048]",
+     "[1171, or as many as fit into 1/32 of the machine's memory, up to 2048]",
      .env = "WEIR_LINKS", .min = 1, .max = 4096},
     {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
      "format of log lines: for people, or for programs with time, level and fields",

@@ -15,7 +15,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define ADMITTED_MAX 64u /* messages between looks at the rings */
+#define ADMITTED_MAX 64u   /* messages between looks at the rings */
+#define RUNNING_NS 200000u /* ns between looks at handlers that still run */
 
 /* ---- registration ---- */
 
@@ -56,11 +57,12 @@ weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir
 int
 weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 {
-	struct weir_wait wait;
+	uint64_t end = weir_time_end(timeout_ms);
 	struct handler *h;
 	bool running;
-	int rc = 0;
 
+	if (weir_state(m->w) == WEIR_FORKED)
+		return weir_gone(m->w);
 	pthread_mutex_lock(&m->leaf);
 	h = atomic_load_explicit(&m->handlers[type], memory_order_relaxed);
 	atomic_store_explicit(&m->handlers[type], NULL, memory_order_relaxed);
@@ -77,20 +79,23 @@ weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		weir_barrier_threads();
-	weir_wait_init(&wait, m->pool[0].worker, timeout_ms);
-	wait.nap_always = true;
-	do {
+	/* neither a signal nor a wake ends it: the call cannot be repeated */
+	for (;;) {
 		/* in another handler thread; pairs with the release in handler_release() */
 		running = false;
 		for (uint32_t i = 0; i < m->o.handler_threads; i++)
 			running |= atomic_load_explicit(&m->pool[i].type, memory_order_acquire) ==
 				       type + 1u &&
 				   !pthread_equal(m->pool[i].thread, pthread_self());
-		if (running)
-			rc = weir_wait_next(&wait);
-	} while (running && !rc);
-	weir_wait_end(&wait);
-	return rc;
+		if (!running)
+			return 0;
+		if (weir_clock() >= end)
+			return weir_fail(-EAGAIN,
+					 "a handler of type %u.%u still runs; wait longer, or see "
+					 "weirctl show sessions (IN HANDLER)",
+					 type >> 8, type & 0xff);
+		weir_sleep(RUNNING_NS);
+	}
 }
 
 void

@@ -503,7 +503,7 @@ lane_greet(struct lane *lane)
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
-		return c->state == CONN_ENDED ? c->end : -EPIPE;
+		return c->state == CONN_ENDED ? weir_conn_failed(c, c->end) : -EPIPE;
 	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello), NULL);
 	if (!rc)
 		lane->hello_due = false;
@@ -523,9 +523,10 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	if (lane && lane->conn && !lane->closing) {
 		*opened = lane->hello_due;
 		life = lane->life;
-		rc = lane->conn->state == CONN_ENDED ? lane->conn->end
-		     : lane->hello_due		     ? lane_greet(lane)
-						     : 0;
+		rc = lane->hello_due ? lane_greet(lane)
+		     : lane->conn->state == CONN_ENDED
+			 ? weir_conn_failed(lane->conn, lane->conn->end)
+			 : 0;
 		if (!rc)
 			lane->pins++;
 		*out = lane;
@@ -617,8 +618,6 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	case 0:
 	case -EAGAIN:
 		return rc;
-	case -EHOSTUNREACH:
-		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
 	case -ECONNREFUSED:
 		return weir_fail(rc, "no messenger of that name is open on the node; start its "
 				     "program");

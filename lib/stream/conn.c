@@ -278,6 +278,8 @@ weir_conn_failed(const struct weir_conn *c, int rc)
 			    "if you may"},
 	    {-EHOSTDOWN, "the peer's node is down; connect again when it is up (weirctl wait "
 			 "node:ID)"},
+	    {-ENOSPC, "all links of the data plane here, or there, are in use; close connections "
+		      "with other nodes, or raise its --links or memory"},
 	    {-ENOMEM, "no memory to take a message; free some"},
 	    {-EPIPE, "sending was shut down here (weir_shutdown()); connect again to send"},
 	    {-EPROTO, "the other side spoilt the shared memory; close the connection"},

@@ -175,15 +175,12 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 			       "the peer has not answered within %d ms; see weirctl show nodes, or "
 			       "wait longer",
 			       timeout_ms);
-	else if (weir_is_loss(rc) || c->refusal)
+	else if (weir_is_loss(rc) || c->refusal || rc == -ENOSPC)
 		weir_conn_failed(c, rc);
 	else if (rc && rc != -EINTR)
 		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
 			  rc == -ECONNREFUSED
 			      ? "see that a program listens on that service over there"
-			  : rc == -ENOSPC
-			      ? "all links of the data plane here, or there, are in use: close "
-				"connections with other nodes, or raise its --links or memory"
 			      : "see that the node is up and reached (weirctl show nodes, qps)");
 	if (rc) {
 		weir_lock(t);
@@ -193,6 +190,13 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 	}
 	*conn = c;
 	return 0;
+}
+
+/* Whether another node, or another address, may accept. */
+static bool
+another_may(int rc)
+{
+	return rc == -EHOSTUNREACH || rc == -ECONNREFUSED || rc == -EHOSTDOWN || rc == -ENOSPC;
 }
 
 int
@@ -248,7 +252,7 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 	for (int i = 0; i < count; i++) {
 		one.id = found[i].node;
 		rc = connect_to(t, &one, address, &o, left, conn);
-		if (rc != -ECONNREFUSED && rc != -EHOSTDOWN && rc != -EHOSTUNREACH)
+		if (!another_may(rc))
 			break;
 		if (timeout_ms > 0)
 			left = (int)((int64_t)(end - weir_clock()) / 1000000);
@@ -295,9 +299,7 @@ weir_connect_to(struct weir *w, const char *to, const struct weir_connect_option
 			left = left > 1 ? left : 1;
 		}
 		rc = weir_connect_with(w, &found[i], o, left, conn);
-		/* after these another address may do better */
-		if (rc != -EHOSTUNREACH && rc != -ECONNREFUSED && rc != -EHOSTDOWN &&
-		    rc != -ETIMEDOUT)
+		if (!another_may(rc) && rc != -ETIMEDOUT)
 			return rc;
 	}
 	if (count > 0) {

@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 
 struct capture_job {
-	struct broker_watch watch; /* first; readable when the capture has ended */
+	struct broker_watch watch; /* first; hangs up when the capture has ended */
 	struct broker *b;
 	struct capture *capture;
 	capture_told_fn *told; /* NULL: the client has gone */

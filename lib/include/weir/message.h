@@ -22,10 +22,14 @@
  * Errors of every call that waits:
  *   -EINTR         a signal handler ran in the calling thread, or weir_wake() was called. Nothing
  *                  was accepted, as with -EAGAIN. weir/stream.h says which handlers are not
- *                  noticed; one that calls weir_wake() is
+ *                  noticed; one that calls weir_wake() is. Calls that release something go on to
+ *                  their end instead: weir_messenger_close(), weir_message_disconnect() and
+ *                  weir_message_unregister()
  * Errors of every call that sends:
- *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
- *   -ECONNREFUSED  no messenger of this name is open on the node
+ *   -EHOSTUNREACH  the node is unknown, not reached from here or lost, or its program has closed
+ * the connection -ECONNREFUSED  no messenger of this name is open on the node -ENOSPC        all
+ * links of the data plane, or of the node's, are in use, and none became idle within 5 s;
+ * weir_reason() names the option that allows more
  */
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
@@ -138,7 +142,8 @@ int weir_messenger_open(struct weir *w, const struct weir_messenger_options *opt
  * frees the messenger. Outstanding requests end with -ECANCELED. Call it before weir_detach(), and
  * while no other thread uses the messenger. Without handler threads the calling thread runs the
  * handlers of the last messages. Commit or abandon drafts first: closing waits for them, up to
- * 10 s, and drops those that are left. NULL is allowed.
+ * 10 s, and drops those that are left. NULL is allowed. Blocks for at most 10 s, and until running
+ * handlers have returned; neither signal handlers nor weir_wake() end the call.
  *
  * Returns 0, or -EDEADLK if the messenger itself is calling the program in this thread (a handler,
  * `place`, `link`, `sent`, `done`): nothing has changed, close it when the call has returned.
@@ -310,10 +315,11 @@ int weir_message_register(struct weir_messenger *m, uint16_t type, const struct 
  * until running handlers of the type have returned, except the one that makes the call. After 0
  * the program again owns all memory that `place` returned for messages not yet handled.
  *
- * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait. Neither signal handlers nor
+ *              weir_wake() end the call
  *
- * Returns 0, or -EAGAIN if a handler still runs, or -ENOENT if the type has no handler.
- * Any thread, also from a handler.
+ * Returns 0, or -EAGAIN if a handler still runs: the type is unregistered all the same, or -ENOENT
+ * if the type has no handler. Any thread, also from a handler.
  */
 int weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms);
 
@@ -511,7 +517,7 @@ void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
  *   -ENOMSG     the node has no handler for the type
  *   -EMSGSIZE   the response is longer than size; the buffer holds its beginning. Or the request
  *               is longer than a limit of either messenger
- *   -ENOSPC     too many requests of this thread are outstanding
+ *   -ENOSPC     too many requests of this thread are outstanding; also as for every call that sends
  *   -EPROTO     the node sent a malformed message
  *   -EPROTONOSUPPORT
  *               the node's messenger speaks no version of messages that this one speaks
@@ -682,7 +688,8 @@ int weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms
 
 /*
  * Closes the connection to a node in order: messages that both ends have accepted are delivered
- * and outstanding responses awaited, for at most 10 s. A later message connects again.
+ * and outstanding responses awaited. A later message connects again. Blocks for at most 11 s;
+ * neither signal handlers nor weir_wake() end the call.
  *
  * Returns 0, or
  *   -ETIMEDOUT  10 s were not enough; the connection is closed all the same

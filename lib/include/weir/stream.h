@@ -20,11 +20,11 @@
  * A call that waits also returns
  *   -EINTR         a signal handler ran in the calling thread while it waited, with or without
  *                  SA_RESTART, or weir_wake() was called. The call has no effect; call it again, or
- *                  stop. Not every handler is noticed: not one that runs before the call, or in its
- *                  first 16 polls (some microseconds), nor, until the thread sleeps, one that was
- *                  installed less than 10 ms ago. A handler that calls weir_wake() or
- *                  weir_wake_thread() always ends the wait, or the next one. docs/stream.md,
- *                  "Stopping a program", has the details
+ *                  stop. Calls that are not interrupted say so. Not every handler is noticed: not
+ *                  one that runs before the call, or in its first 16 polls (some microseconds),
+ *                  nor, until the thread sleeps, one that was installed less than 10 ms ago. A
+ *                  handler that calls weir_wake() or weir_wake_thread() always ends the wait, or
+ *                  the next one. docs/stream.md, "Stopping a program", has the details
  * -ENOMEM (no memory) and -EMFILE (no channel or file descriptor left) are possible with the first
  * call of each thread.
  *
@@ -150,7 +150,8 @@ struct weir_accept_options {
  * Returns as weir_accept(), or
  *   -EINVAL  a flag, window or size is invalid, or WEIR_ACCEPT_HOLD without WEIR_LISTEN_HOLD
  *   -E2BIG   the options have a field that this library does not know
- * After the timeout the call may still wait for the data plane to open a held connection.
+ * After the timeout the call may still wait for the data plane to open a held connection. Neither
+ * signal handlers nor weir_wake() end that wait.
  */
 int weir_accept_with(struct weir_listener *l, const struct weir_accept_options *options,
 		     int timeout_ms, struct weir_conn **conn);
@@ -168,7 +169,8 @@ int weir_accept_with(struct weir_listener *l, const struct weir_accept_options *
  *   -EINVAL     a flag, window or size is invalid
  *   -E2BIG      the options have a field that this library does not know
  *   and the errors of every call.
- * Blocks until the data plane has opened it. Any thread.
+ * Blocks until the data plane has opened it; neither signal handlers nor weir_wake() end that wait.
+ * Any thread.
  */
 int weir_admit(struct weir_conn *c, const struct weir_accept_options *options);
 
@@ -201,8 +203,8 @@ void weir_listener_close(struct weir_listener *l);
  * WEIR_EVENT_OPENED or WEIR_EVENT_CLOSED to the calling thread.
  *
  * "service:NAME" connects to a node that offers this public service: the local node if it does,
- * otherwise live nodes in round-robin order. If a node refuses before the call returns, the call
- * tries the next one.
+ * otherwise live nodes in round-robin order. If a node refuses before the call returns, or no link
+ * to it is free, the call tries the next one.
  *
  * @w           session handle
  * @address     service to connect to; copied
@@ -215,7 +217,7 @@ void weir_listener_close(struct weir_listener *l);
  *   -ETIMEDOUT     no answer in time
  *   -EHOSTDOWN     the node is down
  *   -ENOSPC        all links of the data plane, or of the node's, are in use, and none became
- *                  idle within 5 s
+ *                  idle within 5 s; weir_reason() names the option that allows more
  *   -EINVAL        the address is invalid
  *   -EDQUOT        a limit of this user, or of the user that listens, is reached
  *   -EMFILE        the session has no connection left

@@ -43,17 +43,19 @@ TEST(test_fits)
 	assert_true(limits_fit(&o, GIB, 0, 1 << 20, text, sizeof(text)));
 }
 
-/* Links: by memory, at least 1,024, unless an option says how many. */
+/* Links: by memory, unless an option says how many. Programs of a node begin at least 1,024 of
+ * them; the last eighth is for those that peers begin. */
 TEST(test_links)
 {
 	derive(GIB, 1 << 20, NULL, NULL);
-	assert_int_equal(o.links, 1024);
+	assert_int_equal(o.links, 1171);
+	assert_in_range(o.links - o.links / 8, 1024, 1025);
 	derive(64 * GIB, 1 << 20, NULL, NULL);
 	assert_int_equal(o.links, 2048);
 	derive(32 * GIB, 1 << 20, NULL, NULL);
-	assert_in_range(o.links, 1025, 2047);
+	assert_in_range(o.links, 1172, 2047);
 	derive(64 * GIB, 1 << 20, "--peer-ring", "512K"); /* each costs more */
-	assert_in_range(o.links, 1024, 2047);
+	assert_in_range(o.links, 1171, 2047);
 	derive(4096 * GIB, 1 << 20, NULL, NULL);
 	assert_int_equal(o.links, 2048);
 	derive(64 * GIB, 1 << 20, "--links", "16");

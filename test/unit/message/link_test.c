@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of the message model: made, lost, evicted, closed in order. */
 #include "worlds/message_world.h"
+#include "worlds/plane_fake.h"
 
 static void
 test_death(void **state)
@@ -282,6 +283,49 @@ test_early(void **state)
 	close_both(&p);
 }
 
+/* Each call that connects to this node fails so, and its reason has the text. */
+static void
+none_connects(struct both *p, uint16_t node, int error, const char *why)
+{
+	struct weir_draft d;
+	uint64_t in;
+
+	for (int call = 0; call < 4; call++) {
+		int rc;
+
+		weir_fail(0, "of an earlier call");
+		if (!call)
+			rc = weir_message_send(p->a.m, node, TYPE_NOTE, "x", 1, PATIENT);
+		else if (call == 1)
+			rc = weir_message_request(p->a.m, node, TYPE_ECHO, "x", 1, &in, 8, NULL,
+						  PATIENT);
+		else if (call == 2)
+			rc = weir_message_reserve(p->a.m, node, TYPE_NOTE, 8, 0, PATIENT, &d);
+		else
+			rc = weir_message_connect(p->a.m, node, PATIENT);
+		if (rc != error || !strstr(weir_reason(), why))
+			fail_msg("call %d: %d: %s", call, rc, weir_reason());
+	}
+}
+
+/* Why no connection to a node comes up is what the data plane says, cause and remedy. */
+static void
+test_no_way(void **state)
+{
+	static const char far[] = "node 15 has 10.97.0.2, which is not in 10.91.0.1/24; give both "
+				  "a port in one network";
+	struct both p;
+
+	open_both(&p, NULL, NULL);
+	fake_fail(p.f, PLANE_NODE(5), ENOSPC, NULL);
+	none_connects(&p, PLANE_NODE(5), -ENOSPC, "raise its --links");
+	fake_fail(p.f, PLANE_NODE(5), EHOSTUNREACH, far);
+	none_connects(&p, PLANE_NODE(5), -EHOSTUNREACH, far);
+	fake_fail(p.f, PLANE_NODE(5), 0, NULL);
+	none_connects(&p, PLANE_NODE(5), -ECONNREFUSED, "no messenger of that name");
+	close_both(&p);
+}
+
 /* Two programs of a node that send only, beside one that listens: none is taken for another. */
 static void
 test_clients(void **state)
@@ -375,6 +419,7 @@ main(void)
 	    cmocka_unit_test(test_clients),  cmocka_unit_test(test_draft_left),
 	    cmocka_unit_test(test_graceful), cmocka_unit_test(test_data_plane),
 	    cmocka_unit_test(test_driven),   cmocka_unit_test(test_none_begins_alone),
+	    cmocka_unit_test(test_no_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

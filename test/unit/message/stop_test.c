@@ -23,26 +23,40 @@ handle(void (*handler)(int))
 	assert_int_equal(sigaction(SIGUSR1, &a, NULL), 0);
 }
 
+/* A call of a's program that waits, in a thread of its own. */
 struct job {
 	struct both *p;
-	struct weir_request *r; /* to wait for; NULL: one of its own */
+	struct weir_request *r; /* to wait for */
+	int (*call)(struct job *j);
 	pthread_t thread;
 	_Atomic bool done;
 	int rc;
 };
 
 static void *
-wait_for(void *arg)
+run(void *arg)
 {
 	struct job *j = arg;
-	uint64_t one = 1, in;
-	size_t n;
 
-	j->rc = j->r ? weir_request_wait(j->r, WEIR_NO_TIMEOUT)
-		     : weir_message_request(j->p->a.m, B, TYPE_KEEP, &one, 8, &in, 8, &n,
-					    WEIR_NO_TIMEOUT);
+	j->rc = j->call(j);
 	atomic_store(&j->done, true);
 	return NULL;
+}
+
+static void
+start(struct job *j)
+{
+	assert_int_equal(pthread_create(&j->thread, NULL, run, j), 0);
+}
+
+static void
+interrupt_once(struct job *j, bool wakes)
+{
+	nap(1);
+	if (wakes)
+		weir_wake(j->p->a.w);
+	else
+		pthread_kill(j->thread, SIGUSR1);
 }
 
 /* Interrupts it again and again, since it may not wait yet. */
@@ -51,14 +65,25 @@ interrupt(struct job *j, bool wakes)
 {
 	for (unsigned ms = 0; !atomic_load(&j->done); ms++) {
 		assert_true(ms < PATIENT);
-		nap(1);
-		if (wakes)
-			weir_wake(j->p->a.w);
-		else
-			pthread_kill(j->thread, SIGUSR1);
+		interrupt_once(j, wakes);
 	}
 	pthread_join(j->thread, NULL);
 	return j->rc;
+}
+
+static int
+call_request_wait(struct job *j)
+{
+	return weir_request_wait(j->r, WEIR_NO_TIMEOUT);
+}
+
+static int
+call_request(struct job *j)
+{
+	uint64_t one = 1, in;
+	size_t n;
+
+	return weir_message_request(j->p->a.m, B, TYPE_KEEP, &one, 8, &in, 8, &n, WEIR_NO_TIMEOUT);
 }
 
 TEST(test_request_goes_on)
@@ -73,9 +98,9 @@ TEST(test_request_goes_on)
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, &one, 8, &in, 8, PATIENT));
 	await(kept_count == 1);
 	for (int wakes = 0; wakes < 2; wakes++) {
-		struct job j = {.p = &p, .r = &r};
+		struct job j = {.p = &p, .r = &r, .call = call_request_wait};
 
-		assert_int_equal(pthread_create(&j.thread, NULL, wait_for, &j), 0);
+		start(&j);
 		assert_int_equal(interrupt(&j, wakes), -EINTR);
 		assert_int_equal(weir_request_wait(&r, 0), -EAGAIN);
 	}
@@ -99,10 +124,10 @@ TEST(test_request_ends)
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	for (int wakes = 0; wakes < 2; wakes++) {
-		struct job j = {.p = &p};
+		struct job j = {.p = &p, .call = call_request};
 		uint32_t before = kept_count;
 
-		assert_int_equal(pthread_create(&j.thread, NULL, wait_for, &j), 0);
+		start(&j);
 		await(kept_count > before || atomic_load(&j.done));
 		assert_int_equal(interrupt(&j, wakes), -EINTR);
 		if (kept_count == before)
@@ -110,6 +135,189 @@ TEST(test_request_ends)
 		/* dropped when it comes, if its sender is still there */
 		rc = weir_message_respond(p.b.m, &kept[before], &one, 8);
 		assert_true(rc == 0 || rc == -EHOSTUNREACH);
+	}
+	handle(SIG_DFL);
+	close_both(&p);
+}
+
+/* Connects the calling thread, however often it is interrupted. */
+static void
+connect_here(struct job *j)
+{
+	int rc;
+
+	while ((rc = weir_message_connect(j->p->a.m, B, -1)) == -EINTR)
+		;
+	must(rc);
+}
+
+static int
+call_progress(struct job *j)
+{
+	return weir_messenger_progress(j->p->a.m, 0, -1);
+}
+
+/* In the thread that drives the messenger. */
+static int
+call_drive(struct job *j)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_messenger *m;
+	int rc;
+
+	o.flags = WEIR_MESSENGER_CLIENT;
+	o.handler_threads = 0;
+	must(weir_messenger_open(j->p->a.w, &o, &m));
+	rc = weir_messenger_progress(m, 0, -1);
+	weir_messenger_close(m);
+	return rc;
+}
+
+/* No message is complete while engines are held. */
+static int
+call_flush(struct job *j)
+{
+	int rc;
+
+	connect_here(j);
+	plane_hold(j->p->f, true);
+	must(weir_message_send(j->p->a.m, B, TYPE_MUTE, "x", 1, 0));
+	rc = weir_messenger_flush(j->p->a.m, B, -1);
+	plane_hold(j->p->f, false);
+	return rc;
+}
+
+static int
+call_wait_any(struct job *j)
+{
+	struct weir_request r, *list[] = {NULL, &r};
+	uint64_t in;
+	int rc;
+
+	connect_here(j);
+	must(weir_request_start(j->p->a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, 0));
+	rc = weir_request_wait_any(list, 2, -1);
+	weir_request_cancel(&r);
+	return rc;
+}
+
+/* The window is full while the other end's handler does not return. */
+static int
+call_send(struct job *j)
+{
+	static uint8_t buf[8192];
+	int rc;
+
+	do {
+		rc = weir_message_send(j->p->a.m, B, TYPE_BLOCK, buf, sizeof(buf), -1);
+	} while (!rc);
+	return rc;
+}
+
+TEST(test_every_wait_ends)
+{
+	static const struct {
+		const char *name;
+		int (*call)(struct job *j);
+	} calls[] = {
+	    {"weir_messenger_progress", call_progress},
+	    {"weir_messenger_progress of the driver", call_drive},
+	    {"weir_messenger_flush", call_flush},
+	    {"weir_request_wait_any", call_wait_any},
+	    {"weir_message_send", call_send},
+	};
+	struct both p;
+
+	handle(on_signal);
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	register_block(&p.b, 0);
+	for (unsigned i = 0; i < 2 * sizeof(calls) / sizeof(calls[0]); i++) {
+		struct job j = {.p = &p, .call = calls[i / 2].call};
+
+		start(&j);
+		if (interrupt(&j, i % 2) != -EINTR)
+			fail_msg("%s: %d: %s", calls[i / 2].name, j.rc, weir_reason());
+	}
+	atomic_store(&go, 1);
+	handle(SIG_DFL);
+	close_both(&p);
+}
+
+static int
+call_unregister(struct job *j)
+{
+	return weir_message_unregister(j->p->a.m, TYPE_BLOCK, -1);
+}
+
+static int
+call_disconnect(struct job *j)
+{
+	return weir_message_disconnect(j->p->a.m, B);
+}
+
+static int
+call_close(struct job *j)
+{
+	return weir_messenger_close(j->p->a.m);
+}
+
+/* Calls that release something go on to their end: a program could not repeat them. */
+TEST(test_release_goes_on)
+{
+	static int (*const calls[])(struct job * j) = {call_unregister, call_close};
+
+	handle(on_signal);
+	for (unsigned i = 0; i < 2 * sizeof(calls) / sizeof(calls[0]); i++) {
+		struct job j = {.call = calls[i / 2]};
+		struct both p;
+
+		j.p = &p;
+		open_both(&p, NULL, NULL);
+		register_block(&p.a, 0);
+		must(weir_message_send(p.b.m, A, TYPE_BLOCK, "x", 1, PATIENT));
+		await(blocked_now == 1);
+		start(&j);
+		for (unsigned k = 0; k < 20; k++) {
+			interrupt_once(&j, i % 2);
+			assert_false(atomic_load(&j.done));
+		}
+		atomic_store(&go, 1);
+		pthread_join(j.thread, NULL);
+		assert_int_equal(j.rc, 0);
+		if (j.call == call_close)
+			p.a.m = NULL;
+		close_both(&p);
+	}
+	handle(SIG_DFL);
+}
+
+TEST(test_disconnect_goes_on)
+{
+	struct both p;
+
+	handle(on_signal);
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	for (unsigned i = 0; i < 2; i++) {
+		struct job j = {.p = &p, .call = call_disconnect};
+		struct weir_request r;
+		uint64_t in;
+		int rc;
+
+		while ((rc = weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8,
+						PATIENT)) == -EINTR)
+			;
+		must(rc);
+		await(kept_count == i + 1);
+		start(&j);
+		for (unsigned k = 0; k < 20; k++)
+			interrupt_once(&j, i % 2);
+		weir_message_respond(p.b.m, &kept[i], "x", 1);
+		pthread_join(j.thread, NULL);
+		/* on a machine that stands still the 10 s may be over before the response */
+		assert_true(j.rc == 0 || j.rc == -ETIMEDOUT);
+		weir_request_cancel(&r); /* if it has not ended */
 	}
 	handle(SIG_DFL);
 	close_both(&p);

@@ -219,6 +219,23 @@ TEST(test_info_remote_peer)
 	pair_close(&p);
 }
 
+/* By the data plane's clock, 10 us per turn here, at both ends. */
+TEST(test_info_age)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair p = pair_open(places[i], NULL, false);
+		uint64_t c = info_of(p.c).age_ms, d = info_of(p.d).age_ms;
+
+		assert_in_range(c, 0, 10);
+		assert_in_range(d, 0, c);
+		for (unsigned turn = 0; turn < 5000; turn++)
+			plane_turn(p.f);
+		assert_in_range(info_of(p.c).age_ms - c, 50, 51);
+		assert_in_range(info_of(p.d).age_ms - d, 50, 51);
+		pair_close(&p);
+	}
+}
+
 /* A message received into parts counts as any other. */
 TEST(test_info_parts)
 {

@@ -138,6 +138,39 @@ TEST(test_text)
 	pair_close(&p);
 }
 
+/* A public service of this node, or else of another. */
+TEST(test_service)
+{
+	struct weir_listen_options public = {.size = sizeof(public), .flags = WEIR_LISTEN_PUBLIC};
+
+	for (unsigned node = 0; node < 2; node++) {
+		struct pair p = pair_open(node ? PLANE_REMOTE : PLANE_LOCAL, NULL, false);
+		struct weir_listener *echo;
+		struct weir_conn *c, *d;
+		uint16_t its;
+		int local;
+		char in;
+		size_t n;
+
+		assert_int_equal(weir_listen_with(p.b, "echo", &public, &echo), 0);
+		plane_settle(p.f); /* node 0 learns of it */
+		plane_run(p.f);
+		assert_int_equal(weir_connect_to(p.a, "service:echo", NULL, PATIENT, &c), 0);
+		assert_int_equal(weir_accept(echo, PATIENT, &d), 0);
+		assert_int_equal(weir_conn_peer(c, &its, &local), 0);
+		assert_int_equal(its, node);
+		assert_int_equal(local, !node);
+		assert_int_equal(weir_send(c, "x", 1, PATIENT), 0);
+		assert_int_equal(weir_recv(d, &in, 1, &n, PATIENT), 0);
+		assert_int_equal(in, 'x');
+		weir_close(c);
+		weir_close(d);
+		plane_stop(p.f);
+		weir_listener_close(echo);
+		pair_close(&p);
+	}
+}
+
 TEST(test_hosts)
 {
 	struct pair p = pair_open(PLANE_LOCAL, NULL, true);

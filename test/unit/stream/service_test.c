@@ -141,6 +141,54 @@ test_connect_later(void **state)
 	plane_destroy(f);
 }
 
+/* No link is free: the reason names the option, whichever call is told; another node may have one.
+ */
+static void
+test_no_link(void **state)
+{
+	static const struct weir_found found[] = {{.node = PLANE_NODE(7)}, {.node = SERVER}};
+	const struct plane_options nodes = {.nodes = true};
+	struct weir_address full = {.kind = WEIR_ADDRESS_NODE, .id = PLANE_NODE(7)};
+	struct weir_address a = by_name("svc");
+	struct plane *f = plane_create(&nodes);
+	struct weir *w = plane_attach(f), *server = plane_attach(f);
+	struct weir_listener *l;
+	struct weir_event e;
+	struct weir_conn *c;
+	char buf[8];
+	size_t n;
+
+	assert_int_equal(weir_listen(server, "svc", 0, &l), 0);
+	snprintf(full.service, sizeof(full.service), "svc");
+	fake_fail(f, PLANE_NODE(7), ENOSPC, NULL);
+	assert_int_equal(weir_connect(w, &full, 0, &c), 0);
+	plane_settle(f);
+	assert_int_equal(weir_poll(w, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e.status, -ENOSPC);
+	weir_fail(0, "of an earlier call");
+	assert_int_equal(weir_send(c, "x", 1, 0), -ENOSPC);
+	assert_non_null(strstr(weir_reason(), "raise its --links"));
+	weir_fail(0, "of an earlier call");
+	assert_int_equal(weir_recv(c, buf, sizeof(buf), &n, 0), -ENOSPC);
+	assert_non_null(strstr(weir_reason(), "raise its --links"));
+	weir_close(c);
+	plane_run(f);
+	assert_int_equal(weir_connect(w, &full, PATIENT, &c), -ENOSPC);
+	assert_non_null(strstr(weir_reason(), "raise its --links"));
+	fake_found(f, found, 1);
+	assert_int_equal(weir_connect(w, &a, PATIENT, &c), -ENOSPC);
+	assert_non_null(strstr(weir_reason(), "raise its --links"));
+	fake_found(f, found, 2);
+	assert_int_equal(weir_connect(w, &a, PATIENT, &c), 0);
+	weir_close(c);
+	plane_stop(f);
+	weir_listener_close(l);
+	weir_detach(w);
+	weir_detach(server);
+	plane_destroy(f);
+}
+
 /* The handle finds and listens as before after its data plane came back. */
 static void
 test_reattached(void **state)
@@ -172,9 +220,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_listen),     cmocka_unit_test(test_find),
-	    cmocka_unit_test(test_connect),    cmocka_unit_test(test_connect_later),
-	    cmocka_unit_test(test_reattached),
+	    cmocka_unit_test(test_listen),  cmocka_unit_test(test_find),
+	    cmocka_unit_test(test_connect), cmocka_unit_test(test_connect_later),
+	    cmocka_unit_test(test_no_link), cmocka_unit_test(test_reattached),
 	};
 
 	return cmocka_run_group_tests_name("stream_service", tests, NULL, NULL);

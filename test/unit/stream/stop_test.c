@@ -164,6 +164,42 @@ call_loan(struct job *j, int timeout_ms)
 }
 
 static int
+call_loan_many(struct job *j, int timeout_ms)
+{
+	struct weir_loan loans[2];
+
+	return weir_recv_loan_many(j->p->d, loans, 2, timeout_ms);
+}
+
+static int
+call_recvv(struct job *j, int timeout_ms)
+{
+	uint8_t buf[16];
+	struct iovec parts[] = {{buf, 8}, {buf + 8, 8}};
+	size_t n;
+
+	return weir_recvv(j->p->d, parts, 2, &n, timeout_ms);
+}
+
+static int
+call_recv_many(struct job *j, int timeout_ms)
+{
+	uint8_t buf[16];
+	struct iovec messages[] = {{buf, 8}, {buf + 8, 8}};
+
+	return weir_recv_many(j->p->d, messages, 2, timeout_ms);
+}
+
+static int
+call_peek(struct job *j, int timeout_ms)
+{
+	uint8_t buf[16];
+	size_t n;
+
+	return weir_peek(j->p->d, buf, sizeof(buf), &n, timeout_ms);
+}
+
+static int
 call_accept(struct job *j, int timeout_ms)
 {
 	struct weir_conn *c;
@@ -189,6 +225,34 @@ call_send(struct job *j, int timeout_ms)
 }
 
 static int
+call_sendv(struct job *j, int timeout_ms)
+{
+	static uint8_t buf[900];
+	const struct iovec parts[] = {{buf, 400}, {buf + 400, 500}};
+
+	return weir_sendv(j->p->c, parts, 2, 0, 0, timeout_ms);
+}
+
+static int
+call_send_many(struct job *j, int timeout_ms)
+{
+	static uint8_t buf[900];
+	const struct iovec messages[] = {{buf, 900}, {buf, 900}};
+
+	return weir_send_many(j->p->c, messages, 2, timeout_ms);
+}
+
+#define RESERVED 400000u /* more than half of the send memory */
+
+static int
+call_reserve(struct job *j, int timeout_ms)
+{
+	void *buf;
+
+	return weir_send_reserve(j->p->c, RESERVED, timeout_ms, &buf);
+}
+
+static int
 call_flush(struct job *j, int timeout_ms)
 {
 	return weir_flush(j->p->c, timeout_ms);
@@ -206,15 +270,32 @@ call_connect(struct job *j, int timeout_ms)
 	return weir_connect(j->w, &to, timeout_ms, &c);
 }
 
+enum kind {
+	RECEIVES,
+	WAITS,
+	SENDS,	  /* while nothing can be sent any more */
+	RESERVES, /* while memory to send is reserved */
+};
+
 static const struct {
 	const char *name;
 	int (*call)(struct job *j, int timeout_ms);
-	bool full; /* nothing can be sent any more */
+	enum kind kind;
 } calls[] = {
-    {"weir_recv", call_recv, false},	   {"weir_recv_loan", call_loan, false},
-    {"weir_accept", call_accept, false},   {"weir_wait", call_wait, false},
-    {"weir_connect", call_connect, false}, {"weir_send", call_send, true},
-    {"weir_flush", call_flush, true},
+    {"weir_recv", call_recv, RECEIVES},
+    {"weir_recv_loan", call_loan, RECEIVES},
+    {"weir_recv_loan_many", call_loan_many, RECEIVES},
+    {"weir_recvv", call_recvv, RECEIVES},
+    {"weir_recv_many", call_recv_many, RECEIVES},
+    {"weir_peek", call_peek, RECEIVES},
+    {"weir_accept", call_accept, RECEIVES},
+    {"weir_wait", call_wait, WAITS},
+    {"weir_connect", call_connect, WAITS},
+    {"weir_send", call_send, SENDS},
+    {"weir_sendv", call_sendv, SENDS},
+    {"weir_send_many", call_send_many, SENDS},
+    {"weir_flush", call_flush, SENDS},
+    {"weir_send_reserve", call_reserve, RESERVES},
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
@@ -245,7 +326,9 @@ all_calls(const char *address, const struct weir_options *o, bool sleeps)
 			struct pair p = {0};
 			struct job j = {.p = &p, .call = calls[i].call, .name = calls[i].name};
 			uint8_t in[1000];
+			enum kind kind = calls[i].kind;
 			uint32_t sent = 0, got = 0;
+			void *held = NULL;
 			size_t n;
 
 			/* messages to a local program are complete at once */
@@ -259,13 +342,12 @@ all_calls(const char *address, const struct weir_options *o, bool sleeps)
 			p.c = pair_connect(&p, address);
 			p.d = pair_accept(&p);
 			/* the thread that calls is one of the waiting end */
-			j.w = calls[i].call == call_recv || calls[i].call == call_loan ||
-				      calls[i].call == call_accept
-				  ? p.b
-				  : p.a;
+			j.w = kind == RECEIVES ? p.b : p.a;
 			handle(SIGUSR1, on_signal, way == SIGNAL_RESTART ? SA_RESTART : 0);
-			while (calls[i].full && !call_send(&j, 0))
+			while (kind == SENDS && !call_send(&j, 0))
 				sent++;
+			if (kind == RESERVES)
+				assert_int_equal(weir_send_reserve(p.c, RESERVED, 0, &held), 0);
 			start(&j);
 			if (sleeps)
 				await_asleep(&j);
@@ -274,7 +356,9 @@ all_calls(const char *address, const struct weir_options *o, bool sleeps)
 			if (end_wait(&j, way) != -EINTR)
 				fail_msg("%s, way %d: %d: %s", j.name, way, j.rc, weir_reason());
 			/* it had no effect, and is not interrupted again */
-			assert_int_equal(j.call(&j, 0), -EAGAIN);
+			if (kind == RESERVES)
+				weir_send_abandon(p.c, held);
+			assert_int_equal(j.call(&j, 0), kind == RESERVES ? 0 : -EAGAIN);
 			while (got < sent) {
 				plane_settle(p.f);
 				weir_flush(p.c, 0);
@@ -283,7 +367,7 @@ all_calls(const char *address, const struct weir_options *o, bool sleeps)
 					got++;
 				}
 			}
-			if (calls[i].full)
+			if (kind == SENDS)
 				assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
 			pair_close(&p);
 		}

@@ -198,6 +198,16 @@ fake_open(struct plane *f)
 }
 
 void
+fake_fail(struct plane *f, uint32_t node, uint32_t code, const char *reason)
+{
+	pthread_mutex_lock(&f->lock);
+	f->fail_node = node;
+	f->fail_code = code;
+	f->fail_reason = reason;
+	pthread_mutex_unlock(&f->lock);
+}
+
+void
 plane_die(struct plane *f, struct weir *w)
 {
 	struct session *s = session_of(f, w);

@@ -18,6 +18,9 @@ void fake_open(struct plane *f);
  */
 void fake_evict(struct plane *f, struct weir *w, bool asked);
 void fake_node_event(struct plane *f, uint16_t node, uint32_t status);
+/* Connections to that node end with this errno before they open; with a reason the data plane
+ * refuses them at once. */
+void fake_fail(struct plane *f, uint32_t node, uint32_t code, const char *reason);
 /* Every FIND finds this list from now on, and the count of plane_found_asked() restarts. */
 void fake_found(struct plane *f, const struct weir_found *list, uint32_t n);
 

@@ -94,6 +94,8 @@ struct plane {
 	uint32_t nodes;
 	uint64_t node_changes;
 	bool synced;
+	uint32_t fail_node, fail_code; /* fake_fail(); code 0: none */
+	const char *fail_reason;
 	const struct weir_found *found;
 	uint32_t found_count, found_asked, found_flags, listen_flags;
 	_Atomic uint32_t listens;

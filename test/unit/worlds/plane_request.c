@@ -210,9 +210,16 @@ static void
 do_connect(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	   struct weir_session_msg *r)
 {
+	bool fails = f->fail_code && m->connect.address.id == f->fail_node;
 	struct listener *l = NULL;
 	struct end *x, *y;
 
+	if (fails && f->fail_reason) {
+		r->type = WEIR_MSG_REFUSED;
+		r->refused.code = (int32_t)f->fail_code;
+		snprintf(r->refused.reason, sizeof(r->refused.reason), "%s", f->fail_reason);
+		return;
+	}
 	for (uint32_t i = 0; i < f->listeners; i++)
 		if (f->listener[i].used &&
 		    !strcmp(f->listener[i].service, m->connect.address.service) &&
@@ -231,7 +238,8 @@ do_connect(struct plane *f, uint32_t session, const struct weir_session_msg *m,
 	r->connecting.vqpn = x->vqpn;
 	r->connecting.desc = x->desc_index;
 	if (!l) { /* remote ends are refused later */
-		plane_packet(f, x, WEIR_OP_OPENED)->slot[0].status = ECONNREFUSED;
+		plane_packet(f, x, WEIR_OP_OPENED)->slot[0].status =
+		    fails ? f->fail_code : ECONNREFUSED;
 		x->used = false;
 		return;
 	}
