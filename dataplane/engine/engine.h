@@ -588,8 +588,10 @@ struct engine_export_record {
 	/* its lock, from the owner engine */
 	bool lock_exclusive, lock_in_doubt;
 	uint32_t lock_holders, lock_waiters;
-	uint32_t lock_holder;		      /* vqpn of the latest, 0: not known */
-	uint64_t lock_held_ns, lock_waits_ns; /* for how long; of the first one that waits */
+	uint32_t lock_holder; /* vqpn of the latest, 0: not known */
+	/* for how long at least, if there are holders; UINT64_MAX: not known */
+	uint64_t lock_held_ns;
+	uint64_t lock_waits_ns; /* of the first one that waits */
 	struct weir_export_counters counters;
 };
 

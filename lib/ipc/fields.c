@@ -636,6 +636,15 @@ export_rights(const void *row, struct weir_value *v)
 					      n ? "," : "", all[i].name);
 }
 
+static void
+export_held(const void *row, struct weir_value *v)
+{
+	const struct weir_row_export *r = row;
+
+	v->type = r->held_ms == UINT64_MAX ? VALUE_NONE : VALUE_NUMBER;
+	v->number = r->held_ms;
+}
+
 #define ROW struct weir_row_export
 #define COUNTER(as, column, of_unit)                                                               \
 	{.name = #as, AT(counters.as), .title = column, .unit = of_unit},
@@ -655,7 +664,8 @@ static const struct weir_field export_fields[] = {
     WEIR_EXPORT_COUNTERS(COUNTER) TEXT(lock, .title = "LOCK"),
     TEXT(holder, .title = "HOLDER"),
     NUMBER(holders, .title = "HOLDERS"),
-    NUMBER(held_ms, .title = "HELD ms"),
+    COMPUTED("held_ms", export_held, .title = "HELD ms"),
+    NUMBER(held_ms, .hidden = HIDE_JSON),
     NUMBER(waiters, .title = "WAITERS"),
     NUMBER(waits_ms, .title = "WAITS ms"),
 };

@@ -557,7 +557,8 @@ export_lock_row(const struct broker *b, const struct engine_export_record *e,
 
 	r->holders = e->lock_holders;
 	r->waiters = e->lock_waiters;
-	r->held_ms = e->lock_held_ns / 1000000;
+	if (e->lock_holders)
+		r->held_ms = e->lock_held_ns == UINT64_MAX ? UINT64_MAX : e->lock_held_ns / 1000000;
 	r->waits_ms = e->lock_waits_ns / 1000000;
 	snprintf(r->lock, sizeof(r->lock), "%s",
 		 !e->lock_holders    ? e->lock_in_doubt ? "in-doubt" : ""

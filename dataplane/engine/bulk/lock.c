@@ -147,7 +147,7 @@ enum {
 
 /* Has programs ask the queue; whether one of them holds the lock against a request of this kind. */
 static COLD bool
-held_by_words(struct export *x, uint8_t kind)
+held_by_words(const struct engine *e, struct export *x, uint8_t kind)
 {
 	struct weir_lock_words *w = x->words;
 	uint32_t word, end;
@@ -158,6 +158,7 @@ held_by_words(struct export *x, uint8_t kind)
 	if (!(word & WEIR_LOCK_CLOSED)) {
 		word = atomic_fetch_or_explicit(&w->word, WEIR_LOCK_CLOSED, memory_order_seq_cst);
 		x->lock.scanned = 0;
+		x->lock.since = e->now; /* a program that holds it now leaves it once */
 	}
 	if (word & WEIR_LOCK_DOUBT) {
 		atomic_fetch_and_explicit(&w->word, ~WEIR_LOCK_DOUBT, memory_order_seq_cst);
@@ -257,6 +258,8 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 	x->counters.locks++;
 	if (!seat->command)
 		cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
+	if (!x->lock.holders)
+		x->lock.since = e->now;
 	if (cold && !status && hold_by_words(conn_of_cold(e, cold), exclusive)) {
 		cold->memory.lock.state = LOCK_NONE;
 		answer_lock(e, conn_of_cold(e, cold), WEIR_LOCKED_BY_WORDS);
@@ -267,8 +270,7 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 		x->lock.told = x->lock.in_doubt;
 		x->lock.in_doubt = false;
 	}
-	if (!x->lock.holders++)
-		x->lock.since = e->now;
+	x->lock.holders++;
 	x->lock.holder = seat->vqpn;
 	if (seat->command) {
 		seat->command->lock.status = status;
@@ -290,7 +292,7 @@ serve_queue(struct engine *e, struct export *x)
 
 		if (seat->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders : x->lock.exclusive)
 			return;
-		if (held_by_words(x, seat->kind)) {
+		if (held_by_words(e, x, seat->kind)) {
 			list_append_once(&e->lock_polls, &x->lock.polled);
 			e->rare = true;
 			return;
@@ -578,11 +580,13 @@ void
 lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
 {
 	const struct engine_seat *first;
+	uint32_t word = 0;
 
 	/* programs of this engine's connections hold it by words */
 	if (x->words) {
-		uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 		const struct list_node *node;
+
+		word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 
 		for (node = x->conns.next; node != &x->conns; node = node->next) {
 			const struct conn_cold *cold =
@@ -607,7 +611,9 @@ lock_record(const struct engine *e, const struct export *x, struct engine_export
 	if (x->lock.holder)
 		r->lock_holder = x->lock.holder;
 	r->lock_waiters = x->lock.waiters;
-	r->lock_held_ns = x->lock.holders ? e->now - x->lock.since : 0;
+	/* open words may have been left and taken again: they do not tell when */
+	r->lock_held_ns =
+	    x->lock.holders || word & WEIR_LOCK_CLOSED ? e->now - x->lock.since : UINT64_MAX;
 	if (list_empty(&x->lock.queue))
 		return;
 	first = LIST_OWNER(x->lock.queue.next, const struct engine_seat, queued);

@@ -501,6 +501,24 @@ TEST_FAKE(test_rows, two_engines)
 	assert_int_equal(rows[0].counters.refused, 2);
 }
 
+/* For how long the lock has been held is not always known. */
+TEST_FAKE(test_held, two_engines)
+{
+	struct engine_export_record e = {.lock_held_ns = UINT64_MAX};
+	struct weir_row_export r = {0};
+
+	export_lock_row(f->b, &e, &r);
+	assert_string_equal(r.lock, "");
+	assert_int_equal(r.held_ms, 0);
+	e.lock_holders = 1;
+	export_lock_row(f->b, &e, &r);
+	assert_string_equal(r.lock, "shared");
+	assert_int_equal(r.held_ms, UINT64_MAX);
+	e.lock_held_ns = 7900000;
+	export_lock_row(f->b, &e, &r);
+	assert_int_equal(r.held_ms, 7);
+}
+
 static int
 evicts(struct fake *f, uint32_t id, const char *why, char reason[160])
 {

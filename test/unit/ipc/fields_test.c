@@ -396,6 +396,21 @@ TEST(test_busy)
 	assert_true(v.real == 0);
 }
 
+/* A lock that may have been left and taken again: not known, rather than a number. */
+TEST(test_held)
+{
+	const struct weir_kind *k = weir_kind(WEIR_ROWS_EXPORTS);
+	const struct weir_field *f = weir_field_named(k, "held_ms", strlen("held_ms"));
+	struct weir_row_export row = {.held_ms = UINT64_MAX};
+	struct weir_value v;
+
+	weir_field_value(f, &row, &v);
+	assert_int_equal(v.type, VALUE_NONE);
+	row.held_ms = 5;
+	weir_field_value(f, &row, &v);
+	assert_true(v.type == VALUE_NUMBER && v.number == 5);
+}
+
 static void
 expect_row(uint32_t kind)
 {
