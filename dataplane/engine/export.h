@@ -69,6 +69,8 @@ void export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t ri
 void export_unbind(struct engine *e, struct conn *c);
 /* The connection has ended: its peer does not use the key any more. */
 void export_unkey(struct conn *c);
+/* An operation was outside its range or its opener's rights. */
+void export_count_refused(struct engine *e, struct export *x);
 /* Adds openers and counters of this engine's copies to the records. */
 void exports_count(struct engine *e, struct engine_export_record *records, uint32_t n);
 

@@ -113,6 +113,7 @@ struct weir_row_engine {
 	uint64_t busy_cycles, idle_cycles, tsc_hz;
 	uint64_t turns, sleeps, yields;
 	uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
+	uint64_t lock_holders, lock_waiters; /* of locks of exports: by the engine; that wait */
 	uint64_t tx_messages_per_s, rx_messages_per_s;
 	uint64_t busy_cycles_per_s, idle_cycles_per_s; /* of the last second */
 };

@@ -174,6 +174,9 @@ static const struct weir_field engine_fields[] = {
     NUMBER(yields, .title = "YIELDS", .unit = UNIT_COUNT,
 	   METRIC("yields_total", "Times that the CPU was offered to others")),
     NUMBER(sleeps, .title = "SLEEPS", .unit = UNIT_COUNT, METRIC("sleeps_total", "Sleeps")),
+    NUMBER(lock_holders, METRIC("lock_holders", "Locks of exports held, but those that programs "
+						"hold by words")),
+    NUMBER(lock_waiters, METRIC("lock_waiters", "Requests for locks of exports that wait")),
 };
 #undef ROW
 

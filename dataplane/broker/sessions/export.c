@@ -628,6 +628,7 @@ export_find(struct broker *b, const struct weir_wire_export *wanted, struct brok
 	if (!x)
 		return -EKEYREJECTED;
 	if (!wanted->rights || wanted->rights & ~(x->rights & WEIR_RIGHTS_KNOWN)) {
+		b->counters.rights_refused++;
 		x->refused++;
 		return -EACCES;
 	}

@@ -246,6 +246,21 @@ enter_words(struct conn *c, uint32_t member)
 
 /* ---- the queue, in the owner engine ---- */
 
+/* Holders and waiters of all exports, for operators. */
+static void
+count_held(struct engine *e, struct export *x, int more)
+{
+	x->lock.holders += (uint32_t)more;
+	count(&e->counters.lock_holders, (uint64_t)more);
+}
+
+static void
+count_waiting(struct engine *e, struct export *x, int more)
+{
+	x->lock.waiters += (uint32_t)more;
+	count(&e->counters.lock_waiters, (uint64_t)more);
+}
+
 static void
 let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 {
@@ -254,8 +269,9 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 	struct conn_cold *cold = NULL;
 
 	list_remove(&seat->queued);
-	x->lock.waiters--;
+	count_waiting(e, x, -1);
 	x->counters.locks++;
+	count(&e->counters.locks_granted, 1);
 	if (!seat->command)
 		cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
 	if (!x->lock.holders)
@@ -270,7 +286,7 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 		x->lock.told = x->lock.in_doubt;
 		x->lock.in_doubt = false;
 	}
-	x->lock.holders++;
+	count_held(e, x, 1);
 	x->lock.holder = seat->vqpn;
 	if (seat->command) {
 		seat->command->lock.status = status;
@@ -331,7 +347,7 @@ sit_down(struct engine *e, struct export *x, struct engine_seat *seat, uint32_t 
 	seat->since = e->now;
 	seat->command = command;
 	list_append(&x->lock.queue, &seat->queued);
-	x->lock.waiters++;
+	count_waiting(e, x, 1);
 	serve_queue(e, x);
 }
 
@@ -339,7 +355,7 @@ static void
 stand_up(struct engine *e, struct export *x, struct engine_seat *seat)
 {
 	list_remove(&seat->queued);
-	x->lock.waiters--;
+	count_waiting(e, x, -1);
 	serve_queue(e, x); /* readers behind a writer that has left may enter */
 }
 
@@ -351,7 +367,7 @@ release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool 
 	if (x->lock.exclusive)
 		x->lock.in_doubt = dead || (unseen && x->lock.told);
 	x->lock.exclusive = false;
-	x->lock.holders--;
+	count_held(e, x, -1);
 	x->lock.scanned = 0; /* the engine of its connection may have given it to words */
 	if (x->lock.holder == vqpn)
 		x->lock.holder = 0; /* which of the others is the latest is not known */
@@ -462,6 +478,13 @@ locks_end(struct engine *e, struct export *x)
 		stand_up(e, x, seat);
 		engine_complete(e, seat->command, -ESTALE);
 	}
+}
+
+void
+lock_forget(struct engine *e, struct export *x)
+{
+	weir_assert(x->lock.ended && !x->lock.waiters);
+	count_held(e, x, -(int)x->lock.holders);
 }
 
 /* ---- requests of other engines ---- */

@@ -497,6 +497,8 @@ TEST_FAKE(test_rows, two_engines)
 	expect_refused(&other, EKEYREJECTED);
 	open_key(f, &other, &k, WEIR_RIGHT_READ);
 	expect_refused(&other, EACCES);
+	assert_int_equal(f->b->counters.keys_rejected, 1);
+	assert_int_equal(f->b->counters.rights_refused, 1);
 	assert_int_equal(show(f), 1);
 	assert_int_equal(rows[0].counters.refused, 2);
 }

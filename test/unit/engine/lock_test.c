@@ -200,6 +200,14 @@ the_export(const struct pair *p)
 	return &p->w->node[1].engine->sessions[p->pb->id].exports[1];
 }
 
+/* Counters of the owner engine, of all its locks. */
+static void
+assert_levels(const struct pair *p, uint64_t holders, uint64_t waiters)
+{
+	assert_int_equal(node_counters(p->w, 1)->lock_holders, holders);
+	assert_int_equal(node_counters(p->w, 1)->lock_waiters, waiters);
+}
+
 /* ---- the queue ---- */
 
 static void
@@ -223,6 +231,7 @@ test_queue(void **state)
 		lock(c[5], SHARED);
 		assert_true(waits(&p, c[5]));
 		assert_int_equal(the_export(&p)->lock.waiters, 4);
+		assert_levels(&p, 1, 4);
 		/* adjacent readers together, not the one behind the writer */
 		put(c[first], 64, first + 1);
 		unlock(c[first]);
@@ -230,6 +239,7 @@ test_queue(void **state)
 		assert_int_equal(p.pb->region[0].base[64], first + 1);
 		assert_true(waits(&p, c[4]) && waits(&p, c[5]));
 		assert_int_equal(the_export(&p)->lock.holders, 2);
+		assert_levels(&p, 2, 2);
 		unlock(c[2]);
 		assert_true(waits(&p, c[4]) && waits(&p, c[5]));
 		unlock(c[3]);
@@ -240,8 +250,10 @@ test_queue(void **state)
 		unlock(c[5]);
 		world_run(p.w, 100);
 		assert_int_equal(the_export(&p)->lock.holders, 0);
+		assert_levels(&p, 0, 0);
 	}
 	assert_int_equal(the_export(&p)->counters.locks, 10);
+	assert_int_equal(node_counters(p.w, 1)->locks_granted, 10);
 	for (unsigned i = 0; i < 6; i++)
 		assert_false(c[i]->p->violated);
 }
@@ -478,9 +490,11 @@ test_asked(void **state)
 	assert_ptr_equal(engine_done(e), &a);
 	b = ask(&p, 2, 9, EXCLUSIVE);
 	assert_false(engine_execute(e, &b));
+	assert_levels(&p, 1, 1);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP), 0);
 	assert_ptr_equal(engine_done(e), &b);
 	assert_int_equal(b.result, -ESTALE);
+	assert_levels(&p, 0, 0); /* the holder hears nothing, and need not */
 	assert_true(engine_execute(e, &end));
 	assert_int_equal(end.result, -ESTALE);
 	assert_true(engine_execute(e, &a));
@@ -577,6 +591,7 @@ test_lost(void **state)
 			assert_closed(w, how == 2 ? ESTALE : ECONNRESET);
 			assert_closed(next, how == 2 ? ESTALE : ECONNRESET);
 			assert_int_equal(status_of(w), UNTOLD);
+			assert_levels(&p, 0, 0);
 			/* what came before the request was executed, and no more */
 			assert_int_equal(completed(w), 2);
 			assert_int_equal(completed(next), 0);
