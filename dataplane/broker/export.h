@@ -51,6 +51,7 @@ bool export_key_is_ours(const struct broker *b, const struct weir_key_fields *ke
 void export_request(struct broker_session *s, const struct weir_session_msg *m);
 void map_request(struct broker_session *s, const struct weir_session_msg *m);
 void revoke_request(struct broker_session *s, const struct weir_session_msg *m);
+void name_request(struct broker_session *s, const struct weir_session_msg *m);
 /* ATTACH and DETACH. */
 void range_attach_request(struct broker_session *s, const struct weir_session_msg *m);
 void range_detach_request(struct broker_session *s, const struct weir_session_msg *m);

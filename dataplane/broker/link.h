@@ -224,7 +224,7 @@ bool link_lacks_room(struct broker *b, uint32_t engine, const struct broker_node
 void link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o);
 void link_offer_send(struct broker_link *l, uint32_t answered);
 void link_offer_input(struct broker *b, const struct weir_link_offer *o);
-/* Tells the peer that its attempt comes to nothing: positive errno as in weir_link_offer. */
+/* Tells the peer that its attempt fails: positive errno as in weir_link_offer. */
 void link_offer_refuse(struct broker_link *l, uint32_t attempt, uint32_t status);
 /* Sends a control that has just connected all offers again. */
 void link_resync(struct broker *b);

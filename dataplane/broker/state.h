@@ -43,6 +43,7 @@ struct quota_setting;
 	X(regions, "ranges of programs' own memory adopted")                                       \
 	X(exports, "ranges of memory exported")                                                    \
 	X(keys_rejected, "keys refused because their export is gone, or never was")                \
+	X(rights_refused, "keys refused because they lack the rights that were asked for")         \
 	X(requests, "requests of programs answered")                                               \
 	X(requests_refused, "requests of programs refused")                                        \
 	X(requests_bad, "malformed requests")                                                      \

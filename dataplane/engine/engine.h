@@ -533,6 +533,14 @@ const char *engine_check(const struct engine *e);
 	X(bad_frames, "frames of peers refused")                                                   \
 	X(remote_operations, "operations executed on exported memory")                             \
 	X(remote_bytes, "payload bytes of those")                                                  \
+	X(remote_puts, "puts among them")                                                          \
+	X(remote_gets, "gets among them")                                                          \
+	X(remote_updates, "updates and swaps among them")                                          \
+	X(remote_notices, "notices and signals among them")                                        \
+	X(remote_refused, "operations refused: outside range or rights of their export")           \
+	X(locks_granted, "locks of exports granted")                                               \
+	X(lock_holders, "locks of exports held now, but those that programs hold by words")        \
+	X(lock_waiters, "requests for locks of exports that wait now")                             \
 	X(answers, "answers to operations on memory of peers")                                     \
 	X(answer_stalls, "operations that waited because their peer owed too many answers")        \
 	X(stray, "messages for connections that are gone")                                         \
@@ -544,6 +552,8 @@ const char *engine_check(const struct engine *e);
 
 /* Counters that the row of an engine also has. */
 #define ENGINE_TRAFFIC(X) X(tx_messages) X(rx_messages) X(tx_bytes) X(rx_bytes)
+/* So do these, which rise and fall. */
+#define ENGINE_LEVELS(X) X(lock_holders) X(lock_waiters)
 
 struct engine_counters {
 #define X(name, help) _Atomic uint64_t name;
@@ -588,8 +598,10 @@ struct engine_export_record {
 	/* its lock, from the owner engine */
 	bool lock_exclusive, lock_in_doubt;
 	uint32_t lock_holders, lock_waiters;
-	uint32_t lock_holder;		      /* vqpn of the latest, 0: not known */
-	uint64_t lock_held_ns, lock_waits_ns; /* for how long; of the first one that waits */
+	uint32_t lock_holder; /* vqpn of the latest, 0: not known */
+	/* for how long at least, if there are holders; UINT64_MAX: not known */
+	uint64_t lock_held_ns;
+	uint64_t lock_waits_ns; /* of the first one that waits */
 	struct weir_export_counters counters;
 };
 

@@ -25,7 +25,7 @@ struct export
 		struct list_node queue; /* struct engine_seat, in the order of their coming */
 		uint32_t holders, waiters;
 		uint32_t holder; /* vqpn of the latest; 0: not known */
-		uint64_t since;	 /* ns: when the first of the present holders came */
+		uint64_t since;	 /* ns: from then on, or longer, the present holders have had it */
 		bool exclusive;	 /* they are one, exclusive */
 		bool in_doubt;	 /* the last exclusive one ended with it; none was told */
 		bool told;	 /* the present one, exclusive, of the end of the one before */
@@ -69,6 +69,8 @@ void export_bind(struct engine *e, struct conn *c, struct export *x, uint32_t ri
 void export_unbind(struct engine *e, struct conn *c);
 /* The connection has ended: its peer does not use the key any more. */
 void export_unkey(struct conn *c);
+/* An operation was outside its range or its opener's rights. */
+void export_count_refused(struct engine *e, struct export *x);
 /* Adds openers and counters of this engine's copies to the records. */
 void exports_count(struct engine *e, struct engine_export_record *records, uint32_t n);
 

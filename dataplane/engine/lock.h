@@ -36,6 +36,8 @@ void lock_execute(struct engine *e, struct conn *c, const struct weir_slot *head
 void lock_leave(struct engine *e, struct conn *c);
 /* No lock of x is granted any more; requests of other engines end with ESTALE. */
 void locks_end(struct engine *e, struct export *x);
+/* This engine has no connection to x any more, and those of other engines hold nothing. */
+void lock_forget(struct engine *e, struct export *x);
 /* ENGINE_LOCK. Whether it is done. */
 bool lock_command(struct engine *e, struct engine_command *k);
 /* Tells main what other engines are asked for. False: its queue is full. */

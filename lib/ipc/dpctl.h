@@ -113,6 +113,7 @@ struct weir_row_engine {
 	uint64_t busy_cycles, idle_cycles, tsc_hz;
 	uint64_t turns, sleeps, yields;
 	uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
+	uint64_t lock_holders, lock_waiters; /* of locks of exports: by the engine; that wait */
 	uint64_t tx_messages_per_s, rx_messages_per_s;
 	uint64_t busy_cycles_per_s, idle_cycles_per_s; /* of the last second */
 };
@@ -215,13 +216,14 @@ struct weir_row_export {
 	uint32_t openers; /* connections to it */
 	uint64_t offset, bytes;
 	struct weir_export_counters counters;
-	uint64_t held_ms, waits_ms; /* ms for which its lock is held, its first waiter waits */
-	uint32_t holders, waiters;  /* connections that hold it, that wait */
-	char state[16];		    /* adding, open, leaving, evicted */
-	char program[32];	    /* name of the session */
-	char name[32];		    /* of the export; may be empty */
-	char lock[16];		    /* shared, exclusive; free: "", "in-doubt" */
-	char holder[48];	    /* the latest: PROGRAM:PID or node:ID; "": not known */
+	uint64_t held_ms;  /* ms for which its lock is held at least; UINT64_MAX: not known */
+	uint64_t waits_ms; /* ms for which its first waiter waits */
+	uint32_t holders, waiters; /* connections that hold it, that wait */
+	char state[16];		   /* adding, open, leaving, evicted */
+	char program[32];	   /* name of the session */
+	char name[32];		   /* of the export; may be empty */
+	char lock[16];		   /* shared, exclusive; free: "", "in-doubt" */
+	char holder[48];	   /* the latest: PROGRAM:PID or node:ID; "": not known */
 };
 struct weir_row_counter {
 	char name[48];

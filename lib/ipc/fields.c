@@ -174,6 +174,9 @@ static const struct weir_field engine_fields[] = {
     NUMBER(yields, .title = "YIELDS", .unit = UNIT_COUNT,
 	   METRIC("yields_total", "Times that the CPU was offered to others")),
     NUMBER(sleeps, .title = "SLEEPS", .unit = UNIT_COUNT, METRIC("sleeps_total", "Sleeps")),
+    NUMBER(lock_holders, METRIC("lock_holders", "Locks of exports held, but those that programs "
+						"hold by words")),
+    NUMBER(lock_waiters, METRIC("lock_waiters", "Requests for locks of exports that wait")),
 };
 #undef ROW
 
@@ -636,6 +639,15 @@ export_rights(const void *row, struct weir_value *v)
 					      n ? "," : "", all[i].name);
 }
 
+static void
+export_held(const void *row, struct weir_value *v)
+{
+	const struct weir_row_export *r = row;
+
+	v->type = r->held_ms == UINT64_MAX ? VALUE_NONE : VALUE_NUMBER;
+	v->number = r->held_ms;
+}
+
 #define ROW struct weir_row_export
 #define COUNTER(as, column, of_unit)                                                               \
 	{.name = #as, AT(counters.as), .title = column, .unit = of_unit},
@@ -655,7 +667,8 @@ static const struct weir_field export_fields[] = {
     WEIR_EXPORT_COUNTERS(COUNTER) TEXT(lock, .title = "LOCK"),
     TEXT(holder, .title = "HOLDER"),
     NUMBER(holders, .title = "HOLDERS"),
-    NUMBER(held_ms, .title = "HELD ms"),
+    COMPUTED("held_ms", export_held, .title = "HELD ms"),
+    NUMBER(held_ms, .hidden = HIDE_JSON),
     NUMBER(waiters, .title = "WAITERS"),
     NUMBER(waits_ms, .title = "WAITS ms"),
 };

@@ -31,6 +31,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_WHO] = {BODY(who), "who"},
     [WEIR_MSG_EXPORT] = {BODY(export), "export"},
     [WEIR_MSG_REVOKE] = {BODY(exported), "revoke"},
+    [WEIR_MSG_NAME] = {BODY(name), "name"},
     [WEIR_MSG_OPEN] = {BODY(open), "open"},
     [WEIR_MSG_MAP] = {BODY(map), "map"},
     [WEIR_MSG_ATTACH] = {BODY(range), "attach"},
@@ -92,6 +93,9 @@ weir_session_check(const struct weir_session_msg *m, size_t length)
 		break;
 	case WEIR_MSG_EXPORT:
 		ok = ended(m->export.name, sizeof(m->export.name));
+		break;
+	case WEIR_MSG_NAME:
+		ok = ended(m->name.name, sizeof(m->name.name));
 		break;
 	case WEIR_MSG_FIND:
 		ok = ended(m->find.service, sizeof(m->find.service));

@@ -54,6 +54,7 @@ enum weir_session_type {
 	WEIR_MSG_ATTACH = 19, /* a range to a dynamic export; answer OK: peers may operate on it */
 	WEIR_MSG_DETACH = 20, /* answer OK: no operation on it is under way, none will begin */
 	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
+	WEIR_MSG_NAME = 23,   /* renames an export, for operators; answer OK */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -236,6 +237,10 @@ struct weir_session_msg {
 			uint32_t number, generation;
 			uint8_t key[WEIR_KEY_BYTES]; /* struct weir_key_fields */
 		} exported;			     /* also REVOKE, by number */
+		struct {
+			uint32_t number, generation; /* of the export */
+			char name[WEIR_NAME_MAX];    /* as of EXPORT */
+		} name;
 		struct {
 			uint32_t number, generation; /* of the export */
 			uint64_t address;	     /* in the program, of the first byte */

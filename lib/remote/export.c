@@ -149,6 +149,20 @@ weir_export_detach(struct weir_export *x, uint64_t address)
 }
 
 int
+weir_export_rename(struct weir_export *x, const char *name)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_NAME), r;
+	int fds[WEIR_SESSION_FDS];
+
+	if (weir_state(x->w) != WEIR_UP)
+		return weir_gone(x->w);
+	m.name.number = x->number;
+	m.name.generation = x->generation;
+	memcpy(m.name.name, name, strnlen(name, sizeof(m.name.name) - 1));
+	return weir_request(x->w, &m, WEIR_MSG_OK, &r, fds);
+}
+
+int
 weir_export_revoke(struct weir_export *x, int timeout_ms)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_REVOKE), r;

@@ -112,6 +112,9 @@ int weir_export_dynamic(struct weir *w, unsigned rights, const struct weir_expor
  */
 int weir_export_attach(struct weir_export *x, const struct weir_region *region, uint64_t offset,
 		       uint64_t bytes);
+/* Renames it for operators, at most 31 bytes. 0, -ENOENT: it ended with its region; or how the
+ * session has ended. */
+int weir_export_rename(struct weir_export *x, const char *name);
 /* Detaches the range that begins at an address: no operation there is under way, and none will
  * begin. 0, -ENOENT, or as above. */
 int weir_export_detach(struct weir_export *x, uint64_t address);

@@ -14,6 +14,7 @@
 #include "remote/window.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -765,11 +766,16 @@ weir_window_user(const struct weir_window *win)
 int
 weir_window_set_name(struct weir_window *win, const char *name)
 {
-	size_t length = name ? strlen(name) : 0;
+	int rc;
 
-	if (length > WEIR_WINDOW_NAME_MAX)
+	name = name ? name : "";
+	if (strlen(name) > WEIR_WINDOW_NAME_MAX)
 		return weir_fail(-EINVAL, "a name has at most %u bytes", WEIR_WINDOW_NAME_MAX);
-	memset(win->name, 0, sizeof(win->name));
-	memcpy(win->name, name ? name : "", length);
+	rc = weir_export_rename(win->x, name);
+	if (!rc && win->whole_x)
+		rc = weir_export_rename(win->whole_x, name);
+	if (rc && rc != -ENOENT) /* then no operator sees it any more */
+		return rc;
+	snprintf(win->name, sizeof(win->name), "%s", name);
 	return 0;
 }

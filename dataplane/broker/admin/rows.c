@@ -66,6 +66,7 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	r->sessions = b->session_count;
 #define X(name) r->name = counter(&c->name);
 	ENGINE_TRAFFIC(X)
+	ENGINE_LEVELS(X)
 #undef X
 	return true;
 }

@@ -401,18 +401,39 @@ export_request(struct broker_session *s, const struct weir_session_msg *m)
 		     x->rights & WEIR_RIGHT_NOTIFY ? m->export.channel : NULL);
 }
 
+/* The export that a request names; NULL: there is none, which is answered. */
+static struct broker_export *
+named(struct broker_session *s, uint32_t number, uint32_t generation)
+{
+	uint32_t i = number - 1;
+	struct broker_export *x = i < s->b->config.exports ? &s->export[i] : NULL;
+
+	if (x && x->generation == generation && x->state != EXPORT_ADDING)
+		return x;
+	session_refuse(s, ENOENT, "no export %u; it ended with its region, or before", number);
+	return NULL;
+}
+
+void
+name_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct broker_export *x = named(s, m->name.number, m->name.generation);
+	struct weir_session_msg ok = session_msg(WEIR_MSG_OK);
+
+	if (!x)
+		return;
+	memcpy(x->name, m->name.name, sizeof(x->name));
+	session_reply(s, &ok, NULL, 0);
+}
+
 void
 revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 {
-	uint32_t i = m->exported.number - 1;
-	struct broker_export *x = i < s->b->config.exports ? &s->export[i] : NULL;
+	struct broker_export *x = named(s, m->exported.number, m->exported.generation);
 	struct weir_session_msg reply;
 
-	if (!x || x->generation != m->exported.generation || x->state == EXPORT_ADDING) {
-		session_refuse(s, ENOENT, "no export %u; it ended with its region, or before",
-			       m->exported.number);
+	if (!x)
 		return;
-	}
 	if (x->state == EXPORT_EVICTED) {
 		evicted(x, &reply);
 		export_free(s, x);
@@ -557,7 +578,8 @@ export_lock_row(const struct broker *b, const struct engine_export_record *e,
 
 	r->holders = e->lock_holders;
 	r->waiters = e->lock_waiters;
-	r->held_ms = e->lock_held_ns / 1000000;
+	if (e->lock_holders)
+		r->held_ms = e->lock_held_ns == UINT64_MAX ? UINT64_MAX : e->lock_held_ns / 1000000;
 	r->waits_ms = e->lock_waits_ns / 1000000;
 	snprintf(r->lock, sizeof(r->lock), "%s",
 		 !e->lock_holders    ? e->lock_in_doubt ? "in-doubt" : ""
@@ -627,6 +649,7 @@ export_find(struct broker *b, const struct weir_wire_export *wanted, struct brok
 	if (!x)
 		return -EKEYREJECTED;
 	if (!wanted->rights || wanted->rights & ~(x->rights & WEIR_RIGHTS_KNOWN)) {
+		b->counters.rights_refused++;
 		x->refused++;
 		return -EACCES;
 	}

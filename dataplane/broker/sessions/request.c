@@ -283,6 +283,9 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 	case WEIR_MSG_REVOKE:
 		revoke_request(s, m);
 		break;
+	case WEIR_MSG_NAME:
+		name_request(s, m);
+		break;
 	case WEIR_MSG_ATTACH:
 		range_attach_request(s, m);
 		break;

@@ -122,6 +122,7 @@ end_conns(struct engine *e, struct export *x, uint32_t status)
 		else
 			conn_abort(e, c, status, true);
 	}
+	lock_forget(e, x);
 }
 
 static void
@@ -240,6 +241,13 @@ export_unbind(struct engine *e, struct conn *c)
 	x->openers--;
 	list_remove(&c->cold->memory.of_export);
 	c->cold->memory.export = NULL;
+}
+
+void
+export_count_refused(struct engine *e, struct export *x)
+{
+	x->counters.refused++;
+	count(&e->counters.remote_refused, 1);
 }
 
 void

@@ -147,7 +147,7 @@ enum {
 
 /* Has programs ask the queue; whether one of them holds the lock against a request of this kind. */
 static COLD bool
-held_by_words(struct export *x, uint8_t kind)
+held_by_words(const struct engine *e, struct export *x, uint8_t kind)
 {
 	struct weir_lock_words *w = x->words;
 	uint32_t word, end;
@@ -158,6 +158,7 @@ held_by_words(struct export *x, uint8_t kind)
 	if (!(word & WEIR_LOCK_CLOSED)) {
 		word = atomic_fetch_or_explicit(&w->word, WEIR_LOCK_CLOSED, memory_order_seq_cst);
 		x->lock.scanned = 0;
+		x->lock.since = e->now; /* a program that holds it now leaves it once */
 	}
 	if (word & WEIR_LOCK_DOUBT) {
 		atomic_fetch_and_explicit(&w->word, ~WEIR_LOCK_DOUBT, memory_order_seq_cst);
@@ -245,6 +246,21 @@ enter_words(struct conn *c, uint32_t member)
 
 /* ---- the queue, in the owner engine ---- */
 
+/* Holders and waiters of all exports, for operators. */
+static void
+count_held(struct engine *e, struct export *x, int more)
+{
+	x->lock.holders += (uint32_t)more;
+	count(&e->counters.lock_holders, (uint64_t)more);
+}
+
+static void
+count_waiting(struct engine *e, struct export *x, int more)
+{
+	x->lock.waiters += (uint32_t)more;
+	count(&e->counters.lock_waiters, (uint64_t)more);
+}
+
 static void
 let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 {
@@ -253,10 +269,13 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 	struct conn_cold *cold = NULL;
 
 	list_remove(&seat->queued);
-	x->lock.waiters--;
+	count_waiting(e, x, -1);
 	x->counters.locks++;
+	count(&e->counters.locks_granted, 1);
 	if (!seat->command)
 		cold = LIST_OWNER(seat, struct conn_cold, memory.lock.seat);
+	if (!x->lock.holders)
+		x->lock.since = e->now;
 	if (cold && !status && hold_by_words(conn_of_cold(e, cold), exclusive)) {
 		cold->memory.lock.state = LOCK_NONE;
 		answer_lock(e, conn_of_cold(e, cold), WEIR_LOCKED_BY_WORDS);
@@ -267,8 +286,7 @@ let_in(struct engine *e, struct export *x, struct engine_seat *seat)
 		x->lock.told = x->lock.in_doubt;
 		x->lock.in_doubt = false;
 	}
-	if (!x->lock.holders++)
-		x->lock.since = e->now;
+	count_held(e, x, 1);
 	x->lock.holder = seat->vqpn;
 	if (seat->command) {
 		seat->command->lock.status = status;
@@ -290,7 +308,7 @@ serve_queue(struct engine *e, struct export *x)
 
 		if (seat->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders : x->lock.exclusive)
 			return;
-		if (held_by_words(x, seat->kind)) {
+		if (held_by_words(e, x, seat->kind)) {
 			list_append_once(&e->lock_polls, &x->lock.polled);
 			e->rare = true;
 			return;
@@ -329,7 +347,7 @@ sit_down(struct engine *e, struct export *x, struct engine_seat *seat, uint32_t 
 	seat->since = e->now;
 	seat->command = command;
 	list_append(&x->lock.queue, &seat->queued);
-	x->lock.waiters++;
+	count_waiting(e, x, 1);
 	serve_queue(e, x);
 }
 
@@ -337,7 +355,7 @@ static void
 stand_up(struct engine *e, struct export *x, struct engine_seat *seat)
 {
 	list_remove(&seat->queued);
-	x->lock.waiters--;
+	count_waiting(e, x, -1);
 	serve_queue(e, x); /* readers behind a writer that has left may enter */
 }
 
@@ -349,7 +367,7 @@ release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool 
 	if (x->lock.exclusive)
 		x->lock.in_doubt = dead || (unseen && x->lock.told);
 	x->lock.exclusive = false;
-	x->lock.holders--;
+	count_held(e, x, -1);
 	x->lock.scanned = 0; /* the engine of its connection may have given it to words */
 	if (x->lock.holder == vqpn)
 		x->lock.holder = 0; /* which of the others is the latest is not known */
@@ -460,6 +478,13 @@ locks_end(struct engine *e, struct export *x)
 		stand_up(e, x, seat);
 		engine_complete(e, seat->command, -ESTALE);
 	}
+}
+
+void
+lock_forget(struct engine *e, struct export *x)
+{
+	weir_assert(x->lock.ended && !x->lock.waiters);
+	count_held(e, x, -(int)x->lock.holders);
 }
 
 /* ---- requests of other engines ---- */
@@ -578,11 +603,13 @@ void
 lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
 {
 	const struct engine_seat *first;
+	uint32_t word = 0;
 
 	/* programs of this engine's connections hold it by words */
 	if (x->words) {
-		uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 		const struct list_node *node;
+
+		word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 
 		for (node = x->conns.next; node != &x->conns; node = node->next) {
 			const struct conn_cold *cold =
@@ -607,7 +634,9 @@ lock_record(const struct engine *e, const struct export *x, struct engine_export
 	if (x->lock.holder)
 		r->lock_holder = x->lock.holder;
 	r->lock_waiters = x->lock.waiters;
-	r->lock_held_ns = x->lock.holders ? e->now - x->lock.since : 0;
+	/* open words may have been left and taken again: they do not tell when */
+	r->lock_held_ns =
+	    x->lock.holders || word & WEIR_LOCK_CLOSED ? e->now - x->lock.since : UINT64_MAX;
 	if (list_empty(&x->lock.queue))
 		return;
 	first = LIST_OWNER(x->lock.queue.next, const struct engine_seat, queued);

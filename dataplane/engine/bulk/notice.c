@@ -72,7 +72,7 @@ notice_execute(struct engine *e, struct conn *c, const struct weir_slot *head)
 				updates_end(updating);
 		} else {
 			c->cold->memory.refused++;
-			x->counters.refused++;
+			export_count_refused(e, x);
 		}
 		notice_wake(e, x);
 	}

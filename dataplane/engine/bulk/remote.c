@@ -450,8 +450,9 @@ update_execute(struct export *x, const struct weir_slot *head, const struct weir
  * counted, and answered with zeros.
  */
 static COLD void
-execute_by_address(struct conn *c, const struct weir_slot *head, const struct at *at,
-		   const struct laid *laid, const struct weir_cell_access *a, uint8_t *result)
+execute_by_address(struct engine *e, struct conn *c, const struct weir_slot *head,
+		   const struct at *at, const struct laid *laid, const struct weir_cell_access *a,
+		   uint8_t *result)
 {
 	struct export *x = c->cold->memory.export;
 	uint32_t answer = remote_answer_bytes(head);
@@ -483,7 +484,7 @@ execute_by_address(struct conn *c, const struct weir_slot *head, const struct at
 		if (answer)
 			memset(result, 0, answer);
 		c->cold->memory.refused++;
-		x->counters.refused++;
+		export_count_refused(e, x);
 		return;
 	}
 	x->counters.puts += head->op == WEIR_OP_PUT;
@@ -491,6 +492,22 @@ execute_by_address(struct conn *c, const struct weir_slot *head, const struct at
 	x->counters.gets += head->op == WEIR_OP_GET;
 	x->counters.bytes_got += head->op == WEIR_OP_GET ? o.bytes : 0;
 	x->counters.updates += head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS;
+}
+
+/* Operations of one kind were executed. */
+static inline void
+count_operations(struct engine *e, uint8_t op, uint32_t n, uint64_t bytes)
+{
+	if (op == WEIR_OP_PUT)
+		count(&e->counters.remote_puts, n);
+	else if (op == WEIR_OP_GET)
+		count(&e->counters.remote_gets, n);
+	else if (op == WEIR_OP_UPDATE || op == WEIR_OP_CAS)
+		count(&e->counters.remote_updates, n);
+	else if (op == WEIR_OP_NOTICE)
+		count(&e->counters.remote_notices, n);
+	count(&e->counters.remote_operations, n);
+	count(&e->counters.remote_bytes, bytes);
 }
 
 /*
@@ -511,7 +528,7 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, con
 	else if (weir_op_is_lock(head->op))
 		lock_execute(e, c, head);
 	else if (UNLIKELY(x->ranges))
-		execute_by_address(c, head, at, laid, &a, result);
+		execute_by_address(e, c, head, at, laid, &a, result);
 	else if (head->op == WEIR_OP_PUT)
 		put_execute(x, head, at, laid);
 	else if (head->op == WEIR_OP_GET)
@@ -523,8 +540,7 @@ execute_cell(struct engine *e, struct conn *c, const struct weir_slot *head, con
 	if ((head->op == WEIR_OP_UPDATE || head->op == WEIR_OP_CAS) &&
 	    x->rights & WEIR_RIGHT_NOTIFY)
 		notice_wake(e, x);
-	count(&e->counters.remote_operations, 1);
-	count(&e->counters.remote_bytes, bytes);
+	count_operations(e, head->op, 1, bytes);
 }
 
 /* ---- the beginning end ---- */
@@ -755,7 +771,7 @@ remote_take(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	if (!weir_op_is_cell(cell.op) || !weir_cell_length_ok(cell.op, cell.length) || cell.flags ||
 	    !cell_ok(c, &cell, &at, &laid)) {
 		if (c->cold->memory.export)
-			c->cold->memory.export->counters.refused++;
+			export_count_refused(e, c->cold->memory.export);
 		return channel_refuse(e, ch, "operation outside its memory or its rights");
 	}
 	if (!lock_may_begin(c, cell.op))
@@ -893,8 +909,7 @@ receive_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end, u
 	}
 	if (answered && cells)
 		link_busy(e, l);
-	count(&e->counters.remote_operations, cells);
-	count(&e->counters.remote_bytes, op == WEIR_OP_GET ? back : bytes);
+	count_operations(e, op, cells, op == WEIR_OP_GET ? back : bytes);
 	c->bytes += bytes + back;
 	c->rx_messages += cells;
 	c->by_send += l->rx_send ? cells : 0;
@@ -973,7 +988,7 @@ remote_receive(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end
 		   !cell_ok(c, &cell, &at, &laid) || !lock_in_turn(c, cell.op) ||
 		   c->rx_granted - c->rx_delivered < message_cost(&cell)) {
 		if (x)
-			x->counters.refused++;
+			export_count_refused(e, x);
 		peer_misbehaved(e, c);
 	} else {
 		answer = remote_answer_bytes(&cell);

@@ -20,7 +20,7 @@
  * The session's end: the memory stays until weir_detach(). With WEIR_REATTACH, new regions are of
  * the new session. Memory of a former one is used on; the library copies what is sent from there.
  *
- * Preconditions: a piece is given back once, to the allocator that it is of, when all operations on
+ * Preconditions: a piece is released once, to the allocator that it is of, when all operations on
  * it have ended. A release build does not check them.
  */
 #ifndef WEIR_BUFFER_H
@@ -161,7 +161,7 @@ void weir_circular_destroy(struct weir_circular *q);
  *   ENOBUFS   no unit is free and the buffer does not grow: flush a remote, or release, and repeat
  *   ENOTCONN  in a forked child
  * If chunks, or memory for its records, cannot be had, the buffer grows no further than chunks that
- * others give back. Blocks only while it grows, as weir_chunk_get().
+ * others release. Blocks only while it grows, as weir_chunk_get().
  */
 void *weir_circular_get(struct weir_circular *q, uint32_t bytes);
 

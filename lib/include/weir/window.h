@@ -234,7 +234,15 @@ int weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint6
 /* A pointer of the program's own; NULL at first. One thread at a time sets it. */
 void weir_window_set_user(struct weir_window *win, void *user);
 void *weir_window_user(const struct weir_window *win);
-/* Renames the window at this member. 0, or -EINVAL: longer than WEIR_WINDOW_NAME_MAX. */
+/*
+ * Renames the window at this member, also for operators (weirctl show exports). NULL: no name.
+ * Blocks until the data plane has answered. One thread at a time.
+ *
+ * Returns 0, or, the name being as before,
+ *   -EINVAL                   longer than WEIR_WINDOW_NAME_MAX
+ *   -ENODEV, -ECONNABORTED    the data plane has ended; an operator has ended the session
+ *   -ENOTCONN                 in a forked child
+ */
 int weir_window_set_name(struct weir_window *win, const char *name);
 
 /* ---- operations ---- */

@@ -192,6 +192,7 @@ TEST_FAKE(test_rows, with_sockets)
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), program = attach(f);
 	struct weir_row_session session;
+	struct weir_row_engine engine;
 	struct weir_row_port port;
 	struct weir_row_counter counter;
 	struct weir_row_qp qp;
@@ -199,7 +200,9 @@ TEST_FAKE(test_rows, with_sockets)
 
 	fake_node(f, 9, WEIR_NODE_UP, 5, 1);
 	assert_int_equal(query(f, fd, WEIR_ROWS_NODES, NULL, 0), 1);
-	assert_int_equal(query(f, fd, WEIR_ROWS_ENGINES, NULL, 0), 2);
+	assert_int_equal(query(f, fd, WEIR_ROWS_ENGINES, &engine, sizeof(engine)), 2);
+	assert_int_equal(engine.lock_waiters, FAKE_LOCK_WAITERS);
+	assert_int_equal(engine.lock_holders, 0);
 	assert_int_equal(query(f, fd, WEIR_ROWS_SESSIONS, &session, sizeof(session)), 1);
 	assert_int_equal(session.pid, getpid());
 	assert_string_equal(session.name, "prog");

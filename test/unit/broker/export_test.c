@@ -497,8 +497,60 @@ TEST_FAKE(test_rows, two_engines)
 	expect_refused(&other, EKEYREJECTED);
 	open_key(f, &other, &k, WEIR_RIGHT_READ);
 	expect_refused(&other, EACCES);
+	assert_int_equal(f->b->counters.keys_rejected, 1);
+	assert_int_equal(f->b->counters.rights_refused, 1);
 	assert_int_equal(show(f), 1);
 	assert_int_equal(rows[0].counters.refused, 2);
+}
+
+/* Operators see the latest name, also of one that they have ended. */
+TEST_FAKE(test_name, two_engines)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_NAME};
+	char reason[160];
+	struct fake_session s;
+	struct weir_key_fields k;
+
+	exporter(f, &s);
+	export(f, &s, 1, 100, 1000, WEIR_RIGHT_WRITE);
+	k = key_of(&s);
+	m.name.number = 1;
+	m.name.generation = k.generation;
+	snprintf(m.name.name, sizeof(m.name.name), "matrix");
+	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_OK);
+	assert_int_equal(show(f), 1);
+	assert_string_equal(rows[0].name, "matrix");
+	assert_int_equal(evict(f->b, WEIR_EVICT_EXPORT, k.index, "", reason, sizeof(reason)), 1);
+	broker_flush(f->b);
+	fake_run(f);
+	m.name.name[0] = 0;
+	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_OK);
+	assert_int_equal(show(f), 1);
+	assert_string_equal(rows[0].name, "");
+	m.name.generation++;
+	fake_ask(f, &s, &m);
+	expect_refused(&s, ENOENT);
+	m.name.number = UINT32_MAX;
+	fake_ask(f, &s, &m);
+	expect_refused(&s, ENOENT);
+}
+
+/* For how long the lock has been held is not always known. */
+TEST_FAKE(test_held, two_engines)
+{
+	struct engine_export_record e = {.lock_held_ns = UINT64_MAX};
+	struct weir_row_export r = {0};
+
+	export_lock_row(f->b, &e, &r);
+	assert_string_equal(r.lock, "");
+	assert_int_equal(r.held_ms, 0);
+	e.lock_holders = 1;
+	export_lock_row(f->b, &e, &r);
+	assert_string_equal(r.lock, "shared");
+	assert_int_equal(r.held_ms, UINT64_MAX);
+	e.lock_held_ns = 7900000;
+	export_lock_row(f->b, &e, &r);
+	assert_int_equal(r.held_ms, 7);
 }
 
 static int

@@ -24,9 +24,12 @@ has(const char *text, const char *line)
 static void
 test_all(void **state)
 {
-	struct weir_row_engine engine[2] = {
-	    {.engine = 0, .tsc_hz = 2000000000, .busy_cycles = 3000000000, .tx_messages = 7},
-	    {.engine = 1}};
+	struct weir_row_engine engine[2] = {{.engine = 0,
+					     .tsc_hz = 2000000000,
+					     .busy_cycles = 3000000000,
+					     .tx_messages = 7,
+					     .lock_waiters = 5},
+					    {.engine = 1}};
 	struct weir_row_port port = {
 	    .name = "net\"0\\", .link_up = 1, .drop_count = 1, .drops = {{"bad_icrc", 5}}};
 	struct weir_row_session session = {.session = 3, .name = "a\"b\\c\nd\xff=1", .tx_bytes = 9};
@@ -46,6 +49,8 @@ test_all(void **state)
 	has(text, "weir_engine_busy_seconds_total{engine=\"0\"} 1.500000");
 	has(text, "weir_engine_busy_seconds_total{engine=\"1\"} 0.000000");
 	has(text, "weir_engine_tx_messages_total{engine=\"0\"} 7");
+	has(text, "# TYPE weir_engine_lock_waiters gauge");
+	has(text, "weir_engine_lock_waiters{engine=\"0\"} 5");
 	has(text, "weir_port_up{port=\"net\\\"0\\\\\",engine=\"0\"} 1");
 	has(text, "weir_port_dropped_frames_total{port=\"net\\\"0\\\\\",engine=\"0\",reason=\"bad_"
 		  "icrc\"} 5");

@@ -97,6 +97,9 @@ test_kinds(void **state)
 	each_kind(open_remote(p.pa, ALL), p.pb);
 	each_kind(open_apart(program_open(p.w, 1, 1), p.pb, ALL), p.pb);
 	assert_int_equal(node_counters(p.w, 0)->answers, 23);
+	assert_true(node_counters(p.w, 1)->remote_gets);
+	assert_int_equal(node_counters(p.w, 1)->remote_gets + node_counters(p.w, 1)->remote_updates,
+			 node_counters(p.w, 1)->remote_operations);
 }
 
 /* Nothing behind an operation that is not answered is complete, though it is executed. */
@@ -128,6 +131,8 @@ test_order(void **state)
 		add(c, 0, 1, i);
 	STEP_MOST(p.w, 2000, pconn_completed(c) != c->sent);
 	assert_int_equal(word_at(p.pb, 0), 1999 + 60);
+	assert_int_equal(node_counters(p.w, 1)->remote_puts, 1333);
+	assert_int_equal(node_counters(p.w, 1)->remote_updates, 667 + 60);
 }
 
 /*

@@ -200,6 +200,14 @@ the_export(const struct pair *p)
 	return &p->w->node[1].engine->sessions[p->pb->id].exports[1];
 }
 
+/* Counters of the owner engine, of all its locks. */
+static void
+assert_levels(const struct pair *p, uint64_t holders, uint64_t waiters)
+{
+	assert_int_equal(node_counters(p->w, 1)->lock_holders, holders);
+	assert_int_equal(node_counters(p->w, 1)->lock_waiters, waiters);
+}
+
 /* ---- the queue ---- */
 
 static void
@@ -223,6 +231,7 @@ test_queue(void **state)
 		lock(c[5], SHARED);
 		assert_true(waits(&p, c[5]));
 		assert_int_equal(the_export(&p)->lock.waiters, 4);
+		assert_levels(&p, 1, 4);
 		/* adjacent readers together, not the one behind the writer */
 		put(c[first], 64, first + 1);
 		unlock(c[first]);
@@ -230,6 +239,7 @@ test_queue(void **state)
 		assert_int_equal(p.pb->region[0].base[64], first + 1);
 		assert_true(waits(&p, c[4]) && waits(&p, c[5]));
 		assert_int_equal(the_export(&p)->lock.holders, 2);
+		assert_levels(&p, 2, 2);
 		unlock(c[2]);
 		assert_true(waits(&p, c[4]) && waits(&p, c[5]));
 		unlock(c[3]);
@@ -240,8 +250,10 @@ test_queue(void **state)
 		unlock(c[5]);
 		world_run(p.w, 100);
 		assert_int_equal(the_export(&p)->lock.holders, 0);
+		assert_levels(&p, 0, 0);
 	}
 	assert_int_equal(the_export(&p)->counters.locks, 10);
+	assert_int_equal(node_counters(p.w, 1)->locks_granted, 10);
 	for (unsigned i = 0; i < 6; i++)
 		assert_false(c[i]->p->violated);
 }
@@ -478,9 +490,11 @@ test_asked(void **state)
 	assert_ptr_equal(engine_done(e), &a);
 	b = ask(&p, 2, 9, EXCLUSIVE);
 	assert_false(engine_execute(e, &b));
+	assert_levels(&p, 1, 1);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP), 0);
 	assert_ptr_equal(engine_done(e), &b);
 	assert_int_equal(b.result, -ESTALE);
+	assert_levels(&p, 0, 0); /* the holder hears nothing, and need not */
 	assert_true(engine_execute(e, &end));
 	assert_int_equal(end.result, -ESTALE);
 	assert_true(engine_execute(e, &a));
@@ -577,6 +591,7 @@ test_lost(void **state)
 			assert_closed(w, how == 2 ? ESTALE : ECONNRESET);
 			assert_closed(next, how == 2 ? ESTALE : ECONNRESET);
 			assert_int_equal(status_of(w), UNTOLD);
+			assert_levels(&p, 0, 0);
 			/* what came before the request was executed, and no more */
 			assert_int_equal(completed(w), 2);
 			assert_int_equal(completed(next), 0);
@@ -734,28 +749,71 @@ test_words(void **state)
 	assert_null(engine_check(p.w->node[1].engine));
 }
 
-/* Operators see who holds it. */
+static struct engine_export_record
+record_of(struct pair *p)
+{
+	struct engine_export_record r = {
+	    .session = p->pb->id, .number = 2, .generation = GENERATION};
+
+	exports_count(p->w->node[1].engine, &r, 1);
+	return r;
+}
+
+/* Operators see who holds it, and once somebody waits, since when at least. */
 static void
 test_words_record(void **state)
 {
 	struct pair p = words_programs();
 	struct pconn *a = open_member(&p, 1), *b = open_member(&p, 2);
+	struct pconn *c = open_remote(&p, RIGHTS);
+	uint32_t at_target = conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn;
 	struct weir_lock_words *w = words_of(&p);
+	struct engine_export_record r;
 
 	for (unsigned i = 0; i < 2; i++) {
-		struct engine_export_record r = {
-		    .session = p.pb->id, .number = 2, .generation = GENERATION};
-
 		if (i == 0) {
 			assert_true(weir_lock_take_exclusive(w, 2, MEMBERS));
 		} else {
 			assert_true(weir_lock_take_shared(w, 1) && weir_lock_take_shared(w, 2));
 		}
-		exports_count(p.w->node[1].engine, &r, 1);
+		r = record_of(&p);
 		assert_int_equal(r.lock_holders, i + 1);
 		assert_int_equal(r.lock_exclusive, !i);
 		assert_true(r.lock_holder == b->vqpn || (i && r.lock_holder == a->vqpn));
+		/* they may leave it and take it again between two looks */
+		assert_int_equal(r.lock_held_ns, UINT64_MAX);
+		lock(c, EXCLUSIVE);
+		assert_true(waits(&p, c));
+		r = record_of(&p);
+		assert_int_equal(r.lock_holders, i + 1);
+		assert_int_equal(r.lock_waiters, 1);
+		assert_true(r.lock_waits_ns);
+		assert_int_equal(r.lock_held_ns, r.lock_waits_ns);
+		/* that of one more waiter begins anew, but not that of the holder */
+		lock_as(a, EXCLUSIVE, 1);
+		assert_true(waits(&p, a));
+		assert_int_equal(record_of(&p).lock_held_ns, record_of(&p).lock_waits_ns);
+		assert_true(record_of(&p).lock_held_ns > r.lock_held_ns);
+		unlock(c);
+		assert_true(has(&p, c, ECANCELED) && waits(&p, a));
+		r = record_of(&p);
+		assert_true(r.lock_held_ns > r.lock_waits_ns);
+		/* the engine knows when it grants the lock, also if words say so */
 		weir_lock_leave_exclusive(w, 2, 0);
+		weir_lock_leave_shared(w, 1);
+		weir_lock_leave_shared(w, 2);
+		lock(c, EXCLUSIVE);
+		assert_true(has(&p, a, WEIR_LOCKED_BY_WORDS) && waits(&p, c));
+		assert_true(record_of(&p).lock_held_ns < r.lock_held_ns);
+		weir_lock_leave_exclusive(w, 1, 0);
+		assert_true(has(&p, c, 0));
+		r = record_of(&p);
+		world_run(p.w, 60);
+		assert_true(record_of(&p).lock_held_ns > r.lock_held_ns);
+		assert_int_equal(record_of(&p).lock_holder, at_target);
+		unlock(c);
+		world_run(p.w, 60);
+		assert_int_equal(word_of(&p), 0);
 	}
 }
 

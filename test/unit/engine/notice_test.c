@@ -193,6 +193,8 @@ test_order(void **state)
 			}
 		}
 		assert_int_equal(came, 1000);
+		assert_int_equal(node_counters(p.w, 1)->remote_notices, 1000);
+		assert_int_equal(node_counters(p.w, 1)->remote_puts, 1000);
 		world_run(p.w, 100);
 		assert_false(next_notice(p.pb, &got) || p.pa->violated || p.pb->violated);
 		/* a flush awaits notices like other operations */

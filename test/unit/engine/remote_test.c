@@ -360,6 +360,8 @@ test_counters(void **state)
 	assert_true(third->violated);
 	assert_int_equal(r.counters.refused, 1);
 	assert_int_equal(r.counters.puts, 3);
+	assert_int_equal(node_counters(p.w, 1)->remote_refused, 1);
+	assert_int_equal(node_counters(p.w, 1)->remote_puts, 3);
 	program_die(third);
 	world_run(p.w, 400);
 	assert_int_equal(counted(&p, GENERATION).openers, 1);

@@ -396,6 +396,21 @@ TEST(test_busy)
 	assert_true(v.real == 0);
 }
 
+/* A lock that may have been left and taken again: not known, rather than a number. */
+TEST(test_held)
+{
+	const struct weir_kind *k = weir_kind(WEIR_ROWS_EXPORTS);
+	const struct weir_field *f = weir_field_named(k, "held_ms", strlen("held_ms"));
+	struct weir_row_export row = {.held_ms = UINT64_MAX};
+	struct weir_value v;
+
+	weir_field_value(f, &row, &v);
+	assert_int_equal(v.type, VALUE_NONE);
+	row.held_ms = 5;
+	weir_field_value(f, &row, &v);
+	assert_true(v.type == VALUE_NUMBER && v.number == 5);
+}
+
 static void
 expect_row(uint32_t kind)
 {
@@ -469,6 +484,20 @@ static const struct counter_name counters[] = {
 };
 #define COUNTERS (sizeof(counters) / sizeof(counters[0]))
 
+/* Whether it rises and falls. */
+static bool
+is_level(const char *name)
+{
+#define X(level) #level,
+	static const char *const levels[] = {ENGINE_LEVELS(X)};
+#undef X
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (!strcmp(name, levels[i]))
+			return true;
+	return false;
+}
+
 /* The broker's rows, each with a value of its own. */
 static struct rows
 counter_rows(struct fake *f)
@@ -529,7 +558,8 @@ TEST(test_counters)
 		snprintf(name, sizeof(name), "%s_%s", counters[i].group, counters[i].name);
 		told_number(name, 90000 + i);
 		/* once: per engine, or the sum */
-		snprintf(line, sizeof(line), "# TYPE weir_%s_total counter\n", name);
+		snprintf(line, sizeof(line), "# TYPE weir_%s%s\n", name,
+			 is_level(counters[i].name) ? " gauge" : "_total counter");
 		if (!strstr(text, line))
 			fail_msg("no metric %s", name);
 		assert_null(strstr(strstr(text, line) + 1, line));
@@ -559,7 +589,7 @@ TEST(test_engine)
 	X(turns)
 	ENGINE_TRAFFIC(X)
 #undef X
-#define X(name, help) told_number(#name, 0);
+#define X(name, help) told_number(#name, engine_counters(NULL)->name);
 	ENGINE_COUNTERS(X)
 #undef X
 }

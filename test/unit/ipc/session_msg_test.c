@@ -28,7 +28,7 @@ TEST(test_every_type)
 		assert_int_equal(weir_session_check(&m, length), -EBADMSG);
 		assert_int_equal(weir_session_check(&m, length + 1), -EBADMSG);
 	}
-	assert_int_equal(known, 34);
+	assert_int_equal(known, 35);
 	assert_int_equal(weir_session_length(UINT32_MAX), 0);
 	assert_string_equal(weir_session_type_name(UINT32_MAX), "unknown");
 }
@@ -65,6 +65,8 @@ TEST(test_strings)
 	refuses_open_string(WEIR_MSG_FIND, m.find.service, sizeof(m.find.service), &m);
 	refuses_open_string(WEIR_MSG_CONNECT, m.connect.address.service,
 			    sizeof(m.connect.address.service), &m);
+	refuses_open_string(WEIR_MSG_EXPORT, m.export.name, sizeof(m.export.name), &m);
+	refuses_open_string(WEIR_MSG_NAME, m.name.name, sizeof(m.name.name), &m);
 	refuses_open_string(WEIR_MSG_DECIDE, m.decide.reason, sizeof(m.decide.reason), &m);
 	refuses_open_string(WEIR_MSG_PEER, m.peer.program, sizeof(m.peer.program), &m);
 	refuses_open_string(WEIR_MSG_PEER, m.peer.here.service, sizeof(m.peer.here.service), &m);

@@ -297,6 +297,53 @@ TEST(test_end_of_mapped)
 	team_of_one_node(2, end_of_mapped);
 }
 
+/* ---- names ---- */
+
+static int
+renames(struct team *t, uint32_t i)
+{
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	uint32_t rank = weir_group_rank(t->g[i]);
+	const char *name = rank ? "second" : NULL;
+	bool shared = t->size == 1;
+	struct weir_window_info info;
+	struct weir_window *win;
+	void *base;
+
+	o.name = "first";
+	if (shared ? weir_window_allocate_shared(t->g[i], PART, &o, PATIENT, &base, &win)
+		   : weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win))
+		return __LINE__;
+	if (!plane_export_is(t->f, t->w[i], win->x->number, "first") ||
+	    weir_window_set_name(win, name) ||
+	    !plane_export_is(t->f, t->w[i], win->x->number, name ? name : ""))
+		return __LINE__;
+	if (shared && !plane_export_is(t->f, t->w[i], win->whole_x->number, ""))
+		return __LINE__;
+	if (weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	if (rank) { /* a part that an operator has ended is shown, a session that has ended not */
+		if (plane_evict_export(t->f, t->w[i], win->x->number) != 1 ||
+		    weir_window_set_name(win, "third") ||
+		    !plane_export_is(t->f, t->w[i], win->x->number, "third"))
+			return __LINE__;
+		plane_die(t->f, t->w[i]);
+		if (weir_window_set_name(win, "fourth") != -ENODEV)
+			return __LINE__;
+		weir_window_info(win, &info);
+		if (strcmp(info.name, "third"))
+			return __LINE__;
+	}
+	return !weir_window_free(win, PATIENT) == shared ? 0 : __LINE__;
+}
+
+/* Operators see the name that each member gave last. */
+TEST(test_names)
+{
+	team_of_one_node(2, renames);
+	team_of_one_node(1, renames);
+}
+
 /* ---- what engines do ---- */
 
 static struct weir_window *of[2];

@@ -19,6 +19,8 @@
 /* what each engine has of each export */
 #define FAKE_OPENERS 3u
 #define FAKE_PUTS 1000u
+/* what each engine counts */
+#define FAKE_LOCK_WAITERS 3u
 
 struct fake_qp;
 

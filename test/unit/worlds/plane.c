@@ -702,6 +702,19 @@ plane_lock_waiters(struct plane *p, struct weir *w, uint32_t number)
 	return n;
 }
 
+bool
+plane_export_is(struct plane *p, struct weir *w, uint32_t number, const char *name)
+{
+	struct weir_row_export row = {0};
+	const struct broker_session *s;
+
+	pthread_mutex_lock(&p->lock);
+	s = client_of(p, w)->session;
+	assert_true(export_row(s->b, export_id(s->b, s->id, number), &row));
+	pthread_mutex_unlock(&p->lock);
+	return !strcmp(row.name, name);
+}
+
 void
 plane_die(struct plane *p, struct weir *w)
 {

@@ -68,6 +68,8 @@ void plane_hold(struct plane *p, bool held);
 int plane_evict_export(struct plane *p, struct weir *w, uint32_t number);
 /* Waiters for the lock of that export, which its engine knows. */
 uint32_t plane_lock_waiters(struct plane *p, struct weir *w, uint32_t number);
+/* Whether operators see the export by this name. */
+bool plane_export_is(struct plane *p, struct weir *w, uint32_t number, const char *name);
 /* The program of w has died: its peers are told. Its handle stays valid. */
 void plane_die(struct plane *p, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */
