@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-perf's parts: histogram, plan of sizes and contents, options, control messages. */
+#include "calibrate.h"
 #include "histogram.h"
 #include "message.h"
 #include "options.h"
@@ -65,6 +66,31 @@ test_histogram_percentiles(void **state)
 	assert_int_equal(histogram_percentile(&b, 0.5), 51);
 	/* never more than the largest that was seen */
 	assert_int_equal(histogram_percentile(&b, 1), 1000000);
+}
+
+static void
+test_label(void **state)
+{
+	static const struct {
+		double before, after; /* line_ns; negative: not measured */
+		const char *label;
+	} cases[] = {
+	    {100, 100, "steady"},   {100, 119, "steady"},   {119, 100, "steady"},
+	    {100, 121, "unsteady"}, {121, 100, "unsteady"}, {0, 100, "unsteady"},
+	    {100, 0, "unsteady"},   {-1, 100, "none"},	    {100, -1, "none"},
+	    {-1, -1, "none"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct calibration before = {.valid = cases[i].before >= 0,
+					     .line_ns = cases[i].before};
+		struct calibration after = {.valid = cases[i].after >= 0,
+					    .line_ns = cases[i].after};
+
+		assert_string_equal(calibration_label(&before, &after), cases[i].label);
+		assert_int_equal(calibration_mean(&before, &after).valid,
+				 strcmp(cases[i].label, "none") != 0);
+	}
 }
 
 static void
