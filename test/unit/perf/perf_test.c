@@ -681,13 +681,21 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_histogram_buckets), cmocka_unit_test(test_histogram_percentiles),
-	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
-	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
-	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
-	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
-	    cmocka_unit_test(test_messages),	      cmocka_unit_test(test_remote),
-	    cmocka_unit_test(test_elements),	      cmocka_unit_test(test_updates),
+	    cmocka_unit_test(test_histogram_buckets),
+	    cmocka_unit_test(test_histogram_percentiles),
+	    cmocka_unit_test(test_label),
+	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_stamps),
+	    cmocka_unit_test(test_mixed_sizes),
+	    cmocka_unit_test(test_options),
+	    cmocka_unit_test(test_wrong_options),
+	    cmocka_unit_test(test_wrong_names),
+	    cmocka_unit_test(test_cluster),
+	    cmocka_unit_test(test_set),
+	    cmocka_unit_test(test_messages),
+	    cmocka_unit_test(test_remote),
+	    cmocka_unit_test(test_elements),
+	    cmocka_unit_test(test_updates),
 	    cmocka_unit_test(test_windows),
 	};
 
