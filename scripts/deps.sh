@@ -14,7 +14,7 @@ WEIR_PACKAGES=(
 	"${WEIR_RUN_PACKAGES[@]}"
 	# tests
 	g++ rdma-core libcmocka-dev debhelper dpkg-dev doxygen abigail-tools clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
-	tcpdump tshark ethtool mount numactl passwd
+	tcpdump tshark ethtool mount numactl passwd systemd
 	# Soft-RoCE in a virtual machine: test/rxe/run.sh
 	qemu-system-x86 busybox-static cpio kmod ibverbs-utils perftest
 	# documents and figures

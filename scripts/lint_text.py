@@ -22,6 +22,10 @@ LEXEMES = re.compile(
     r"(?P<comment>//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/)|"
     r'(?P<string>(?:"(?:\\.|[^"\\\n])*"\s*)+)|'
     r"'(?:\\.|[^'\\\n])*'", re.DOTALL)
+# Of shell scripts and meson files: a string ends on its line.
+SCRIPT = re.compile(
+    r"(?P<comment>^[ \t]*#[^\n]*(?:\n[ \t]*#[^\n]*)*|(?<=\s)#[^\n]*)|"
+    r"(?P<string>\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*')", re.MULTILINE)
 
 
 def spdx(path, data):
@@ -41,19 +45,28 @@ def whitespace(path, data):
         yield "", "empty line at the end"
 
 
-def prose_of_code(text):
-    for lexeme in LEXEMES.finditer(text):
+def prose_of_code(text, lexemes, kinds):
+    for lexeme in lexemes.finditer(text):
         kind, body = lexeme.lastgroup, lexeme.group(0)
         if kind == "comment":
-            body = re.sub(r"^[ \t]*(?:/?\*+/?|//)|\*/$", " ", body, flags=re.M)
+            body = re.sub(r"^[ \t]*(?:/?\*+/?|//|#)|\*/$", " ", body, flags=re.M)
         elif kind == "string":
             body = re.sub(r'"\s*"', "", body)
         body = " ".join(body.split())
         for where, pattern, advice in PROSE:
-            m = re.search(pattern, body) if where == kind else None
+            m = re.search(pattern, body) if where == kind and kind in kinds else None
             if m:
                 line = text.count("\n", 0, lexeme.start()) + 1
                 yield f":{line}", f"'{m.group(0).lstrip('.!? ') or m.group(0)}' in a {kind}; {advice}"
+
+
+# The source of a man page is all text; each line may begin a sentence.
+def prose_of_manual(text):
+    for _, pattern, advice in PROSE:
+        for m in re.finditer(pattern.replace(" ", r"\s"), text, re.M):
+            word = " ".join(m.group(0).split()).lstrip(".!? ")
+            line = text.count("\n", 0, m.end()) + 1
+            yield f":{line}", f"'{word}' in a man page; {advice}"
 
 
 # Tables, code and the targets of links may be longer.
@@ -69,7 +82,14 @@ def prose_of_document(text):
 
 def prose(path, data):
     text = data.decode("utf-8", "replace")
-    yield from prose_of_document(text) if path.endswith(".md") else prose_of_code(text)
+    if path.endswith(".md"):
+        yield from prose_of_document(text)
+    elif re.search(r"\.[1-8]\.in$", path):
+        yield from prose_of_manual(text)
+    elif path.endswith((".c", ".h")):
+        yield from prose_of_code(text, LEXEMES, ("comment", "string"))
+    else: # of shell scripts the messages
+        yield from prose_of_code(text, SCRIPT, ("string", "comment") if "meson" in path else ("string",))
 
 
 def main():

@@ -17,7 +17,7 @@ done
 [ -r "$file" ] || usage "cannot read '$file'"
 jq -e 'type == "array" and any(.[]; (.name | type) == "string" and has("value"))' "$file" >/dev/null 2>&1 ||
 	usage "'$file' holds no figures"
-[ -d "$dir" ] || usage "'$dir' is no directory"
+[ -d "$dir" ] || usage "invalid DIR '$dir' (expected a directory)"
 [ -w "$dir" ] || { echo "plot.sh: cannot write to $dir; choose another" >&2; exit 3; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

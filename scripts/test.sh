@@ -4,7 +4,7 @@
 # script or one lint check. Without a suite: the gate of test/gate.txt. See docs/testing.md.
 set -u
 shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 root=$PWD
 # shellcheck source=scripts/deps.sh
 . scripts/deps.sh
@@ -281,7 +281,7 @@ suite_sanitize()
 	[ "$gate" = 0 ] || what="unit" targets="" coverage=false
 	if WEIR_FOR=$what WEIR_TARGETS=$targets build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
 		-Db_sanitize=address,undefined -Db_coverage=$coverage; then
-		find build/asan -name '*.gcda' -delete
+		[ "$list" = 1 ] || find build/asan -name '*.gcda' -delete
 		: >"$top/asan"
 		meson_tests asan unit sanitize/asan "$SANE"
 	fi
@@ -376,7 +376,7 @@ suite_mutate()
 	local -a names=()
 
 	for patch in test/mutations/*.patch; do
-		name=$(basename "$patch" .patch)
+		name=${patch##*/} name=${name%.patch}
 		if [ "$gate" = 1 ] && [ $((i++ % 10)) -ne $((draw % 10)) ]; then
 			echo "mutate/$name" >>"$top/left_out"
 		else
@@ -627,10 +627,18 @@ progress()
 tell_left_out()
 {
 	[ -s "$top/left_out" ] || [ "$gate" = 1 ] || return
-	echo "not part of this run (scripts/test.sh --full): fuzz, coverage, $((10000 - GATE_SEEDS)) of 10000 seeds; and"
+	echo "not part of this run (scripts/test.sh --full): fuzz, coverage, all but unit tests under ASan," \
+		"$((10000 - GATE_SEEDS)) of 10000 seeds; and"
 	sort -u "$top/left_out" | awk -F/ '
 		{ n[$1]++; names[$1] = names[$1] " " substr($0, length($1) + 2) }
 		END { for (s in n) printf "  %s: %d%s\n", s, n[s], (n[s] > 60 ? "" : ":" names[s]) }' | fold -s -w 118
+}
+
+# Names of the tests of this run.
+list_tests()
+{
+	! wants sanitize || suites+=(sanitize_control sanitize_hostile)
+	lines_of "${suites[@]}" | belonging | cut -d' ' -f1
 }
 
 # The last lines, and whether all is well.
@@ -658,14 +666,14 @@ summary()
 	[ "${#bad[@]}" -eq 0 ]
 }
 
+[ "${BASH_SOURCE[0]}" = "$0" ] || return 0 # test/unit/gate_test.sh calls the functions
 [ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
 ! wants coverage || wants sanitize || suites+=(sanitize)
 if wants lint || wants unit || wants protocol || wants control || wants smoke || wants rxe; then
 	build release --buildtype=release || suites=()
 fi
 if [ "$list" = 1 ]; then
-	! wants sanitize || suites+=(sanitize_control sanitize_hostile)
-	lines_of "${suites[@]}" | belonging | cut -d' ' -f1
+	list_tests
 	exit
 fi
 prepare_machine

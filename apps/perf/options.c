@@ -32,7 +32,10 @@ take_size(void *into, const char *text)
 static int
 take_sizes(void *into, const char *text, char *error, size_t size)
 {
-	return option_list(text, take_size, into);
+	struct perf_options *o = into;
+
+	o->size_count = 0;
+	return option_list(text, take_size, o);
 }
 
 static int
@@ -52,7 +55,10 @@ take_test(void *into, const char *text)
 static int
 take_tests(void *into, const char *text, char *error, size_t size)
 {
-	return option_list(text, take_test, into);
+	struct perf_options *o = into;
+
+	o->test_count = 0;
+	return option_list(text, take_test, o);
 }
 
 static const struct {
@@ -561,15 +567,11 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 		snprintf(reason, reason_size, "'%s' can't be set; see help", name);
 		return -EINVAL;
 	}
-	/* a flag is turned on and off, a list replaces the former one, 0 takes a limit back */
+	/* a flag is turned on and off, 0 takes a limit back */
 	if (spec.type == OPTION_FLAG) {
 		spec.type = OPTION_WORD;
 		spec.words = "off|on";
 	}
-	if (spec.letter == 's')
-		changed.size_count = 0;
-	if (spec.letter == 't')
-		changed.test_count = 0;
 	if (spec.letter == 'n' || spec.letter == 'w')
 		spec.min = 0;
 	if (option_store(&spec, &changed, spec.name, value, reason, reason_size) ||

@@ -78,6 +78,7 @@ flush(struct capture *c)
 {
 	int rc = c->result.status;
 
+	weir_assert(c->out_bytes <= OUT_BYTES);
 	for (size_t done = 0; !rc && done < c->out_bytes;) {
 		size_t n = c->out_bytes - done;
 		ssize_t written;
@@ -114,6 +115,7 @@ room(struct capture *c, size_t bytes)
 {
 	if (c->out_bytes + bytes > OUT_BYTES)
 		flush(c);
+	weir_assert(c->out_bytes + bytes <= OUT_BYTES);
 	return c->out + c->out_bytes;
 }
 
@@ -166,6 +168,7 @@ take_some(struct capture *c, unsigned most)
 		first = first < sizeof(frame) ? first : sizeof(frame);
 		memcpy(&frame, r->bytes + offset, first);
 		memcpy((uint8_t *)&frame + first, r->bytes, sizeof(frame) - first);
+		weir_assert(frame.captured <= CAPTURE_SNAP);
 		block = (struct pcapng_frame){
 		    .time = frame.time + c->config.epoch,
 		    .captured = frame.captured,
@@ -284,6 +287,7 @@ capture_create(const struct capture_config *config, struct capture **out, char *
 	struct stat st;
 	bool pipe;
 
+	weir_assert(config->rings && config->rings <= CAPTURE_RINGS_MAX);
 	if (flags < 0 || fstat(config->fd, &st) ||
 	    (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))) {
 		snprintf(error, size, "what to write to is neither file nor pipe; name a file");
@@ -320,14 +324,17 @@ capture_create(const struct capture_config *config, struct capture **out, char *
 struct capture_ring *
 capture_ring(struct capture *c, unsigned ring)
 {
+	weir_assert(ring < c->config.rings);
 	return &c->ring[ring];
 }
 
 int
 capture_start(struct capture *c)
 {
-	int rc = c->config.thread(&c->thread, run, c);
+	int rc;
 
+	weir_assert(!c->started);
+	rc = c->config.thread(&c->thread, run, c);
 	c->started = !rc;
 	return rc ? -abs(rc) : 0;
 }
@@ -348,7 +355,9 @@ void
 capture_result(const struct capture *c, struct capture_result *result)
 {
 	/* pairs with the release in run(): main has seen that the fd hangs up */
-	(void)atomic_load_explicit(&c->over, memory_order_acquire);
+	bool over = atomic_load_explicit(&c->over, memory_order_acquire);
+
+	weir_assert(over);
 	*result = c->result;
 }
 

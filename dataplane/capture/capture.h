@@ -10,6 +10,8 @@
 #ifndef WEIR_CAPTURE_H
 #define WEIR_CAPTURE_H
 
+#include "ipc/invariant.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -92,6 +94,8 @@ capture_put(struct capture_ring *r, const struct capture_frame *frame, const voi
 	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 	uint64_t bytes = sizeof(*frame) + ((frame->captured + 7ull) & ~7ull);
 
+	weir_assert(frame->captured <= CAPTURE_SNAP && frame->captured <= frame->original);
+	weir_assert(head - r->tail_seen <= CAPTURE_RING_BYTES);
 	if (head + bytes - r->tail_seen > CAPTURE_RING_BYTES) {
 		/* pairs with the release in take_some() of capture.c */
 		r->tail_seen = atomic_load_explicit(&r->tail, memory_order_acquire);

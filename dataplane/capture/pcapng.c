@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pcapng.h"
 
+#include "ipc/invariant.h"
+
 #include <string.h>
 
 #define BLOCK_SECTION 0x0a0d0d0au
@@ -107,6 +109,7 @@ end(uint8_t *to, uint8_t *at)
 
 	at = put16(put16(at, OPTION_END), 0);
 	length = (uint32_t)(at - to) + sizeof(length);
+	weir_assert(length % 4 == 0);
 	put32(at, length);
 	put32(to + 4, length);
 	return length;
@@ -142,6 +145,7 @@ pcapng_frame(uint8_t *to, const struct pcapng_frame *frame, const void *first, s
 	uint8_t *at = put32(begin(to, BLOCK_FRAME), 0); /* the one interface */
 	uint32_t flags = frame->out ? FLAG_OUT : FLAG_IN;
 
+	weir_assert(first_bytes <= frame->captured);
 	at = put_time(at, frame->time);
 	at = put32(put32(at, frame->captured), frame->original);
 	at = put(at, first, first_bytes);

@@ -4,6 +4,7 @@
 #include "machine_limits.h"
 #include "plane.h"
 #include "broker/segment.h"
+#include "ipc/invariant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,8 +34,7 @@ line(const char *pool, uint64_t count, uint64_t each, const char *when)
 	say("  %-34s %8llu x %11llu = %13llu  %s\n", pool, (unsigned long long)count,
 	    (unsigned long long)each, (unsigned long long)(count * each), when);
 	total += count * each;
-	if (rows == ROWS_MAX)
-		return;
+	weir_assert(rows < ROWS_MAX);
 	row[rows] = (struct weir_row_memory){.count = count,
 					     .each = each,
 					     .bytes = count * each,

@@ -11,6 +11,8 @@
 #define _GNU_SOURCE
 #include "munmap_guard.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,6 +34,7 @@ quiet_create(unsigned engines)
 	struct rte_rcu_qsbr *quiet =
 	    rte_zmalloc("quiet", rte_rcu_qsbr_get_memsize(engines), RTE_CACHE_LINE_SIZE);
 
+	weir_assert(!atomic_load(&points)); /* munmap() waits for one only */
 	if (!quiet || rte_rcu_qsbr_init(quiet, engines)) {
 		rte_free(quiet);
 		errno = ENOMEM;

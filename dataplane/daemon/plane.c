@@ -27,36 +27,37 @@
 
 /* ---- calls of the broker ---- */
 
-static int
-broker_command(void *user, uint32_t engine, struct engine_command *command)
+static struct loop *
+loop_of(void *user, uint32_t engine)
 {
 	struct plane *p = user;
 
-	return loop_command(p->engine[engine].loop, command);
+	weir_assert(engine < p->engines);
+	return p->engine[engine].loop;
+}
+
+static int
+broker_command(void *user, uint32_t engine, struct engine_command *command)
+{
+	return loop_command(loop_of(user, engine), command);
 }
 
 static int
 broker_doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
-	struct plane *p = user;
-
-	return loop_doorbell_add(p->engine[engine].loop, doorbell, bell);
+	return loop_doorbell_add(loop_of(user, engine), doorbell, bell);
 }
 
 static void
 broker_doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 {
-	struct plane *p = user;
-
-	loop_doorbell_remove(p->engine[engine].loop, doorbell);
+	loop_doorbell_remove(loop_of(user, engine), doorbell);
 }
 
 static void
 broker_wake(void *user, uint32_t engine)
 {
-	struct plane *p = user;
-
-	loop_wake(p->engine[engine].loop);
+	loop_wake(loop_of(user, engine));
 }
 
 static uint64_t
@@ -343,6 +344,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	for (unsigned i = 0; i < p->engines; i++) {
 		struct plane_engine *e = &p->engine[i];
 
+		weir_assert(e->engine && !e->config.nic == (e->port < 0));
 		config.engine[i] = (struct broker_engine){
 		    .dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]),
 		    .nic = e->config.nic,
@@ -444,6 +446,7 @@ plane_close(struct plane *p)
 		if (e->srq)
 			NIC_OPS(e->config.nic)->srq_destroy(e->srq);
 		dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]);
+		weir_assert(dev || (!e->srq && !e->recv_mr.length && !e->fence_mr.length));
 		if (e->recv_mr.length)
 			NIC_OPS(dev)->mr_dereg(dev, &e->recv_mr);
 		if (e->fence_mr.length)
@@ -521,6 +524,7 @@ plane_rate(struct plane *p)
 
 	if (p->rated && ns < 1000000000u)
 		return;
+	weir_assert(ns);
 	for (unsigned i = 0; i < p->engines; i++) {
 		struct plane_engine *e = &p->engine[i];
 		const struct loop_stats *s = &e->loop->stats;

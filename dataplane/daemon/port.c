@@ -5,6 +5,7 @@
 #include "plane.h"
 #include "munmap_guard.h"
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,8 +21,10 @@ port_wake(void *user, unsigned context)
 {
 	struct plane_port *port = user;
 	struct plane *p = port->plane;
+	unsigned engine = context * p->ports + port->index;
 
-	loop_wake(p->engine[context * p->ports + port->index].loop);
+	weir_assert(engine < p->engines);
+	loop_wake(p->engine[engine].loop);
 }
 
 static int
@@ -74,6 +77,7 @@ plane_port_open(struct plane *p, unsigned index, char *error, size_t size)
 	};
 	int rc;
 
+	weir_assert(index < nics && contexts && !port->plane);
 	port->plane = p;
 	port->index = index;
 	rc = p->options->nic[index].verbs ? open_verbs(p, index, contexts, error, size)
@@ -108,6 +112,7 @@ plane_port_close(struct plane_port *port)
 struct nic_device *
 plane_port_device(const struct plane_port *port)
 {
+	weir_assert(!port->verbs != !port->ethdev);
 	return port->verbs ? vnic_nic_device(port->verbs) : ethdev_device(port->ethdev);
 }
 

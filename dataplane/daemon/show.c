@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ plane_port_row(void *user, uint32_t engine, struct weir_row_port *row)
 	const struct plane_port *port;
 	struct ethdev_info is;
 
+	weir_assert(engine < p->engines);
 	if (p->engine[engine].port < 0)
 		return;
 	port = &p->port[p->engine[engine].port];

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "ipc/ctl_client.h"
 #include "ipc/fields.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -293,6 +294,7 @@ telemetry_start(const struct plane *p)
 	};
 
 	pthread_mutex_lock(&lock);
+	weir_assert(!plane);
 	plane = p;
 	pthread_mutex_unlock(&lock);
 	for (size_t i = 0; i < sizeof(endpoints) / sizeof(endpoints[0]); i++)

@@ -3,6 +3,8 @@
 #include "board.h"
 #include "handle.h"
 
+#include "ipc/invariant.h"
+
 #include <string.h>
 
 static int
@@ -29,6 +31,7 @@ group_enter(struct weir_group *g, const struct group_call *call)
 int
 group_leave_call(struct weir_group *g, int rc)
 {
+	weir_assert(g->call.op != CALL_NONE);
 	if (rc == -EAGAIN || rc == -EINTR)
 		return rc;
 	if (rc && rc != exchange_error(&g->x) && group_lacks(rc))

@@ -3,6 +3,7 @@
 #include "handle.h"
 
 #include "client/progress.h"
+#include "ipc/invariant.h"
 #include "stream/model.h"
 
 #include <stdio.h>
@@ -50,6 +51,7 @@ void
 endpoint_keep(struct endpoint *e)
 {
 	pthread_mutex_lock(&e->lock);
+	weir_assert(e->users);
 	e->users++;
 	pthread_mutex_unlock(&e->lock);
 }
@@ -68,6 +70,7 @@ endpoint_drop(struct endpoint *e)
 	bool last;
 
 	pthread_mutex_lock(&e->lock);
+	weir_assert(e->users);
 	last = !--e->users;
 	pthread_mutex_unlock(&e->lock);
 	if (!last)

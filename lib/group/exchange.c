@@ -26,6 +26,7 @@ exchange_neighbours(uint32_t rank, uint32_t size, uint32_t *ranks)
 {
 	uint32_t rounds = collective_rounds(size), n = 0, kept = 0;
 
+	weir_assert(rank < size);
 	for (uint32_t k = 0; k < rounds; k++) {
 		ranks[n++] = (uint32_t)(((uint64_t)rank + (1u << k)) % size);
 		ranks[n++] = (uint32_t)(((uint64_t)rank + size - (1u << k)) % size);
@@ -107,6 +108,7 @@ exchange_deaths(const struct exchange *x)
 static void
 fail_add(struct exchange *x, uint32_t rank, int status)
 {
+	weir_assert(status < 0 && (rank < x->size || rank == NOBODY));
 	for (uint32_t i = 0; i < x->failures; i++)
 		if (x->failure[i].rank == rank)
 			return;
@@ -136,6 +138,7 @@ exchange_ended(struct exchange *x, uint32_t neighbour, int status)
 {
 	struct neighbour *n = &x->neighbour[neighbour];
 
+	weir_assert(neighbour < x->neighbours && status <= 0);
 	n->ended = true;
 	if (status)
 		exchange_failed(x, n->rank, status);
@@ -166,6 +169,7 @@ exchange_tell(struct exchange *x)
 	for (uint32_t i = 0; i < x->neighbours; i++) {
 		struct neighbour *n = &x->neighbour[i];
 
+		weir_assert(n->told <= x->failures);
 		while (!n->ended && n->told < x->failures) {
 			const struct failure *f = &x->failure[n->told];
 			struct exchange_head h = {
@@ -258,6 +262,7 @@ take(struct exchange *x, const uint8_t *message, size_t length)
 	struct exchange_head h, due = head_of(x, x->step.receive);
 	size_t left = x->step.receive - x->received, n = length - sizeof(h);
 
+	weir_assert(length >= sizeof(h) && x->received <= x->step.receive);
 	memcpy(&h, message, sizeof(h));
 	/* each message has data, but for a step without any */
 	if (memcmp(&h, &due, sizeof(h)) != 0 || n > left || (!n && left)) {
@@ -285,6 +290,7 @@ exchange_input(struct exchange *x, uint32_t neighbour, const uint8_t *message, s
 	struct exchange_early *e;
 	struct exchange_head h;
 
+	weir_assert(neighbour < x->neighbours && exchange_wants(x, neighbour));
 	memset(&h, 0, sizeof(h));
 	if (length >= sizeof(h))
 		memcpy(&h, message, sizeof(h));
@@ -401,6 +407,9 @@ exchange_step(struct exchange *x)
 			}
 			x->to = x->step.to == NOBODY ? NOBODY : find(x, x->step.to);
 			x->from = x->step.from == NOBODY ? NOBODY : find(x, x->step.from);
+			/* partners are neighbours */
+			weir_assert((x->to == NOBODY) == (x->step.to == NOBODY) &&
+				    (x->from == NOBODY) == (x->step.from == NOBODY));
 			x->sent = x->received = 0;
 			x->sent_any = x->received_any = false;
 		}
@@ -408,6 +417,7 @@ exchange_step(struct exchange *x)
 		take_early(x);
 		if (to_send(x) || to_receive(x))
 			break;
+		weir_assert(x->sent == x->step.send && x->received == x->step.receive);
 		x->stepping = false;
 	}
 	if (!exchange_error(x))

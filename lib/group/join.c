@@ -8,6 +8,7 @@
 #include "handle.h"
 
 #include "client/progress.h"
+#include "ipc/invariant.h"
 #include "stream/model.h"
 
 #include <stdio.h>
@@ -109,6 +110,7 @@ join_request_check(const struct join_request *own, const struct join_request *r,
 static void
 drop_joiner(struct gathering *j, struct joiner *m)
 {
+	weir_assert(m != j->joiner && j->asked > m->asked); /* the first is this member */
 	weir_close(m->conn);
 	m->conn = NULL;
 	j->asked -= m->asked;
@@ -146,6 +148,7 @@ hear(struct gathering *j, struct joiner *m)
 	}
 	m->asked = true;
 	j->asked++;
+	weir_assert(j->asked <= j->request.size);
 	m->rank = r.rank;
 	m->member.id = r.self.id;
 	m->member.numa = r.self.numa;
@@ -165,6 +168,7 @@ give_ranks(struct gathering *j)
 	uint32_t size = j->request.size, n = 0, rank = 0;
 	uint64_t *order = calloc(size, sizeof(*order)); /* node 16, number of the joiner 32 */
 
+	weir_assert(!j->at && j->asked == size);
 	j->at = malloc(size * sizeof(*j->at));
 	if (!order || !j->at) {
 		free(order);
@@ -181,8 +185,10 @@ give_ranks(struct gathering *j)
 	}
 	qsort(order, n, sizeof(*order), by_value);
 	for (uint32_t i = 0; i < n; i++) {
-		while (j->at[rank] != NOBODY)
+		while (j->at[rank] != NOBODY) {
 			rank++;
+			weir_assert(rank < size);
+		}
 		j->at[rank] = (uint32_t)order[i];
 	}
 	free(order);

@@ -6,6 +6,7 @@
 #include "step.h"
 
 #include "ipc/apply.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ away(const struct collective *c, uint32_t distance, bool before)
 {
 	uint64_t at = (uint64_t)c->rank + (before ? c->size - distance : distance);
 
+	weir_assert(distance < c->size);
 	return (uint32_t)(at % c->size);
 }
 
@@ -81,6 +83,7 @@ pack(const struct collective *c, uint8_t *packed, bool back)
 			memcpy(back ? at : in, back ? in : at, c->call.length);
 		n++;
 	}
+	weir_assert(n <= (c->size + 1) / 2); /* blocks of each half of scratch */
 	return n;
 }
 
@@ -92,6 +95,7 @@ collective_begin(struct collective *c, const struct collective_call *call, uint3
 {
 	size_t room = 0;
 
+	weir_assert(rank < size && (call->kind != COLLECTIVE_BROADCAST || call->root < size));
 	*c = (struct collective){.call = *call, .rank = rank, .size = size};
 	if (call->kind == COLLECTIVE_ALLREDUCE)
 		room = call->length;

@@ -8,6 +8,7 @@
 #include "handle.h"
 
 #include "client/progress.h"
+#include "ipc/invariant.h"
 
 #include <stdlib.h>
 
@@ -36,8 +37,10 @@ make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t conte
 	uint32_t mine = 0;
 	int rc;
 
-	while (ranks[mine] != g->x.rank)
+	while (ranks[mine] != g->x.rank) {
 		mine++;
+		weir_assert(mine < n);
+	}
 	rc = group_new(g->endpoint, mine, n, context, &sub);
 	if (rc)
 		return rc;

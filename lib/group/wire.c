@@ -4,6 +4,7 @@
 #include "handle.h"
 
 #include "client/progress.h"
+#include "ipc/invariant.h"
 #include "stream/model.h"
 
 #include <stdlib.h>
@@ -103,6 +104,7 @@ edge_ended(struct weir_group *g, uint32_t i, int rc)
 {
 	struct edge *e = &g->edge[i];
 
+	weir_assert(e->ready || g->unready);
 	if (!e->ready)
 		g->unready--;
 	e->ready = true;
@@ -136,6 +138,7 @@ group_lacks(int rc)
 static void
 edge_made(struct weir_group *g, struct edge *e)
 {
+	weir_assert(!e->ready && e->conn && g->unready);
 	e->ready = true;
 	g->unready--;
 	edge_close(&e->probe);
@@ -337,6 +340,7 @@ group_watch(struct weir_group *g)
 	int rc = take_all(g);
 	uint64_t now;
 
+	weir_assert(g->call.op == CALL_MEET);
 	if (rc && !group_lacks(rc))
 		return rc;
 	/* as group_await() */

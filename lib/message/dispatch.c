@@ -61,7 +61,7 @@ lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 {
 	const struct weir_conn *c = lane->conn;
 	struct weir_wait wait;
-	bool crowded;
+	bool engine_busy;
 	int rc;
 
 	weir_assert(lane->pins);
@@ -73,10 +73,10 @@ lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 		return rc;
 	weir_wait_init(&wait, lane->worker, timeout_ms);
 	weir_lock(lane->worker);
-	/* the window has room: the engine is busy, not the other end */
-	crowded = c->pipe && !c->local && c->spent + weir_cost((uint32_t)length) <= c->granted;
+	/* the window has room: the other end is not the one that is slow */
+	engine_busy = c->pipe && !c->local && c->spent + weir_cost((uint32_t)length) <= c->granted;
 	weir_unlock(lane->worker);
-	if (crowded)
+	if (engine_busy)
 		wait.nap_ns = turn_book(lane->sender, &lane->m->booked[c->channel->engine]);
 	while (rc == -EAGAIN) {
 		bool slept = wait.nap_ns;

@@ -5,6 +5,7 @@
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/session.h"
+#include "ipc/invariant.h"
 #include "remote/window.h"
 
 #include <errno.h>
@@ -89,6 +90,9 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 	if (!rc) {
 		at = ranges_before(win, (uintptr_t)region->addr + offset);
 		r = &win->ranges[at];
+		/* the data plane refuses ranges that overlap */
+		weir_assert(at == win->range_count ||
+			    r->address >= (uintptr_t)region->addr + offset + bytes);
 		memmove(r + 1, r, (win->range_count++ - at) * sizeof(*r));
 		*r = (struct window_range){(uintptr_t)region->addr + offset, region};
 	}

@@ -6,6 +6,7 @@
 #include "client/wait.h"
 #include "client/session.h"
 #include "group/board.h"
+#include "ipc/invariant.h"
 #include "ipc/key.h"
 
 #include <errno.h>
@@ -177,12 +178,14 @@ find_local(struct board *b)
 	}
 	weir_group_member(b->g, weir_group_rank(b->g), &m);
 	b->on_host = m.on_host;
+	weir_assert(b->hosts && b->local[b->on_host] == weir_group_rank(b->g));
 	return 0;
 }
 
 uint64_t
 board_words_at(const struct board *b, uint32_t number)
 {
+	weir_assert(b->local_count && number <= WEIR_WINDOWS_MAX);
 	return b->local_count * sizeof(struct board_line) +
 	       number * weir_lock_bytes(b->local_count);
 }
@@ -190,6 +193,7 @@ board_words_at(const struct board *b, uint32_t number)
 static uint64_t
 rings_at(const struct board *b, uint32_t number)
 {
+	weir_assert(number <= NOTICE_WINDOWS);
 	return board_words_at(b, WEIR_WINDOWS_MAX) +
 	       (uint64_t)number * b->local_count * sizeof(struct notice_ring);
 }
@@ -216,6 +220,7 @@ make_shared(struct board *b)
 	struct board_ref ref;
 	int rc;
 
+	weir_assert(!b->shared_at && b->parts);
 	b->shared_at = calloc(b->local_count, sizeof(*b->shared_at));
 	if (!b->shared_at)
 		return -ENOMEM;
@@ -265,6 +270,7 @@ shared_of(struct board *b, uint32_t on_host, uint8_t **at)
 	struct weir_remote_info info;
 	int rc = 0;
 
+	weir_assert(on_host < b->local_count && b->shared);
 	*at = b->shared;
 	if (on_host == b->on_host)
 		return 0;
@@ -282,6 +288,7 @@ shared_of(struct board *b, uint32_t on_host, uint8_t **at)
 struct weir_lock_words *
 board_own_words(const struct board *b, uint32_t number)
 {
+	weir_assert(b->shared && number < WEIR_WINDOWS_MAX);
 	return (struct weir_lock_words *)(void *)(b->shared + board_words_at(b, number));
 }
 
@@ -403,6 +410,7 @@ board_before_look(struct board *b, struct weir_wait *wait, bool *sleeps)
 {
 	struct board_line *line = &b->lines[b->on_host];
 
+	weir_assert(b->lines && b->on_host < b->local_count);
 	if (wait->armed == *sleeps)
 		return;
 	if (!wait->armed) {
@@ -542,6 +550,8 @@ board_meet(struct board *b, uint64_t deadline)
 	bool all_hosts = b->on_host && b->hosts > 1;
 	int rc = group_meet(b->g);
 
+	weir_assert(b->lines && b->stage == BOARD_READY);
+	weir_assert((b->leaders != NULL) == (!b->on_host && b->hosts > 1));
 	if (rc < 0)
 		return rc;
 	if (!rc) {
@@ -566,6 +576,7 @@ board_meet(struct board *b, uint64_t deadline)
 int
 board_read(struct board *b, uint32_t rank, uint32_t number, struct board_part *part)
 {
+	weir_assert(b->stage == BOARD_READY && number < WEIR_WINDOWS_MAX);
 	if (rank == weir_group_rank(b->g)) {
 		*part = b->parts[number];
 		return 0;

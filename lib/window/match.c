@@ -111,6 +111,7 @@ match_find(const struct match *m, enum match_kind kind, uint32_t source, uint32_
 	bool any_source = source == WEIR_RANK_ANY, any_tag = tag == WEIR_TAG_ANY;
 	struct match_notice *n;
 
+	weir_assert(!any_source || !any_tag || kind == MATCH_TAG);
 	if (any_source && any_tag)
 		return TAILQ_FIRST(&m->all);
 	if (any_tag) {
@@ -134,6 +135,7 @@ match_find(const struct match *m, enum match_kind kind, uint32_t source, uint32_
 void
 match_remove(struct match *m, struct match_notice *n)
 {
+	weir_assert(m->count);
 	TAILQ_REMOVE(exact_of(m, n->kind, n->is.source, n->is.tag), n, exact);
 	TAILQ_REMOVE(source_of(m, n->kind, n->is.source), n, of_source);
 	TAILQ_REMOVE(tag_of(m, n->kind, n->is.tag), n, of_tag);

@@ -37,9 +37,19 @@ die() {
 	exit 1
 }
 
+# Skips the test, or what is left of it: what has failed before counts.
 skip() {
+	[ "$weir_failed" = 0 ] || exit 1
 	echo "SKIP: $*"
 	exit 77
+}
+
+# tools TOOL...: at the end of a test that has left out the checks of missing tools.
+tools() {
+	local tool
+	for tool in "$@"; do
+		command -v "$tool" >/dev/null || skip "all but the checks with $tool, which is missing; run scripts/test.sh once as root"
+	done
 }
 
 undo() {

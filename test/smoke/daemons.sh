@@ -74,14 +74,14 @@ await told dataplane "STOPPING=1" || fail "the data plane stops without a word"
 await lines ".level == \"info\" and .signal == 15 and .sender_pid == $$ and (.msg | test(\"stopping on signal 15\"))" ||
 	fail "it doesn't say what stops it"
 # not a line is anything else: memory at start, errors of options, what DPDK says
-jq -c . <"$weir_tmp/dataplane-A.log" >/dev/null || fail "a line of the data plane is no object"
+jq -c . <"$weir_tmp/dataplane-A.log" >/dev/null || fail "a line of the data plane is not an object"
 await lines '.msg | test("receive buffers of an engine")' || fail "no memory in the log"
 weir-dataplane -- --log-format json --nic nonsense 2>"$weir_tmp/err" | has . && fail "an error on stdout"
 jq -se 'length == 1 and .[0].level == "error" and (.[0].msg | test("nonsense"))' <"$weir_tmp/err" >/dev/null || fail "an error of an option: $(cat "$weir_tmp/err")"
 WEIR_LOG_FORMAT=json weir-control --node nonsense 2>"$weir_tmp/err" && fail "node nonsense"
 jq -se 'length == 1 and (.[0].msg | test("nonsense"))' <"$weir_tmp/err" >/dev/null || fail "an error of an option of control: $(cat "$weir_tmp/err")"
 WEIR_LOG_FORMAT=json weir-dataplane --no-pci --no-huge --log-level=lib.eal:debug --lcores 0@0,1@0 -m 64 --vdev=net_nonsense0 -- --instance X 2>"$weir_tmp/err" >"$weir_tmp/out" && fail "net_nonsense0 is there"
-jq -c . <"$weir_tmp/err" >/dev/null || fail "a line about DPDK is no object: $(head -n 3 "$weir_tmp/err")"
+jq -c . <"$weir_tmp/err" >/dev/null || fail "a line about DPDK is not an object: $(head -n 3 "$weir_tmp/err")"
 
 # the journal's priorities: this file is what JOURNAL_STREAM names
 touch "$weir_tmp/journal.log"

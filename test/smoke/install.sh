@@ -82,3 +82,5 @@ if command -v man >/dev/null; then
 		[ -z "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null)" ] || fail "man page ${page##*/} has warnings"
 	done
 fi
+tools systemd-analyze systemd-sysusers man
+exit 0

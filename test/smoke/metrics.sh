@@ -80,7 +80,7 @@ for i in $(seq 12); do
 done
 for i in $(seq 12); do
 	wait "${asks[i]}" || fail "question $i has no answer"
-	grep -q '^weir_up 1$' "$weir_tmp/many.$i" || fail "answer $i is none"
+	grep -q '^weir_up 1$' "$weir_tmp/many.$i" || fail "answer $i lacks weir_up"
 done
 
 [ "${#silent[@]}" = 40 ] || fail "not all were silent"

@@ -24,7 +24,7 @@ told() { # PATTERN WORD...: weirctl refuses them, in one line
 for kind in status version config memory nodes links engines sessions users connections exports qps ports xstats counters settings services; do
 	weirctl show "$kind" >"$weir_tmp/out" || fail "show $kind"
 	[ -s "$weir_tmp/out" ] || fail "show $kind prints nothing"
-	shows A "$kind" 'type == "array"' || fail "show $kind is no array"
+	shows A "$kind" 'type == "array"' || fail "show $kind is not an array"
 done
 has_line state '^serving$'
 has_line node '^1$'

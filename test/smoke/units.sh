@@ -75,4 +75,5 @@ refused 3 "runs already as pid" env RUNTIME_DIRECTORY="$weir_tmp/own/A" "$weir_t
 	--instance A --node 1 --listen "127.0.0.1:$(free_port)" --peers "$weir_tmp/peers"
 stop control-A
 [ ! -e "$weir_tmp/own/A/control.pid" ] || fail "a stop leaves the pid file"
+tools systemd-analyze
 exit 0

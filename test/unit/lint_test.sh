@@ -102,6 +102,15 @@ prose $h $'char *s = "7x is "\n\t"none";' "1: 'is none' in a string"
 prose $h 'char *s = "there is no data plane, and 7 is no longer up"; /* A thread who waits ... */' NONE
 prose $h $'char *s = "Who? so long";\nchar c = \'"\'; /* is none */' NONE
 
+prose test/a.sh 'fail "answer 7 is none"' "1: 'is none' in a string"
+prose test/a.sh $'exit\n[ -d x ] || fail \'x is no directory\'' "2: 'is no' in a string"
+prose test/a.sh $'# 7 is no array, Who? "is none"\nfail "there is no room" # is none' NONE
+prose lib/meson.build $'a = 1 # x\n# What tests share.\n' "2: 'What' in a comment"
+prose lib/meson.build "error('x is none')" "1: 'is none' in a string"
+prose docs/man/a.1.in $'.TH A\nRate;\n.B none\nis no limit' "4: 'is no' in a man page"
+prose docs/man/a.1.in $'.PP\nIt waits. Who\nwaits is woken.' "2: 'Who' in a man page"
+prose docs/man/a.1.in $'there is no room, 7 is no longer up;\n.B none\nmeans so' NONE
+
 long=$(printf 'word %.0s' {1..21})end
 prose README.md "$long" '1: 108 columns'
 prose README.md $'```\n'"$long"$'\n```\n| '"$long |" NONE
@@ -203,7 +212,7 @@ printf 'int take(int new);\n' >"$header/plus.h"
 whole headers && { echo "FAILED: headers are content"; failed=1; }
 says 'alone.h:1:.*size_t' "a header that needs another one"
 says 'padded.h:3:.*padding' "padding"
-says 'plus.h:1:.*error' "a header that is no C++"
+says 'plus.h:1:.*error' "a header that C++ refuses"
 
 # docs: a tree without a fault, then one with a fault of each kind
 mkdir -p "$tmp/paper"/{docs,test/unit,lib}

@@ -34,7 +34,7 @@ refused "1 arguments" "$tmp/good.json"
 refused "3 arguments" "$tmp/good.json" "$tmp/out" more
 refused "cannot read" "$tmp/none.json" "$tmp/out"
 refused "holds no figures" "$tmp/other.json" "$tmp/out"
-refused "is no directory" "$tmp/good.json" "$tmp/none"
+refused "expected a directory" "$tmp/good.json" "$tmp/none"
 [ ! -e "$tmp/none" ] || { echo "FAILED: a directory was made"; failed=1; }
 bash "$plot" "$tmp/good.json" "$tmp/out" >"$tmp/said" 2>&1 || { echo "FAILED: $(cat "$tmp/said")"; failed=1; }
 [ "$(ls "$tmp/out")" = alltoall.svg ] || { echo "FAILED: it wrote $(ls "$tmp/out")"; failed=1; }

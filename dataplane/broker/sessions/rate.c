@@ -27,8 +27,11 @@ parse_bytes(const char *text, const char **end, uint64_t *value)
 	if (errno || n > RATE_MAX)
 		return -EINVAL;
 	letter = *rest ? strchr(letters, *rest >= 'a' ? *rest - 32 : *rest) : NULL;
-	for (long i = letter ? letter - letters + 1 : 0; i; i--)
+	for (long i = letter ? letter - letters + 1 : 0; i; i--) {
+		if (n > RATE_MAX / 1000)
+			return -EINVAL;
 		n *= 1000;
+	}
 	*end = rest + (letter != NULL);
 	*value = n;
 	return 0;

@@ -16,9 +16,9 @@
 #define THREADS_MAX 16u
 #define KICK SIGURG /* ignored by default, and not used otherwise */
 
-struct worker {
+struct socket_thread {
 	struct socket_threads *t;
-	pthread_t thread;
+	pthread_t id;
 	struct socket_job *job; /* under way */
 	uint64_t since;		/* ns: when it began */
 };
@@ -30,9 +30,9 @@ struct socket_threads {
 	int event_fd;
 	struct socket_job *queue, **last;
 	struct socket_job *done;
-	unsigned workers, idle, under_way;
+	unsigned threads, idle, under_way;
 	bool ending;
-	struct worker worker[THREADS_MAX];
+	struct socket_thread thread[THREADS_MAX];
 };
 
 /* Takes the first job of a user that has none under way. */
@@ -43,9 +43,9 @@ next_job(struct socket_threads *t)
 		struct socket_job *job = *at;
 		unsigned i = 0;
 
-		while (i < t->workers && !(t->worker[i].job && t->worker[i].job->uid == job->uid))
+		while (i < t->threads && !(t->thread[i].job && t->thread[i].job->uid == job->uid))
 			i++;
-		if (i < t->workers)
+		if (i < t->threads)
 			continue;
 		*at = job->next;
 		if (!*at)
@@ -58,20 +58,20 @@ next_job(struct socket_threads *t)
 static void *
 work(void *arg)
 {
-	struct worker *w = arg;
-	struct socket_threads *t = w->t;
+	struct socket_thread *s = arg;
+	struct socket_threads *t = s->t;
 	struct socket_job *job;
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->ending) {
-		w->job = job = next_job(t);
+		s->job = job = next_job(t);
 		if (!job) {
 			t->idle++;
 			pthread_cond_wait(&t->submitted, &t->lock);
 			t->idle--;
 			continue;
 		}
-		w->since = monotonic_ns();
+		s->since = monotonic_ns();
 		pthread_mutex_unlock(&t->lock);
 		/* dropped descriptors are closed before the system call returns */
 		job->result =
@@ -79,10 +79,10 @@ work(void *arg)
 		if (job->result < 0)
 			job->result = -errno;
 		pthread_mutex_lock(&t->lock);
-		job->ns = monotonic_ns() - w->since;
+		job->ns = monotonic_ns() - s->since;
 		job->next = t->done;
 		t->done = job;
-		w->job = NULL;
+		s->job = NULL;
 		t->under_way--;
 		/* another job of this user may begin */
 		pthread_cond_broadcast(&t->submitted);
@@ -95,19 +95,19 @@ work(void *arg)
 
 /* The new thread takes no signal but the kick and those of its own faults. */
 static void
-add_worker(struct socket_threads *t)
+add_thread(struct socket_threads *t)
 {
-	struct worker *w = &t->worker[t->workers];
+	struct socket_thread *s = &t->thread[t->threads];
 	sigset_t blocked, before;
 
-	w->t = t;
+	s->t = t;
 	sigfillset(&blocked);
 	sigdelset(&blocked, KICK);
 	sigdelset(&blocked, SIGBUS);
 	sigdelset(&blocked, SIGSEGV);
 	pthread_sigmask(SIG_SETMASK, &blocked, &before);
-	if (!pthread_create(&w->thread, NULL, work, w))
-		t->workers++;
+	if (!pthread_create(&s->id, NULL, work, s))
+		t->threads++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -130,10 +130,10 @@ socket_threads_open(void)
 	pthread_cond_init(&t->submitted, NULL);
 	if (t->event_fd >= 0 && !sigaction(KICK, &kick, NULL)) {
 		pthread_mutex_lock(&t->lock);
-		add_worker(t);
+		add_thread(t);
 		pthread_mutex_unlock(&t->lock);
 	}
-	if (t->workers)
+	if (t->threads)
 		return t;
 	if (t->event_fd >= 0)
 		close(t->event_fd);
@@ -150,8 +150,8 @@ socket_threads_close(struct socket_threads *t)
 	t->ending = true;
 	pthread_cond_broadcast(&t->submitted);
 	pthread_mutex_unlock(&t->lock);
-	for (unsigned i = 0; i < t->workers; i++)
-		pthread_join(t->worker[i].thread, NULL);
+	for (unsigned i = 0; i < t->threads; i++)
+		pthread_join(t->thread[i].id, NULL);
 	close(t->event_fd);
 	pthread_mutex_destroy(&t->lock);
 	pthread_cond_destroy(&t->submitted);
@@ -174,8 +174,8 @@ socket_threads_submit(struct socket_threads *t, struct socket_job *job)
 	*t->last = job;
 	t->last = &job->next;
 	t->under_way++;
-	if (!t->idle && t->workers < THREADS_MAX)
-		add_worker(t);
+	if (!t->idle && t->threads < THREADS_MAX)
+		add_thread(t);
 	pthread_cond_signal(&t->submitted);
 	pthread_mutex_unlock(&t->lock);
 }
@@ -203,9 +203,9 @@ socket_threads_kick(struct socket_threads *t)
 	bool under_way;
 
 	pthread_mutex_lock(&t->lock);
-	for (unsigned i = 0; i < t->workers; i++)
-		if (t->worker[i].job && now - t->worker[i].since > SOCKET_KICK_NS)
-			pthread_kill(t->worker[i].thread, KICK);
+	for (unsigned i = 0; i < t->threads; i++)
+		if (t->thread[i].job && now - t->thread[i].since > SOCKET_KICK_NS)
+			pthread_kill(t->thread[i].id, KICK);
 	under_way = t->under_way;
 	pthread_mutex_unlock(&t->lock);
 	return under_way;

@@ -285,23 +285,197 @@ TEST(test_unknown)
 	each(check_unknown);
 }
 
+/* Of two values on one command line the last stands, unless the option is a list. */
+static void
+twice(const struct option_table *table, const struct option_spec *spec, const char *first,
+      const char *last, bool list)
+{
+	static char alone[sizeof(into)];
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s", name_of(spec));
+	accepted(table, spec, last);
+	memcpy(alone, into, table->size);
+	if (first ? parse(table, name, first, name, last) : parse(table, name, name, NULL, NULL))
+		fail_msg("%s twice: %s", name, error);
+	if (list != (memcmp(alone, into, table->size) != 0))
+		fail_msg("%s twice: %s", name, list ? "one value is lost" : "not the last stands");
+}
+
 static void
 check_duplicates(const struct option_table *table, const struct option_spec *spec)
 {
-	char least[32], most[32], name[64];
+	char least[64], most[64];
 
-	if (spec->type != OPTION_UNSIGNED && spec->type != OPTION_SIZE)
+	switch (spec->type) {
+	case OPTION_FLAG:
+	case OPTION_STOP:
+		twice(table, spec, NULL, NULL, false);
 		return;
-	snprintf(name, sizeof(name), "%s", name_of(spec));
-	snprintf(least, sizeof(least), "%llu", (unsigned long long)spec->min);
-	snprintf(most, sizeof(most), "%llu", (unsigned long long)spec->max);
-	assert_int_equal(parse(table, name, most, name, least), 0);
-	assert_true(stored(spec) == spec->min);
+	case OPTION_UNSIGNED:
+	case OPTION_SIZE:
+		snprintf(least, sizeof(least), "%llu", (unsigned long long)spec->min);
+		snprintf(most, sizeof(most), "%llu", (unsigned long long)spec->max);
+		break;
+	case OPTION_REAL:
+		snprintf(least, sizeof(least), "%.17g", spec->least);
+		snprintf(most, sizeof(most), "%.17g", spec->most);
+		break;
+	case OPTION_TEXT:
+		snprintf(least, sizeof(least), "text");
+		snprintf(most, sizeof(most), "word");
+		break;
+	case OPTION_WORD:
+		snprintf(least, sizeof(least), "%.*s", (int)strcspn(spec->words, "|"), spec->words);
+		snprintf(most, sizeof(most), "%s", strrchr(spec->words, '|') + 1);
+		break;
+	case OPTION_CALL: /* test_calls */
+		if (!has_argument(spec))
+			twice(table, spec, NULL, NULL, false);
+		return;
+	}
+	twice(table, spec, least, most, false);
+	twice(table, spec, most, least, false);
 }
 
 TEST(test_duplicates)
 {
 	each(check_duplicates);
+}
+
+#define EIGHT "1,1,1,1,1,1,1,1,"
+#define SIXTY_FOUR EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT "1,1,1,1,1,1,1,1"
+#define THIRTY_TWO EIGHT EIGHT EIGHT "1,1,1,1,1,1,1,1"
+#define TESTS(name) name "," name "," name "," name "," name ","
+#define THIRTY "123456789012345678901234567890"
+
+/* Options with a grammar of their own: both ends of their values, and those just outside. */
+static const struct call {
+	const struct option_table *table;
+	const char *name; /* or letter */
+	bool list;
+	const char *good[2];
+	const char *bad[8];
+} calls[] = {
+    {&options_table,
+     "allow",
+     true,
+     {"user:0", "group:4294967294"},
+     {"user:4294967295", "user:-1", "user:", "0"}},
+    {&options_table, "instance", false, {"a", THIRTY "1"}, {THIRTY "12", "", ".a", "-a", "a/b"}},
+    {&options_table,
+     "nic",
+     true,
+     {"roce:0,ip=10.0.0.1/1,vlan=1", "roce:0,ip=10.0.0.1/32,vlan=4094"},
+     {"roce:0,ip=10.0.0.1/0", "roce:0,ip=10.0.0.1/33", "roce:0,ip=224.0.0.1/24",
+      "roce:0,ip=10.0.0.1/24,vlan=0", "roce:0,ip=10.0.0.1/24,vlan=4095",
+      "roce:0,ip=10.0.0.1/24,mtu=1000", "roce:,ip=10.0.0.1/24", "verbs:"}},
+    {&options_table,
+     "program-rate",
+     false,
+     {"1000", "1000G"},
+     {"999", "1001G", "18446744074G", "-1", "1000,", "1T", ""}},
+    {&options_table,
+     "run-dir",
+     false,
+     {"/", "/" THIRTY "12345678901234567890123456789"},
+     {"/" THIRTY THIRTY, "run", ""}},
+    {&options_table,
+     "user-limit",
+     true,
+     {"0:sessions=1", "*:connections=1048576"},
+     {"0:sessions=0", "0:connections=1048577", "0:memory=1125899906842625", "0:doors=1",
+      ":sessions=1", "0:"}},
+    {&control_option_table,
+     "join",
+     false,
+     {"a:1", "[::1]:65535,b:2"},
+     {"a:0", "a:65536", "a", "a:1,", "::1:5", ""}},
+    {&control_option_table, "node", false, {"0", "65534"}, {"65535", "-1", "automatic", ""}},
+    {&control_option_table,
+     "node-timeout",
+     false,
+     {"100", "3600s"},
+     {"99", "99ms", "3600001", "3601s", "0s", "1m", "s", ""}},
+    {&perf_option_table,
+     "flags",
+     false,
+     {"UD", "RC,WRITE"},
+     {"RC,UD", "RING,SEND", "rc", "RC,", ""}},
+    {&perf_option_table,
+     "layout",
+     false,
+     {"1:1", "1073741824:1073741824"},
+     {"0:1", "2:1", "1:1073741825", "1:", ":1", "1"}},
+    {&perf_option_table, "op", false, {"sum", "replace"}, {"summ", "SUM", ""}},
+    {&perf_option_table,
+     "rate",
+     false,
+     {"0", "1000000m"},
+     {"1000001m", "1000000000001", "-1", "nan", "1g", "k", ""}},
+    {&perf_option_table,
+     "size",
+     false,
+     {"0", SIXTY_FOUR},
+     {SIXTY_FOUR ",1", "16777217", "17m", "-1", "8,", ""}},
+    {&perf_option_table,
+     "test",
+     false,
+     {"lat", "pscw"},
+     {TESTS("lat") TESTS("lat") TESTS("lat") TESTS("lat") "lat", "latency", "lat,", ""}},
+    {&perf_option_table, "type", false, {"byte", "long_double_at"}, {"int", "BYTE", ""}},
+    {&nicperf_option_table,
+     "nic",
+     false,
+     {"roce:0,ip=10.0.0.1/1", "verbs:a"},
+     {"roce:0,ip=10.0.0.1/0", "verbs:", "net:0"}},
+    {&nicperf_option_table,
+     "s",
+     false,
+     {"16m", THIRTY_TWO},
+     {THIRTY_TWO ",1", "0", "16777217", "-1", "8,", ""}},
+    {&nicperf_option_table,
+     "t",
+     false,
+     {"write", "verify"},
+     {TESTS("lat") "lat,lat,lat,lat", "latency", "lat,", ""}},
+    {&peer_option_table, "m", false, {"256", "4096"}, {"128", "255", "1000", "8k", ""}},
+    {&peer_option_table,
+     "nic",
+     false,
+     {"roce:0,ip=10.0.0.1/1", "verbs:a"},
+     {"roce:0,ip=10.0.0.1/0", "verbs:", "net:0"}},
+    {&peer_option_table,
+     "t",
+     false,
+     {"send_bw:1", "write_bw:8m+q256"},
+     {"send_bw:0", "send_bw:8388609", "send_bw+q0", "send_bw+q257", "send_bw+D0", "send_bw+D3601",
+      "send_bw,", ""}},
+};
+#define CALLS (sizeof(calls) / sizeof(calls[0]))
+
+static void
+check_calls(const struct option_table *table, const struct option_spec *spec)
+{
+	char name[2] = {spec->letter};
+	const struct call *c = calls;
+
+	if (spec->type != OPTION_CALL || !has_argument(spec))
+		return;
+	while (c < calls + CALLS &&
+	       (c->table != table || strcmp(c->name, spec->name ? spec->name : name)))
+		c++;
+	if (c == calls + CALLS)
+		fail_msg("%s is not among the calls; add it", name_of(spec));
+	for (size_t i = 0; i < 8 && c->bad[i]; i++)
+		refused(table, spec, c->bad[i]);
+	accepted(table, spec, c->good[0]);
+	twice(table, spec, c->good[0], c->good[1], c->list);
+}
+
+TEST(test_calls)
+{
+	each(check_calls);
 }
 
 static void

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-perf's parts: histogram, plan of sizes and contents, options, control messages. */
+#include "calibrate.h"
 #include "histogram.h"
 #include "message.h"
 #include "options.h"
@@ -65,6 +66,31 @@ test_histogram_percentiles(void **state)
 	assert_int_equal(histogram_percentile(&b, 0.5), 51);
 	/* never more than the largest that was seen */
 	assert_int_equal(histogram_percentile(&b, 1), 1000000);
+}
+
+static void
+test_label(void **state)
+{
+	static const struct {
+		double before, after; /* line_ns; negative: not measured */
+		const char *label;
+	} cases[] = {
+	    {100, 100, "steady"},   {100, 119, "steady"},   {119, 100, "steady"},
+	    {100, 121, "unsteady"}, {121, 100, "unsteady"}, {0, 100, "unsteady"},
+	    {100, 0, "unsteady"},   {-1, 100, "none"},	    {100, -1, "none"},
+	    {-1, -1, "none"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct calibration before = {.valid = cases[i].before >= 0,
+					     .line_ns = cases[i].before};
+		struct calibration after = {.valid = cases[i].after >= 0,
+					    .line_ns = cases[i].after};
+
+		assert_string_equal(calibration_label(&before, &after), cases[i].label);
+		assert_int_equal(calibration_mean(&before, &after).valid,
+				 strcmp(cases[i].label, "none") != 0);
+	}
 }
 
 static void
@@ -655,13 +681,21 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_histogram_buckets), cmocka_unit_test(test_histogram_percentiles),
-	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
-	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
-	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
-	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
-	    cmocka_unit_test(test_messages),	      cmocka_unit_test(test_remote),
-	    cmocka_unit_test(test_elements),	      cmocka_unit_test(test_updates),
+	    cmocka_unit_test(test_histogram_buckets),
+	    cmocka_unit_test(test_histogram_percentiles),
+	    cmocka_unit_test(test_label),
+	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_stamps),
+	    cmocka_unit_test(test_mixed_sizes),
+	    cmocka_unit_test(test_options),
+	    cmocka_unit_test(test_wrong_options),
+	    cmocka_unit_test(test_wrong_names),
+	    cmocka_unit_test(test_cluster),
+	    cmocka_unit_test(test_set),
+	    cmocka_unit_test(test_messages),
+	    cmocka_unit_test(test_remote),
+	    cmocka_unit_test(test_elements),
+	    cmocka_unit_test(test_updates),
 	    cmocka_unit_test(test_windows),
 	};
 
