@@ -3,7 +3,7 @@
 # Sourced by bench.sh: the set onesided, operations on memory of other programs beside messages of the same build.
 
 # beside NAME UNIT OP TARGET JQ ARGUMENT... -- ARGUMENT...: the value of one run of weir-perf divided by that of
-# another, in turn. 10 pairs of steady runs. JQ: the value from a result.
+# another, in turn. As many pairs of steady runs as --runs says. JQ: the value from a result.
 beside()
 {
 	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try first second
@@ -16,13 +16,13 @@ beside()
 		shift
 	done
 	shift
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		first=$(steady_value "$expression" "${one[@]}") || break
 		second=$(steady_value "$expression" "$@") || break
 		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf ${one[*]}, in turn with weir-perf $*"
 }
 
@@ -59,13 +59,13 @@ beside_load()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		first=$(small_gets put)
 		second=$(small_gets bw)
 		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "$2" "$3" "$4" paired "weir-perf -t get -s 8 beside -t put -s 16m, in turn with beside -t bw"
 }
 
@@ -122,13 +122,13 @@ beside_peers()
 
 	shift 7
 	wanted "$name" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value "$expression" "$@") || break
 		best=$($peer | sort -g | if [ "$op" = '<=' ]; then head -n 1; else tail -n 1; fi)
 		[ -n "$best" ] || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf $*, in turn with $peer"
 }
 
@@ -139,12 +139,12 @@ beside_copy()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value '.bytes_per_s / 1e9' --instance A node:1 -t put -s "$2" -D 0.5 --cpu 0) || break
 		bare=$(taskset -c 0 copy_bench "$2" 0.25) || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "x memcpy between such memory: mapped puts of $2 B" '>=' "$3" paired \
 		"weir-perf -t put -s $2, in turn with copy_bench $2 0.25"
 }
@@ -175,13 +175,13 @@ sums_beside_peers()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		best=$(all_rma sum 8192 | sort -g | head -n 1)
 		[ -n "$best" ] || break
 		own=$(sum_1k) || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "$2" '<=' "$3" paired \
 		"weir-perf -t acc --type double -s 8192 --through window, with and without --by-engine, in turn with all_rma sum 8192"
 }
@@ -202,11 +202,13 @@ stencil()
 	rm "$weir_tmp"/stencil-[01].log
 }
 
-# stencils NAME WAY TARGET: rows by notices beside another way, the median of ten runs.
+# stencils NAME WAY TARGET: rows by notices beside another way.
 stencils()
 {
+	local n
+
 	wanted "$1" || return 0
-	for _ in {1..10}; do stencil "$2" notices; done |
+	for ((n = 0; n < runs; n++)); do stencil "$2" notices; done |
 		record "$1" "x by $2: rows by notices, two programs of the host" '>=' "$3" any "example-window_stencil NAME 2 64 20000"
 }
 
@@ -226,14 +228,14 @@ example_us()
 }
 
 # by_messages NAME WHAT PROGRAM ARGUMENT...: the time that its version by messages takes, divided by that by puts, in
-# turn, the median of ten pairs.
+# turn.
 by_messages()
 {
-	local name=$1 what=$2 program=$3 table=example-$RANDOM
+	local name=$1 what=$2 program=$3 table=example-$RANDOM n
 	shift 3
 
 	wanted "$name" || return 0
-	for _ in {1..10}; do
+	for ((n = 0; n < runs; n++)); do
 		awk -v a="$(example_us "$program" --by messages "$table" 2 "$@")" -v b="$(example_us "$program" "$table" 2 "$@")" \
 			'BEGIN { if (a && b) print a / b }'
 	done | record "$name" "x by messages: $what by puts, two programs of the host" - 0 paired "$program NAME 2 $*"
@@ -364,14 +366,14 @@ mapped_onesided()
 }
 
 # recover NEXT HOLDER: ms from the SIGKILL of a program on HOLDER, with a lock of memory on B, to the lock of one on
-# NEXT; ten times.
+# NEXT.
 recover()
 {
 	local i at memory=memory-$1$2 holder taker
 
 	run "$memory" locker B export "$weir_tmp/key"
 	await grep -q ready "$weir_tmp/$memory.log" || die "no export"
-	for i in {1..10}; do
+	for ((i = 0; i < runs; i++)); do
 		holder=holder-$1$2$i taker=taker-$1$2$i
 		run "$holder" locker "$2" hold "$weir_tmp/key" exclusive
 		await grep -q held "$weir_tmp/$holder.log" || die "no lock"
@@ -390,7 +392,7 @@ window_recover()
 {
 	local i at name member holder taker
 
-	for i in {1..10}; do
+	for ((i = 0; i < runs; i++)); do
 		name=window-$1$2-$i member=member-$1$2$i holder=wholder-$1$2$i taker=wtaker-$1$2$i
 		run "$member" locker B window "$name" 0
 		run "$holder" locker "$2" window "$name" 1
@@ -438,12 +440,12 @@ hash()
 
 	shift 4
 	wanted "$name" || return 0
-	for ((try = 0; try < 30 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 30 && ${#ratios[@]} < runs; try++)); do
 		own=$(hash_rate "$@")
 		best=$($peer | sort -g | tail -n 1)
 		[ -z "$own" ] || [ -z "$best" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "example-remote_hash table 2 200000, in turn with $peer"
 }
 
@@ -461,12 +463,12 @@ beside_nic()
 	shift 5
 
 	wanted "$name" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value "$expression" "$@") || break
 		bare=$($nic --json 2>"$weir_tmp/perf.log" | jq -r ".results[0] | $expression")
 		[ -z "$own" ] || [ -z "$bare" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "weir-perf $*, in turn with $nic"
 }
 
@@ -477,14 +479,14 @@ notified_64k()
 	local -a ratios=()
 
 	wanted os_rnotify_64k || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		large=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 64k -D 1 --cpu 0) || break
 		small=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 8 -D 0.5 --cpu 0) || break
 		message=$(steady_value .lat_us.p50 --instance A node:2 -t lat -s 64k -D 1 --cpu 0) || break
 		if [ -z "$large" ] || [ -z "$small" ] || [ -z "$message" ]; then continue; fi
 		ratios+=("$(awk -v l="$large" -v s="$small" -v m="$message" 'BEGIN { print (l - s / 2) / (m / 2) }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record os_rnotify_64k "x a message of 64 KiB, p50: notified put, one way" '<=' 1.2 paired \
 		"weir-perf -t notify -s 64k, less half of -s 8, in turn with -t lat -s 64k"
 }
