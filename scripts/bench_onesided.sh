@@ -339,6 +339,17 @@ fence_steps()
 		record os_fence_virtual_fit "R² of a + b log2 n: likewise" '>=' 0.99 any "$command"
 }
 
+# Bytes that the library allocates for a window at a member, of 1,024 members and of 32; the worst kind.
+memory_figure()
+{
+	wanted os_memory_p || return 0
+	"$WEIR_BUILD/test/unit/window_memory_test" 2>"$weir_tmp/memory.log" |
+		awk '$1 == "memory" { bytes[$2, $3] = $4; kinds[$2] }
+			END { for (k in kinds) if (bytes[k, 32]) { r = bytes[k, 1024] / bytes[k, 32]; if (r > most) most = r }
+				if (most) print most }' |
+		record os_memory_p "x with 32 members: bytes of a window at one of 1,024, on hosts of 8" '<=' 1.25 any window_memory_test
+}
+
 # Operations on memory of the same host that is mapped.
 mapped_onesided()
 {
@@ -604,6 +615,7 @@ set_onesided()
 	mapped_windows
 	far_windows
 	fence_steps
+	memory_figure
 	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
 		one_node --idle adaptive
