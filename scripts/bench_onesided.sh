@@ -339,6 +339,43 @@ fence_steps()
 		record os_fence_virtual_fit "R² of a + b log2 n: likewise" '>=' 0.99 any "$command"
 }
 
+# run_fences DIR: in a cluster: all its nodes fence. Prints µs of a fence, and µs of CPU per member and fence, of its
+# program and its data plane, while all fence.
+run_fences()
+{
+	local perf before after pids
+
+	weir-perf --alltoall -t fence -D 12 --stats-period 0.2 --no-calibrate --json >"$1/result.json" 2>"$1/perf.log" &
+	perf=$!
+	until grep -q 'M/s, [1-9]' "$1/perf.log" || ! kill -0 "$perf"; do sleep 0.1; done 2>/dev/null
+	sleep 1
+	pids="$(cat "/proc/$perf/task/$perf/children" "$WEIR_RUN_DIR"/n*/dataplane.pid)"
+	# shellcheck disable=SC2086
+	before=$(ticks $pids)
+	sleep 5
+	# shellcheck disable=SC2086
+	after=$(ticks $pids)
+	kill -0 "$perf" 2>/dev/null && wait "$perf" &&
+		jq -r --argjson ticks "$((after - before))" --argjson hz "$(getconf CLK_TCK)" \
+			'.results[0] | "\(.lat_us.mean) \(1e6 * $ticks / $hz / 5 / .msgs_per_s)"' "$1/result.json"
+}
+
+# A fence of 32 nodes, whose 97 processes take turns on the CPUs: told, not judged.
+fence_nodes()
+{
+	local n
+
+	any_wanted os_fence_32 os_fence_32_cpu || return 0
+	export -f run_fences ticks
+	for ((n = 0; n < runs; n++)); do
+		"$weir_root/scripts/cluster.sh" 32 -- bash -c "run_fences '$weir_tmp'" 2>"$weir_tmp/cluster.log" || tail -n 1 "$weir_tmp/cluster.log" >&2
+	done >"$weir_tmp/fences"
+	cut -d ' ' -f 1 "$weir_tmp/fences" | record os_fence_32 "us: a fence of 32 nodes, 97 processes on $(nproc) CPUs" - 0 any \
+		"cluster.sh 32 -- weir-perf --alltoall -t fence"
+	cut -d ' ' -f 2 "$weir_tmp/fences" | record os_fence_32_cpu "us: CPU time of a fence of 32 nodes per member, its program and its data plane" - 0 any \
+		"utime+stime over 5 s of the same"
+}
+
 # Bytes that the library allocates for a window at a member, of 1,024 members and of 32; the worst kind.
 memory_figure()
 {
@@ -615,6 +652,7 @@ set_onesided()
 	mapped_windows
 	far_windows
 	fence_steps
+	fence_nodes
 	memory_figure
 	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
