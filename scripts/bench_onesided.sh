@@ -394,7 +394,7 @@ mapped_onesided()
 	local -a size layers=()
 
 	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m \
-		os_model_host_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} || return 0
+		"${host_models[@]}" || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -550,31 +550,60 @@ point()
 }
 
 # fit NAME WHAT PER SCALE COMMAND: tells the points, and a line a + b n through them by least squares of relative errors:
-# a in µs, b in ns per SCALE of n, which PER names. '%' in WHAT and COMMAND is n.
+# a in µs, b in ns per SCALE of n, which PER names; SCALE log2: a + b log2 n. '%' in WHAT and COMMAND is n.
 fit()
 {
-	local name=$1 what=$2 per=$3 n us
+	local name=$1 what=$2 per=$3 n us form="a + b n"
 
+	[ "$4" != log2 ] || form="a + b log2 n"
 	while read -r n us; do
 		echo "$us" | record "${name}_$n" "us: ${what/\%/$n}" - 0 any "${5/\%/$n}"
 	done <"$weir_tmp/points"
-	awk -v scale="$4" '{ x = 1 / $2; y = $1 / scale / $2; xx += x * x; yy += y * y; xy += x * y; sx += x; sy += y }
+	awk -v scale="$4" '{ n = scale == "log2" ? log($1) / log(2) : $1 / scale
+			x = 1 / $2; y = n / $2; xx += x * x; yy += y * y; xy += x * y; sx += x; sy += y }
 		END { d = xx * yy - xy * xy; if (d > 0) print (sx * yy - sy * xy) / d, 1000 * (sy * xx - sx * xy) / d }' \
 		"$weir_tmp/points" >"$weir_tmp/line"
-	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
-	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per $per: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
+	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: ${what/\%/n} is $form" - 0 any "a line through ${name}_N"
+	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per $per: ${what/\%/n} is $form" - 0 any "a line through ${name}_N"
+}
+
+# What models() fits, of mapped memory and between two nodes: nothing is mapped there that lock_all could lock at once.
+remote_models=(os_model_remote_{put,get,acc,flush,lock,wlock,fence,pscw,notify,flag,message,partners,post,start,complete,wait}_{a,b})
+host_models=("${remote_models[@]/remote/host}" os_model_host_lockall_{a,b})
+
+# partner_models WHERE ARGUMENT...: post, start, complete and wait of 16 members by the number of their partners, all
+# four and each alone. The members take turns on the CPUs, so start and wait have what the others do.
+partner_models()
+{
+	local where=$1 call n
+	shift
+
+	any_wanted "os_model_${where}_"{partners,post,start,complete,wait}_{a,b} || return 0
+	for n in 1 2 4 8; do
+		weir-perf "$@" -t pscw --programs 8 --partners "$n" -D 1 --json 2>"$weir_tmp/perf.log" |
+			jq -r --argjson n "$n" '.results[0] | {partners: .lat_us.mean} + .calls_us | to_entries[] |
+				select(.value > 0) | "\(.key) \($n) \(.value)"'
+	done >"$weir_tmp/calls"
+	for call in partners post start complete wait; do
+		awk -v call="$call" '$1 == call { print $2, $3 }' "$weir_tmp/calls" >"$weir_tmp/points"
+		fit "os_model_${where}_$call" "${call/partners/post, start, complete, wait}, % partners among 16 members" partner 1 \
+			"weir-perf $* -t pscw --programs 8 --partners %"
+	done
 }
 
 # models WHERE ARGUMENT...: what operations cost: each with its flush by its size, puts by their number before one flush,
-# a lock and its release by the number of programs that ask for it. Through windows: fences, and lock_all with a put, by
-# the logarithm of the members; rings of post and start, and notified puts with their answer, by size.
+# a lock and its release by the number of programs that ask for it. Through windows: that by the members, half of which
+# ask; fences by the members; lock_all by the parts of its host that it locks, the CPU time of eight programs on one CPU;
+# post and start by partners; by size rings of post and start, and puts with a notice or a flag behind them, with their
+# answer. Beside these a message with an answer of 8 bytes.
 models()
 {
-	local where=$1 name test n
+	local where=$1 name test n small
 	shift
 
-	for test in put get acc flush lock fence lockall pscw notify; do
+	for test in put get acc flush lock wlock fence lockall pscw notify flag message; do
 		name=os_model_${where}_$test
+		[ "$where $test" != "remote lockall" ] || continue
 		any_wanted "${name}_a" "${name}_b" || continue
 		: >"$weir_tmp/points"
 		case "$test" in
@@ -590,18 +619,38 @@ models()
 			done
 			fit "$name" "lock and unlock, % programs" program 1 "weir-perf $* -t lock --programs %"
 			;;
-		fence | lockall)
+		wlock)
 			# a program and its target are two members
-			for n in 1 2 3 4 5; do
-				point "$n" .lat_us.mean "$@" -t "$test" -s 8 --programs $((1 << (n - 1))) -D 1
+			for n in 2 4 8 16; do
+				point "$n" .lat_us.mean "$@" -t lock --through window --programs $((n / 2)) -D 1
 			done
-			fit "$name" "$test and a put, 2^% members" doubling 1 "weir-perf $* -t $test -s 8 --programs 2^%/2"
+			fit "$name" "lock and unlock of a window's part, half of % members" member 1 "weir-perf $* -t lock --through window --programs %/2"
 			;;
-		pscw | notify)
+		fence)
+			for n in 2 4 8 16; do
+				point "$n" .lat_us.mean "$@" -t fence --programs $((n / 2)) -D 1
+			done
+			fit "$name" "fence of % members" doubling log2 "weir-perf $* -t fence --programs %/2"
+			;;
+		lockall)
+			for n in 2 3 5 9; do
+				point "$n" '1e6 / .msgs_per_s' "$@" -t lockall --programs 8 --partners $((n - 1)) -D 1
+			done
+			fit "$name" "lock_all and unlock_all of % parts of the host, CPU time" part 1 \
+				"weir-perf $* -t lockall --programs 8 --partners %-1"
+			;;
+		pscw | notify | flag)
 			for n in 8 64 512 4096 32768 262144 1048576; do
 				point "$n" .lat_us.mean "$@" -t "$test" -s "$n" --through window -D 0.4
 			done
 			fit "$name" "$test of % B through a window" KiB 1024 "weir-perf $* -t $test -s % --through window"
+			;;
+		message)
+			for n in 8 64 512 4096 32768 262144 1048576; do
+				small=$(weir-perf "$@" -t lat -s 8 -D 0.4 --no-calibrate --json 2>"$weir_tmp/perf.log" | jq '.results[0].lat_us.mean')
+				[ -z "$small" ] || point "$n" "(.lat_us.mean + $small) / 2" "$@" -t lat -s "$n" -D 0.4
+			done
+			fit "$name" "a message of % B, and one of 8 B back" KiB 1024 "weir-perf $* -t lat, half of -s % and half of -s 8"
 			;;
 		*)
 			for n in 8 64 512 4096 32768 262144 1048576; do
@@ -611,6 +660,7 @@ models()
 			;;
 		esac
 	done
+	partner_models "$where" "$@"
 }
 
 # Two data planes on Soft-RoCE beside perftest on the same devices, in the virtual machine.
@@ -687,7 +737,7 @@ set_onesided()
 	fi
 	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_rnotify_64k os_racc_rate_8 \
 		os_rput_rate_8 os_rput_rate_8_nic os_rfop_rate_8 os_rstride os_stopped os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside \
-		os_model_remote_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
+		"${remote_models[@]}" os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
