@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--list] [--install]: measures what a set
-# promises and prints which targets hold. --install: for the set peers, installs the other message layers from Debian.
-# --against: each figure of this build (WEIR_BUILD) and of another build directory, in turn; the ratios of N pairs must
-# not be worse than 3 %.
+# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--seconds N] [--list] [--install]: measures
+# what a set promises and prints which targets hold. --install: for the set peers, installs the other message layers
+# from Debian. --seconds: how long ctl_alltoall lasts, by default 600. --against: each figure of this build (WEIR_BUILD)
+# and of another build directory, in turn; the ratios of N pairs must not be worse than 3 %.
 # An unsteady run (the machine measured before and after differs by more than 20 %) is repeated, at most 30
 # tries; no run is discarded for being slow. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
 set -u
@@ -15,8 +15,8 @@ TRIES=30
 # Rates that the line between the CPUs does not limit, as messages per memcpy of 64 KiB: jq's, of a result.
 PER_COPY='.msgs_per_s * 65536 / 1e9 / .calibration.copy_gbps'
 SETS=(foundation nics connections control hostile onesided peers)
-usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--list] [--install]"
-set_name="" runs=5 json="" only="" against="" list=0 install=0
+usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--seconds N] [--list] [--install]"
+set_name="" runs=5 seconds=600 json="" only="" against="" list=0 install=0
 
 wrong()
 {
@@ -34,6 +34,7 @@ while [ $# -gt 0 ]; do
 		against=$(realpath "$2")
 		shift
 		;;
+	--seconds) seconds=${2:-}; [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || wrong "invalid value '$seconds' for --seconds (expected 1 to 99999)"; shift ;;
 	--list) list=1 ;;
 	--install) install=1 ;;
 	-h | --help) echo "$usage"; exit 0 ;;

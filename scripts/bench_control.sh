@@ -154,16 +154,19 @@ cold_figures()
 # Nobody is taken for lost where 97 processes share the CPUs, nor is a message.
 alltoall_lost_figure()
 {
-	local seconds=${WEIR_ALLTOALL:-600}
+	local logs down=""
 
 	wanted ctl_alltoall || return 0
-	if "$weir_root/scripts/cluster.sh" 32 --join --report "$weir_tmp/cluster.json" -- weir-perf --alltoall -t rate -s 64 -D "$seconds" \
+	logs=$(mktemp -d "${TMPDIR:-/tmp}/weir-alltoall.XXXXXX")
+	if "$weir_root/scripts/cluster.sh" 32 --join --report "$weir_tmp/cluster.json" --logs "$logs" -- weir-perf --alltoall -t rate -s 64 -D "$seconds" \
 		--wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" &&
 		jq -e '.results[0] | .errors == 0 and .shares.min > 0' "$weir_tmp/result.json" >/dev/null; then
-		jq .nodes_down "$weir_tmp/cluster.json"
+		down=$(jq .nodes_down "$weir_tmp/cluster.json")
 	else
 		tail -n 1 "$weir_tmp/perf.log" >&2
-	fi | record ctl_alltoall "nodes taken for lost in $seconds s, 32 nodes, all to all" '<=' 0 any \
+	fi
+	if [ "$down" = 0 ]; then rm -r "$logs"; else echo "ctl_alltoall: logs and core dumps are in $logs" >&2; fi
+	echo "$down" | record ctl_alltoall "nodes taken for lost in $seconds s, 32 nodes, all to all" '<=' 0 any \
 		"cluster.sh 32 --join -- weir-perf --alltoall -t rate -s 64 -D $seconds --wait sleep"
 }
 

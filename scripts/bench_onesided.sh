@@ -3,7 +3,7 @@
 # Sourced by bench.sh: the set onesided, operations on memory of other programs beside messages of the same build.
 
 # beside NAME UNIT OP TARGET JQ ARGUMENT... -- ARGUMENT...: the value of one run of weir-perf divided by that of
-# another, in turn. 10 pairs of steady runs. JQ: the value from a result.
+# another, in turn. As many pairs of steady runs as --runs says. JQ: the value from a result.
 beside()
 {
 	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try first second
@@ -16,13 +16,13 @@ beside()
 		shift
 	done
 	shift
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		first=$(steady_value "$expression" "${one[@]}") || break
 		second=$(steady_value "$expression" "$@") || break
 		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf ${one[*]}, in turn with weir-perf $*"
 }
 
@@ -59,13 +59,13 @@ beside_load()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		first=$(small_gets put)
 		second=$(small_gets bw)
 		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "$2" "$3" "$4" paired "weir-perf -t get -s 8 beside -t put -s 16m, in turn with beside -t bw"
 }
 
@@ -122,13 +122,13 @@ beside_peers()
 
 	shift 7
 	wanted "$name" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value "$expression" "$@") || break
 		best=$($peer | sort -g | if [ "$op" = '<=' ]; then head -n 1; else tail -n 1; fi)
 		[ -n "$best" ] || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf $*, in turn with $peer"
 }
 
@@ -139,12 +139,12 @@ beside_copy()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value '.bytes_per_s / 1e9' --instance A node:1 -t put -s "$2" -D 0.5 --cpu 0) || break
 		bare=$(taskset -c 0 copy_bench "$2" 0.25) || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "x memcpy between such memory: mapped puts of $2 B" '>=' "$3" paired \
 		"weir-perf -t put -s $2, in turn with copy_bench $2 0.25"
 }
@@ -175,13 +175,13 @@ sums_beside_peers()
 	local -a ratios=()
 
 	wanted "$1" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		best=$(all_rma sum 8192 | sort -g | head -n 1)
 		[ -n "$best" ] || break
 		own=$(sum_1k) || break
 		[ -z "$own" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$1" "$2" '<=' "$3" paired \
 		"weir-perf -t acc --type double -s 8192 --through window, with and without --by-engine, in turn with all_rma sum 8192"
 }
@@ -202,11 +202,13 @@ stencil()
 	rm "$weir_tmp"/stencil-[01].log
 }
 
-# stencils NAME WAY TARGET: rows by notices beside another way, the median of ten runs.
+# stencils NAME WAY TARGET: rows by notices beside another way.
 stencils()
 {
+	local n
+
 	wanted "$1" || return 0
-	for _ in {1..10}; do stencil "$2" notices; done |
+	for ((n = 0; n < runs; n++)); do stencil "$2" notices; done |
 		record "$1" "x by $2: rows by notices, two programs of the host" '>=' "$3" any "example-window_stencil NAME 2 64 20000"
 }
 
@@ -226,14 +228,14 @@ example_us()
 }
 
 # by_messages NAME WHAT PROGRAM ARGUMENT...: the time that its version by messages takes, divided by that by puts, in
-# turn, the median of ten pairs.
+# turn.
 by_messages()
 {
-	local name=$1 what=$2 program=$3 table=example-$RANDOM
+	local name=$1 what=$2 program=$3 table=example-$RANDOM n
 	shift 3
 
 	wanted "$name" || return 0
-	for _ in {1..10}; do
+	for ((n = 0; n < runs; n++)); do
 		awk -v a="$(example_us "$program" --by messages "$table" 2 "$@")" -v b="$(example_us "$program" "$table" 2 "$@")" \
 			'BEGIN { if (a && b) print a / b }'
 	done | record "$name" "x by messages: $what by puts, two programs of the host" - 0 paired "$program NAME 2 $*"
@@ -337,6 +339,54 @@ fence_steps()
 		record os_fence_virtual_fit "R² of a + b log2 n: likewise" '>=' 0.99 any "$command"
 }
 
+# run_fences DIR: in a cluster: all its nodes fence. Prints µs of a fence, and µs of CPU per member and fence, of its
+# program and its data plane, while all fence.
+run_fences()
+{
+	local perf before after pids
+
+	weir-perf --alltoall -t fence -D 12 --stats-period 0.2 --no-calibrate --json >"$1/result.json" 2>"$1/perf.log" &
+	perf=$!
+	until grep -q 'M/s, [1-9]' "$1/perf.log" || ! kill -0 "$perf"; do sleep 0.1; done 2>/dev/null
+	sleep 1
+	pids="$(cat "/proc/$perf/task/$perf/children" "$WEIR_RUN_DIR"/n*/dataplane.pid)"
+	# shellcheck disable=SC2086
+	before=$(ticks $pids)
+	sleep 5
+	# shellcheck disable=SC2086
+	after=$(ticks $pids)
+	kill -0 "$perf" 2>/dev/null && wait "$perf" &&
+		jq -r --argjson ticks "$((after - before))" --argjson hz "$(getconf CLK_TCK)" \
+			'.results[0] | "\(.lat_us.mean) \(1e6 * $ticks / $hz / 5 / .msgs_per_s)"' "$1/result.json"
+}
+
+# A fence of 32 nodes, whose 97 processes take turns on the CPUs: told, not judged.
+fence_nodes()
+{
+	local n
+
+	any_wanted os_fence_32 os_fence_32_cpu || return 0
+	export -f run_fences ticks
+	for ((n = 0; n < runs; n++)); do
+		"$weir_root/scripts/cluster.sh" 32 -- bash -c "run_fences '$weir_tmp'" 2>"$weir_tmp/cluster.log" || tail -n 1 "$weir_tmp/cluster.log" >&2
+	done >"$weir_tmp/fences"
+	cut -d ' ' -f 1 "$weir_tmp/fences" | record os_fence_32 "us: a fence of 32 nodes, 97 processes on $(nproc) CPUs" - 0 any \
+		"cluster.sh 32 -- weir-perf --alltoall -t fence"
+	cut -d ' ' -f 2 "$weir_tmp/fences" | record os_fence_32_cpu "us: CPU time of a fence of 32 nodes per member, its program and its data plane" - 0 any \
+		"utime+stime over 5 s of the same"
+}
+
+# Bytes that the library allocates for a window at a member, of 1,024 members and of 32; the worst kind.
+memory_figure()
+{
+	wanted os_memory_p || return 0
+	"$WEIR_BUILD/test/unit/window_memory_test" 2>"$weir_tmp/memory.log" |
+		awk '$1 == "memory" { bytes[$2, $3] = $4; kinds[$2] }
+			END { for (k in kinds) if (bytes[k, 32]) { r = bytes[k, 1024] / bytes[k, 32]; if (r > most) most = r }
+				if (most) print most }' |
+		record os_memory_p "x with 32 members: bytes of a window at one of 1,024, on hosts of 8" '<=' 1.25 any window_memory_test
+}
+
 # Operations on memory of the same host that is mapped.
 mapped_onesided()
 {
@@ -344,7 +394,7 @@ mapped_onesided()
 	local -a size layers=()
 
 	any_wanted os_put_8 os_get_8 os_acc_8 os_fop_8 os_cas_8 os_put_rate_8 os_put_64k os_put_1m \
-		os_model_host_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} || return 0
+		"${host_models[@]}" || return 0
 	build_rma
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
@@ -364,14 +414,14 @@ mapped_onesided()
 }
 
 # recover NEXT HOLDER: ms from the SIGKILL of a program on HOLDER, with a lock of memory on B, to the lock of one on
-# NEXT; ten times.
+# NEXT.
 recover()
 {
 	local i at memory=memory-$1$2 holder taker
 
 	run "$memory" locker B export "$weir_tmp/key"
 	await grep -q ready "$weir_tmp/$memory.log" || die "no export"
-	for i in {1..10}; do
+	for ((i = 0; i < runs; i++)); do
 		holder=holder-$1$2$i taker=taker-$1$2$i
 		run "$holder" locker "$2" hold "$weir_tmp/key" exclusive
 		await grep -q held "$weir_tmp/$holder.log" || die "no lock"
@@ -390,7 +440,7 @@ window_recover()
 {
 	local i at name member holder taker
 
-	for i in {1..10}; do
+	for ((i = 0; i < runs; i++)); do
 		name=window-$1$2-$i member=member-$1$2$i holder=wholder-$1$2$i taker=wtaker-$1$2$i
 		run "$member" locker B window "$name" 0
 		run "$holder" locker "$2" window "$name" 1
@@ -438,12 +488,12 @@ hash()
 
 	shift 4
 	wanted "$name" || return 0
-	for ((try = 0; try < 30 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 30 && ${#ratios[@]} < runs; try++)); do
 		own=$(hash_rate "$@")
 		best=$($peer | sort -g | tail -n 1)
 		[ -z "$own" ] || [ -z "$best" ] || ratios+=("$(awk -v a="$own" -v b="$best" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "example-remote_hash table 2 200000, in turn with $peer"
 }
 
@@ -461,12 +511,12 @@ beside_nic()
 	shift 5
 
 	wanted "$name" || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		own=$(steady_value "$expression" "$@") || break
 		bare=$($nic --json 2>"$weir_tmp/perf.log" | jq -r ".results[0] | $expression")
 		[ -z "$own" ] || [ -z "$bare" ] || ratios+=("$(awk -v a="$own" -v b="$bare" 'BEGIN { print a / b }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" '>=' "$target" paired "weir-perf $*, in turn with $nic"
 }
 
@@ -477,14 +527,14 @@ notified_64k()
 	local -a ratios=()
 
 	wanted os_rnotify_64k || return 0
-	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
 		large=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 64k -D 1 --cpu 0) || break
 		small=$(steady_value .lat_us.p50 --instance A node:2 -t notify -s 8 -D 0.5 --cpu 0) || break
 		message=$(steady_value .lat_us.p50 --instance A node:2 -t lat -s 64k -D 1 --cpu 0) || break
 		if [ -z "$large" ] || [ -z "$small" ] || [ -z "$message" ]; then continue; fi
 		ratios+=("$(awk -v l="$large" -v s="$small" -v m="$message" 'BEGIN { print (l - s / 2) / (m / 2) }')")
 	done
-	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
 	printf '%s\n' "${ratios[@]}" | record os_rnotify_64k "x a message of 64 KiB, p50: notified put, one way" '<=' 1.2 paired \
 		"weir-perf -t notify -s 64k, less half of -s 8, in turn with -t lat -s 64k"
 }
@@ -500,31 +550,60 @@ point()
 }
 
 # fit NAME WHAT PER SCALE COMMAND: tells the points, and a line a + b n through them by least squares of relative errors:
-# a in µs, b in ns per SCALE of n, which PER names. '%' in WHAT and COMMAND is n.
+# a in µs, b in ns per SCALE of n, which PER names; SCALE log2: a + b log2 n. '%' in WHAT and COMMAND is n.
 fit()
 {
-	local name=$1 what=$2 per=$3 n us
+	local name=$1 what=$2 per=$3 n us form="a + b n"
 
+	[ "$4" != log2 ] || form="a + b log2 n"
 	while read -r n us; do
 		echo "$us" | record "${name}_$n" "us: ${what/\%/$n}" - 0 any "${5/\%/$n}"
 	done <"$weir_tmp/points"
-	awk -v scale="$4" '{ x = 1 / $2; y = $1 / scale / $2; xx += x * x; yy += y * y; xy += x * y; sx += x; sy += y }
+	awk -v scale="$4" '{ n = scale == "log2" ? log($1) / log(2) : $1 / scale
+			x = 1 / $2; y = n / $2; xx += x * x; yy += y * y; xy += x * y; sx += x; sy += y }
 		END { d = xx * yy - xy * xy; if (d > 0) print (sx * yy - sy * xy) / d, 1000 * (sy * xx - sx * xy) / d }' \
 		"$weir_tmp/points" >"$weir_tmp/line"
-	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
-	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per $per: ${what/\%/n} is a + b n" - 0 any "a line through ${name}_N"
+	cut -d ' ' -f 1 "$weir_tmp/line" | record "${name}_a" "us: ${what/\%/n} is $form" - 0 any "a line through ${name}_N"
+	cut -d ' ' -f 2 "$weir_tmp/line" | record "${name}_b" "ns per $per: ${what/\%/n} is $form" - 0 any "a line through ${name}_N"
+}
+
+# What models() fits, of mapped memory and between two nodes: nothing is mapped there that lock_all could lock at once.
+remote_models=(os_model_remote_{put,get,acc,flush,lock,wlock,fence,pscw,notify,flag,message,partners,post,start,complete,wait}_{a,b})
+host_models=("${remote_models[@]/remote/host}" os_model_host_lockall_{a,b})
+
+# partner_models WHERE ARGUMENT...: post, start, complete and wait of 16 members by the number of their partners, all
+# four and each alone. The members take turns on the CPUs, so start and wait have what the others do.
+partner_models()
+{
+	local where=$1 call n
+	shift
+
+	any_wanted "os_model_${where}_"{partners,post,start,complete,wait}_{a,b} || return 0
+	for n in 1 2 4 8; do
+		weir-perf "$@" -t pscw --programs 8 --partners "$n" -D 1 --json 2>"$weir_tmp/perf.log" |
+			jq -r --argjson n "$n" '.results[0] | {partners: .lat_us.mean} + .calls_us | to_entries[] |
+				select(.value > 0) | "\(.key) \($n) \(.value)"'
+	done >"$weir_tmp/calls"
+	for call in partners post start complete wait; do
+		awk -v call="$call" '$1 == call { print $2, $3 }' "$weir_tmp/calls" >"$weir_tmp/points"
+		fit "os_model_${where}_$call" "${call/partners/post, start, complete, wait}, % partners among 16 members" partner 1 \
+			"weir-perf $* -t pscw --programs 8 --partners %"
+	done
 }
 
 # models WHERE ARGUMENT...: what operations cost: each with its flush by its size, puts by their number before one flush,
-# a lock and its release by the number of programs that ask for it. Through windows: fences, and lock_all with a put, by
-# the logarithm of the members; rings of post and start, and notified puts with their answer, by size.
+# a lock and its release by the number of programs that ask for it. Through windows: that by the members, half of which
+# ask; fences by the members; lock_all by the parts of its host that it locks, the CPU time of eight programs on one CPU;
+# post and start by partners; by size rings of post and start, and puts with a notice or a flag behind them, with their
+# answer. Beside these a message with an answer of 8 bytes.
 models()
 {
-	local where=$1 name test n
+	local where=$1 name test n small
 	shift
 
-	for test in put get acc flush lock fence lockall pscw notify; do
+	for test in put get acc flush lock wlock fence lockall pscw notify flag message; do
 		name=os_model_${where}_$test
+		[ "$where $test" != "remote lockall" ] || continue
 		any_wanted "${name}_a" "${name}_b" || continue
 		: >"$weir_tmp/points"
 		case "$test" in
@@ -540,18 +619,38 @@ models()
 			done
 			fit "$name" "lock and unlock, % programs" program 1 "weir-perf $* -t lock --programs %"
 			;;
-		fence | lockall)
+		wlock)
 			# a program and its target are two members
-			for n in 1 2 3 4 5; do
-				point "$n" .lat_us.mean "$@" -t "$test" -s 8 --programs $((1 << (n - 1))) -D 1
+			for n in 2 4 8 16; do
+				point "$n" .lat_us.mean "$@" -t lock --through window --programs $((n / 2)) -D 1
 			done
-			fit "$name" "$test and a put, 2^% members" doubling 1 "weir-perf $* -t $test -s 8 --programs 2^%/2"
+			fit "$name" "lock and unlock of a window's part, half of % members" member 1 "weir-perf $* -t lock --through window --programs %/2"
 			;;
-		pscw | notify)
+		fence)
+			for n in 2 4 8 16; do
+				point "$n" .lat_us.mean "$@" -t fence --programs $((n / 2)) -D 1
+			done
+			fit "$name" "fence of % members" doubling log2 "weir-perf $* -t fence --programs %/2"
+			;;
+		lockall)
+			for n in 2 3 5 9; do
+				point "$n" '1e6 / .msgs_per_s' "$@" -t lockall --programs 8 --partners $((n - 1)) -D 1
+			done
+			fit "$name" "lock_all and unlock_all of % parts of the host, CPU time" part 1 \
+				"weir-perf $* -t lockall --programs 8 --partners %-1"
+			;;
+		pscw | notify | flag)
 			for n in 8 64 512 4096 32768 262144 1048576; do
 				point "$n" .lat_us.mean "$@" -t "$test" -s "$n" --through window -D 0.4
 			done
 			fit "$name" "$test of % B through a window" KiB 1024 "weir-perf $* -t $test -s % --through window"
+			;;
+		message)
+			for n in 8 64 512 4096 32768 262144 1048576; do
+				small=$(weir-perf "$@" -t lat -s 8 -D 0.4 --no-calibrate --json 2>"$weir_tmp/perf.log" | jq '.results[0].lat_us.mean')
+				[ -z "$small" ] || point "$n" "(.lat_us.mean + $small) / 2" "$@" -t lat -s "$n" -D 0.4
+			done
+			fit "$name" "a message of % B, and one of 8 B back" KiB 1024 "weir-perf $* -t lat, half of -s % and half of -s 8"
 			;;
 		*)
 			for n in 8 64 512 4096 32768 262144 1048576; do
@@ -561,6 +660,7 @@ models()
 			;;
 		esac
 	done
+	partner_models "$where" "$@"
 }
 
 # Two data planes on Soft-RoCE beside perftest on the same devices, in the virtual machine.
@@ -602,6 +702,8 @@ set_onesided()
 	mapped_windows
 	far_windows
 	fence_steps
+	fence_nodes
+	memory_figure
 	verbs_onesided
 	if any_wanted os_apart_8 os_notify_8; then
 		one_node --idle adaptive
@@ -635,7 +737,7 @@ set_onesided()
 	fi
 	any_wanted os_rput_p50 os_rget_p50 os_rfop_p50 os_rlock_p50 os_lock_32 os_rnotify_p50 os_rnotify_64k os_racc_rate_8 \
 		os_rput_rate_8 os_rput_rate_8_nic os_rfop_rate_8 os_rstride os_stopped os_rput_1m os_rget_1m os_rget_rate_8 os_rsmall_beside \
-		os_model_remote_{put,get,acc,flush,lock,fence,lockall,pscw,notify}_{a,b} os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
+		"${remote_models[@]}" os_overlap_{4096,16384,65536,262144,1048576,4194304} || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
 	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"

@@ -8,12 +8,12 @@
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-nodes="" fabric=switch etcd=0 join=0 auto=0 memory="" dir="" report="" keep=0 command=()
+nodes="" fabric=switch etcd=0 join=0 auto=0 memory="" dir="" report="" logs="" keep=0 command=() from=$PWD
 
 usage()
 {
 	cat <<END
-Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
+Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--logs DIR] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32; 64 on a bridge
   --fabric        switch: weir-switch with a memif port per node (default)
                   bridge: a veth per node on a kernel bridge, in namespaces (root)
@@ -24,6 +24,7 @@ Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
   --report FILE   writes JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
+  --logs DIR      the logs of all daemons stay here, and they leave core dumps: here, if core_pattern gives no other place
   --keep          nodes stay when COMMAND has ended, until Ctrl-C
 Variables: CLUSTER_OPTIONS, more options for every data plane; CLUSTER_NODE_TIMEOUT, seconds, for both daemons.
 END
@@ -44,6 +45,7 @@ while [ $# -gt 0 ]; do
 	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "invalid value '$memory' for --memory (expected MiB, 1 to 999999)"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
+	--logs) logs=${2:-}; [ -d "$logs" ] || wrong "no directory '$logs'"; logs=$(cd "$logs" && pwd); shift ;;
 	--keep) keep=1 ;;
 	-h | --help) usage; exit 0 ;;
 	--) shift; command=("$@"); break ;;
@@ -70,6 +72,7 @@ if [ -z "${WEIR_BUILD:-}" ]; then
 	[ -f "$root/build/release/build.ninja" ] || meson setup "$root/build/release" "$root" --buildtype=release >/dev/null
 	ninja -C "$root/build/release" >/dev/null || { echo "cluster.sh: the build failed; see scripts/test.sh" >&2; exit 1; }
 fi
+[ -z "${WEIR_BUILD:-}" ] || WEIR_BUILD=$(realpath "$WEIR_BUILD")
 WEIR_SMOKE_RUN_DIR=$dir
 # shellcheck source=test/smoke/_init.sh
 . "$root/test/smoke/_init.sh"
@@ -77,6 +80,11 @@ PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 weir_logs=no
 weir_node_timeout=${CLUSTER_NODE_TIMEOUT:-}
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
+if [ -n "$logs" ]; then
+	undo "cp '$weir_tmp'/*.log '$logs'"
+	cd "$logs" || exit 3
+	ulimit -c unlimited 2>/dev/null || echo "cluster.sh: core dumps are limited to $(ulimit -c) KiB" >&2
+fi
 
 say()
 {
@@ -421,7 +429,7 @@ names=$(seq -s ' ' -f 'n%g' 0 $((nodes - 1)))
 export WEIR_CLUSTER=$names PATH
 code=0
 if [ "${#command[@]}" -gt 0 ]; then
-	"${command[@]}" <&0 &
+	(cd "$from" && exec "${command[@]}") <&0 &
 	child=$! ended=0
 	trap 'ended=1; kill -TERM "$child" 2>/dev/null' INT TERM
 	wait "$child"

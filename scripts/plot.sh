@@ -79,11 +79,26 @@ plot_layers()
 	[ -z "$lines" ] || draw "peers_$1" 'KiB per message' "GB/s, $2" top "$lines"
 }
 
+# notified WHERE: what tells the other end of bytes, and its answer.
+notified()
+{
+	axes=xy plot "notified_$1" bytes "µs, there and an answer back, $2" "os_model_$1_notify" 'put with a notice' "os_model_$1_message" message \
+		"os_model_$1_flag" 'put, flush, put of a flag' "os_model_$1_pscw" 'post, start, complete, wait'
+}
+
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
 plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir
 plot membership nodes 'seconds after a node died' ctl_suspect 'first suspicion' ctl_dead 'declared dead' ctl_know 'known to all'
 axes=xy plot onesided 'bytes, puts before a flush, or programs' 'µs, operation and flush, two nodes' os_model_remote_put put os_model_remote_get get \
 	os_model_remote_acc sums os_model_remote_flush 'puts of 8 B and a flush' os_model_remote_lock 'lock, by programs'
+axes=xy plot pscw 'bytes' 'µs, a ring of post, start, put, complete, wait' os_model_host_pscw 'two members of a host' \
+	os_model_remote_pscw 'of two nodes'
+plot partners partners 'µs, 16 members of a host' os_model_host_post post os_model_host_start start os_model_host_complete complete \
+	os_model_host_wait wait
+plot members members µs os_model_host_fence 'fence on a host' os_model_remote_fence 'on two nodes' \
+	os_model_host_wlock 'lock, half of them ask' os_model_remote_wlock 'between two nodes'
+notified host 'one host'
+notified remote 'two nodes'
 plot overlap 'bytes' 'of a put, hidden by computation' os_overlap Weir
 plot_layers host 'two programs of a host'
 plot_layers nodes 'two nodes'

@@ -162,6 +162,8 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 		m.group = d->group;
 		m.members = o->alltoall ? d->team->count : 2 * o->programs;
 		m.rank = o->alltoall ? d->number : driver_rank(d, i);
+		if (test == PERF_PSCW)
+			m.partners = o->partners ? o->partners : 1;
 		/* else a flush would wait for the operations of all threads */
 		m.options = (o->threads > 1 ? WEIR_WINDOW_THREADS : 0) |
 			    (o->apart ? WEIR_WINDOW_APART : 0) |

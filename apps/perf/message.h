@@ -18,7 +18,7 @@
 #include "weir/address.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 8u
+#define PERF_VERSION 9u
 /* what is spoken besides: until 1.0 nothing */
 #define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
@@ -78,6 +78,7 @@ struct perf_message {
 	uint32_t members; /* REQUEST: of the group */
 	uint32_t rank;	  /* REQUEST: of the target; with PERF_HERE of the driver */
 	uint64_t options; /* REQUEST: WEIR_WINDOW_* */
+	uint32_t partners, none;     /* REQUEST, pscw: members that each one starts to */
 	struct perf_ports ports;     /* RESULT: counted by the server's ports during the run */
 	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */
 };

@@ -278,6 +278,10 @@ static const struct option_spec specs[] = {
      "acc, fop: operation on the elements, with operands of one (sum)", .take = take_op,
      .expected = "sum, prod, min, max, land, lor, lxor, band, bor, bxor, minloc, maxloc or "
 		 "replace"},
+    {"partners", 0, OPTION_UNSIGNED, AT(partners), "N", NULL,
+     "pscw: members that each one starts to (1); lockall: members whose parts it may load and "
+     "store",
+     NUMBER(1, OPTIONS_NODES)},
     {"patience", 0, OPTION_UNSIGNED, AT(patience_s), "SECONDS", "30",
      "time without progress after which a run has failed", NUMBER(1, 86400)},
     {"pause", 0, OPTION_UNSIGNED, AT(pause_ms), "MS", NULL, "lat: pause before each round trip",
@@ -309,7 +313,7 @@ static const struct option_spec specs[] = {
      "put, get, ...: the program that owns the memory sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
      .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
-		 "cas, notify, signal, lock, lockall, fence or pscw"},
+		 "cas, notify, signal, flag, lock, lockall, fence or pscw"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
      "message, request, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
     {"through", 0, OPTION_WORD, AT(through), NULL, "remote",
@@ -346,7 +350,8 @@ const struct option_table perf_option_table = {
 	"  read (the server answers from its memory); message model: message, request;\n"
 	"  remote memory: put, get, acc (updates elements), fop (fetches and updates them),\n"
 	"  cas, notify and signal (puts that the other end answers), lock;\n"
-	"  windows: lockall, fence, pscw (post, start, complete, wait)\n"
+	"  windows: flag (put, flush, put of a word that the other end awaits), lockall, fence,\n"
+	"  pscw (post, start, complete, wait)\n"
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
@@ -442,6 +447,8 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "one thread of a program has the epoch of -t %s; leave out --threads";
 	if (o->readers && (test != PERF_LOCK || o->readers > o->programs))
 		return "--readers are some of the --programs of -t lock; lower it or leave it out";
+	if (o->partners && test != PERF_PSCW && test != PERF_LOCKALL)
+		return "--partners is for -t pscw and lockall; leave it out";
 	if (o->through && !window)
 		return "--through is for tests of remote memory; leave it out";
 	if (o->by_engine && (!window || !perf_is_update(test)))
@@ -517,6 +524,9 @@ settle(struct perf_options *o, char *reason, size_t size)
 	else if (o->alltoall && !o->cluster_count && find_cluster(o))
 		wrong = "--alltoall finds no instances in WEIR_CLUSTER; run it by "
 			"scripts/cluster.sh";
+	else if (o->partners > (o->alltoall ? o->cluster_count / 2 : o->programs))
+		wrong = "--partners is more than half of the members; lower it, or raise "
+			"--programs";
 	else if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
 		wrong = "--loop without an address is one program alone; name a server on this "
 			"node";

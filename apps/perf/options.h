@@ -39,6 +39,8 @@ struct perf_options {
 	bool through;	  /* put: as a window, else as remote memory */
 	bool by_engine;	  /* acc: the target's engine updates */
 	uint32_t readers; /* lock: programs that lock shared */
+	/* pscw: members that each one starts to; lockall: whose parts a program has asked for */
+	uint32_t partners;
 	bool adopt;	  /* bw: send out of adopted buffers */
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections at random, else in turn */

@@ -10,7 +10,7 @@
 #ifndef WEIR_PERF_REMOTE_H
 #define WEIR_PERF_REMOTE_H
 
-#include "message.h"
+#include "result.h"
 
 #include "weir/window.h"
 
@@ -87,8 +87,8 @@ remote_signal_at(const struct remote_layout *l)
 
 /*
  * A member's part: a line with a word, then what is above for each driver that operates on it. A
- * program waits for its word with PERF_SIGNAL; with PERF_FENCE and PERF_PSCW it is the number of
- * the last round.
+ * program waits for its word with PERF_SIGNAL and PERF_FLAG; with PERF_FENCE and PERF_PSCW it is
+ * the number of the last round.
  */
 #define REMOTE_WORD_AT 0u
 
@@ -112,6 +112,9 @@ struct remote_part {
 int part_open(struct remote_part *p, struct weir *weir, const struct perf_message *request,
 	      uint32_t drivers);
 void part_close(struct remote_part *p);
+/* Waits until the word of a part is at least that: *seen. Nobody rings for a plain put, so it looks
+ * and yields. 0 or -EAGAIN. */
+int part_await(const uint8_t *base, uint64_t least, int timeout_ms, uint64_t *seen);
 /* The memory of what the driver of a request operates on. */
 static inline uint8_t *
 part_of(const struct remote_part *p, const struct perf_message *request)
@@ -133,19 +136,32 @@ int remote_window_open(struct remote_window *w, struct weir *weir,
 /* Collective. 0, or -errno: it may be open still. */
 int remote_window_close(struct remote_window *w, int timeout_ms);
 
+/*
+ * Ranks of the partners of a member: at the distances 1, 3, 5, ... to its right or left. Where the
+ * drivers are on one host and the targets on another, all are on the other host.
+ */
+static inline uint32_t
+remote_partner(uint32_t rank, uint32_t members, uint32_t i, bool right)
+{
+	return (rank + (right ? 2 * i + 1 : members - 2 * i - 1)) % members;
+}
+
 /* Calls that all members make together, equally often. */
 struct remote_rounds {
 	struct weir_window *win;
 	const uint8_t *base; /* own part */
-	uint32_t test, right, left, members;
+	uint32_t test, partners, members;
+	uint32_t right[PERF_PROGRAMS_MAX], left[PERF_PROGRAMS_MAX]; /* the neighbours are first */
 	uint64_t done, last; /* rounds; number of the last one, 0: not known yet */
 	bool told;	     /* the member to the right knows the last one */
+	bool timed;	     /* the calls of the next rounds, each alone */
+	struct perf_calls calls;
 	int patience_ms;
 };
 
-/* 0 or -errno. */
+/* For such a request. 0 or -errno. */
 int rounds_begin(struct remote_rounds *r, struct weir_window *win, const uint8_t *base,
-		 uint32_t test, int patience_ms);
+		 const struct perf_message *request, int patience_ms);
 /* A fence, or post, start, complete and wait in a ring; before its end `length` bytes are put to
  * the member to the right. 0; 1: the round was the last one; or -errno. */
 int rounds_one(struct remote_rounds *r, uint64_t at, const void *bytes, size_t length);

@@ -66,6 +66,13 @@ latencies(const struct perf_result *r, double us[LATENCIES])
 	us[6] = histogram_deviation(h) / 1e3;
 }
 
+/* Mean of a call of PERF_PSCW. */
+static double
+call_us(const struct perf_result *r, enum perf_call call)
+{
+	return (double)r->calls.ns[call] / (double)r->calls.rounds / 1e3;
+}
+
 static void
 json_calibration(const struct calibration *before, const struct calibration *after, FILE *to)
 {
@@ -126,6 +133,12 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 			us[0], us[1], us[2], us[3], us[4], us[5], us[6]);
 	else
 		fputs("\"lat_us\":null", to);
+	if (r->calls.rounds)
+		fprintf(
+		    to,
+		    ",\"calls_us\":{\"post\":%.4f,\"start\":%.4f,\"complete\":%.4f,\"wait\":%.4f}",
+		    call_us(r, CALL_POST), call_us(r, CALL_START), call_us(r, CALL_COMPLETE),
+		    call_us(r, CALL_WAIT));
 	fputs(",\"calibration\":", to);
 	json_calibration(&r->before, &r->after, to);
 	/* the result as multiples of the cost of the machine itself */
@@ -187,6 +200,10 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
 			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
 			r->shares.max / 1e6);
+	if (r->calls.rounds)
+		fprintf(to, "     post %.3f, start %.3f, complete %.3f, wait %.3f us (means)\n",
+			call_us(r, CALL_POST), call_us(r, CALL_START), call_us(r, CALL_COMPLETE),
+			call_us(r, CALL_WAIT));
 	if (!r->ports_known)
 		return;
 	if (perf_is_fetch(r->test))
@@ -223,11 +240,11 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		fprintf(to,
 			"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
 			"\"target\":\"%s\",\"apart\":%s,\"through\":\"%s\",\"by_engine\":%s,"
-			"\"readers\":%u,\"rate\":%.0f,\"flags\":\"%s\",",
+			"\"readers\":%u,\"partners\":%u,\"rate\":%.0f,\"flags\":\"%s\",",
 			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads,
 			o->stop ? "stop" : "sleep", boolean(o->apart),
 			o->through ? "window" : "remote", boolean(o->by_engine), o->readers,
-			o->rate, perf_flags_text(o));
+			o->partners, o->rate, perf_flags_text(o));
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:
@@ -424,6 +441,9 @@ perf_result_add(struct perf_result *to, const struct perf_result *from)
 			      (double)(trips + more);
 		histogram_add(&to->latency, &from->latency);
 	}
+	to->calls.rounds += from->calls.rounds;
+	for (uint32_t i = 0; i < CALLS; i++)
+		to->calls.ns[i] += from->calls.ns[i];
 	if (from->ports_known) {
 		to->ports_known = true;
 		add_ports(&to->ports, &from->ports);

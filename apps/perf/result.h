@@ -24,6 +24,13 @@ struct perf_shares {
 	double min, mean, max;
 };
 
+/* Times of the calls of PERF_PSCW. */
+enum perf_call { CALL_POST, CALL_START, CALL_PUT, CALL_COMPLETE, CALL_WAIT, CALLS };
+struct perf_calls {
+	uint64_t rounds; /* that were timed, of all members that measure */
+	uint64_t ns[CALLS];
+};
+
 struct perf_result {
 	uint32_t test; /* enum perf_test */
 	uint32_t size;
@@ -45,6 +52,7 @@ struct perf_result {
 	struct perf_ports ports, peer_ports; /* of this end and of the server */
 	pid_t pid, peer_pid;		     /* data planes, 0: unknown */
 	struct histogram latency;	     /* ns; empty unless lat */
+	struct perf_calls calls;
 };
 
 /* Computes the rates from start_ns, last_ns and measured. */

@@ -135,8 +135,8 @@ const char *
 perf_test_name(uint32_t test)
 {
 	static const char *const names[PERF_TESTS] = {
-	    "lat", "bw",  "rate", "mix",    "read",   "message", "request", "put",   "get",
-	    "acc", "fop", "cas",  "notify", "signal", "lock",	 "lockall", "fence", "pscw"};
+	    "lat", "bw",  "rate",   "mix",    "read", "message", "request", "put",   "get", "acc",
+	    "fop", "cas", "notify", "signal", "flag", "lock",	 "lockall", "fence", "pscw"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -284,6 +284,9 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	    (m.group ? !perf_is_remote(m.test) || m.members < 2 ||
 			   m.members > 2 * PERF_PROGRAMS_MAX || m.rank >= m.members
 		     : perf_is_window(m.test)))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST &&
+	    (m.test == PERF_PSCW ? !m.partners || m.partners > m.members / 2 : m.partners))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && m.flags & PERF_UD &&
 	    (m.test > PERF_RATE || m.size < PERF_UD_MIN || m.batch > 1 ||

@@ -30,6 +30,7 @@ enum perf_test {
 	PERF_CAS,
 	PERF_NOTIFY,
 	PERF_SIGNAL,
+	PERF_FLAG,
 	PERF_LOCK,
 	PERF_LOCKALL,
 	PERF_FENCE,
@@ -77,7 +78,7 @@ perf_has_layout(uint32_t test)
 static inline bool
 perf_is_answered(uint32_t test)
 {
-	return test == PERF_NOTIFY || test == PERF_SIGNAL;
+	return test >= PERF_NOTIFY && test <= PERF_FLAG;
 }
 
 /* PERF_ACC, PERF_FOP: type and operation; 0 is the usual one. */
@@ -125,7 +126,7 @@ uint64_t perf_element_after(uint32_t type, uint32_t op, uint64_t times);
 static inline bool
 perf_is_window(uint32_t test)
 {
-	return test >= PERF_LOCKALL && test <= PERF_PSCW;
+	return test == PERF_FLAG || (test >= PERF_LOCKALL && test <= PERF_PSCW);
 }
 
 /* Tests of remote memory whose operations begin and end an epoch, or lock and unlock: without

@@ -61,6 +61,20 @@ for fabric in switch:3 mesh:3 bridge:3; do
 		"$weir_tmp/report" >/dev/null || fail "the switch: $(jq -c .switch "$weir_tmp/report")"
 done
 
+# logs stay, of a data plane that crashes too, which leaves a core dump if the kernel writes any into a file
+mkdir "$weir_tmp/kept"
+# shellcheck disable=SC2016 # of the cluster's shell
+"$cluster" 2 --logs "$weir_tmp/kept" -- sh -c 'pwd; ulimit -c; kill -ABRT "$(cat "$WEIR_RUN_DIR/n1/dataplane.pid")"' \
+	>"$weir_tmp/crash.out" 2>"$weir_tmp/crash.log"
+[ $? = 1 ] || fail "a data plane that crashed: $(log_of crash)"
+[ "$(head -n 1 "$weir_tmp/crash.out")" = "$PWD" ] || fail "the command runs in $(head -n 1 "$weir_tmp/crash.out")"
+for name in dataplane-n0 dataplane-n1 control-n1 switch; do
+	[ -s "$weir_tmp/kept/$name.log" ] || fail "no log of $name in $(ls "$weir_tmp/kept")"
+done
+if [ "$(tail -n 1 "$weir_tmp/crash.out")" = unlimited ] && grep -q '^core' /proc/sys/kernel/core_pattern; then
+	ls "$weir_tmp/kept"/core* >/dev/null || fail "no core dump in $(ls "$weir_tmp/kept")"
+fi
+
 # without a peers file; the exit code is the command's; nothing is left
 "$cluster" 3 --join -- sh -c 'exit 7' >"$weir_tmp/seven.log" 2>&1
 [ $? = 7 ] || fail "exit code: $(log_of seven)"
@@ -86,6 +100,7 @@ refused 2 'how many nodes' "$cluster" 1
 refused 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
 refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
 refused 2 "unknown option '--fast'" "$cluster" 3 --fast
+refused 2 "no directory '/none'" "$cluster" 3 --logs /none
 refused 2 'goes with --join or --etcd' "$cluster" 3 --auto
 switch=$WEIR_BUILD/test/tools/weir-switch
 refused 2 "weir-switch: invalid value '0' for --queue \(expected " "$switch" --no-huge -- --queue 0

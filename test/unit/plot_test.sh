@@ -46,4 +46,15 @@ if [ "$(ls "$tmp/out")" != onesided.svg ] || ! grep -q 'lock, by programs' "$tmp
 	echo "FAILED: no lock in $(ls "$tmp/out")"
 	failed=1
 fi
+# windows: by size, by members and by partners
+rm "$tmp/out"/*
+jq -n '[("pscw", "notify", "message", "flag") as $test | ("host", "remote") as $where | (8, 64) | {name: "os_model_\($where)_\($test)_\(.)", value: .}] +
+	[("fence", "wlock") as $test | (2, 4) | {name: "os_model_host_\($test)_\(.)", value: .}] +
+	[(1, 2) | {name: "os_model_host_complete_\(.)", value: .}]' >"$tmp/windows.json"
+bash "$plot" "$tmp/windows.json" "$tmp/out" >"$tmp/said" 2>&1 || { echo "FAILED: $(cat "$tmp/said")"; failed=1; }
+[ "$(cd "$tmp/out" && echo *)" = "members.svg notified_host.svg notified_remote.svg partners.svg pscw.svg" ] ||
+	{ echo "FAILED: of windows it drew $(ls "$tmp/out")"; failed=1; }
+for text in 'put with a notice' 'message' 'put, flush, put of a flag' 'post, start, complete, wait'; do
+	grep -q ">$text<" "$tmp/out/notified_remote.svg" || { echo "FAILED: no $text beside notices"; failed=1; }
+done
 exit $failed

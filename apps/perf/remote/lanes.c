@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * put, get, acc, fop, cas, notify, signal, lock, lockall, fence, pscw: the driver's threads, lanes,
- * operate on the memory of targets, each in its own part. First for the latency: an operation and
- * its flush, in blocks that alternate as in lat. Then for the rate: operations with one flush at
- * the end, or one per --window. The program's main thread is lane 0. With --alltoall each server
- * has lanes of its own. Of notify and signal there is no rate: the target answers each put, which
- * is complete with the answer. Of lock neither: all lanes contend for one; nor of epochs, which one
- * lane begins and ends.
+ * put, get, acc, fop, cas, notify, signal, flag, lock, lockall, fence, pscw: the driver's threads,
+ * lanes, operate on the memory of targets, each in its own part. First for the latency: an
+ * operation and its flush, in blocks that alternate as in lat. Then for the rate: operations with
+ * one flush at the end, or one per --window. The program's main thread is lane 0. With --alltoall
+ * each server has lanes of its own. Of notify, signal and flag there is no rate: the target answers
+ * each put, which is complete with the answer. Of lock neither: all lanes contend for one; nor of
+ * epochs, which one lane begins and ends.
  */
 #include "lanes.h"
 
@@ -94,6 +94,8 @@ block(struct lane *l, uint64_t n, bool timed)
 	uint64_t i;
 	int rc = 0;
 
+	if (perf_is_round(l->run->request.test))
+		l->run->rounds.timed = timed;
 	for (i = 0; i < n && !rc; i++) {
 		rc = complete_one(l);
 		if (!timed)
@@ -322,6 +324,7 @@ driver_remote(struct driver *d, struct perf_result *r)
 	if (!window)
 		access_close(&run);
 	r->members = run.request.members;
+	r->calls = run.rounds.calls;
 	d->sent = 0;
 	for (uint32_t i = 0; i < d->flow_count; i++)
 		d->sent += d->flows[i].sent;

@@ -67,14 +67,15 @@ answer_all(struct weir *w, int fd, const struct perf_message *request, const uin
 
 /* Answers through a window, until the server asks for the counts. 0 or -errno. */
 static int
-answer_members(int fd, const struct perf_message *request, struct weir_window *win)
+answer_members(int fd, const struct perf_message *request, struct weir_window *win,
+	       const uint8_t *base)
 {
 	struct weir_transfer t = {.notify = WEIR_WITH_SIGNAL_SET, .signal = REMOTE_WORD_AT};
 	uint32_t driver = request->rank - 1;
 	struct pollfd asked = {.fd = fd, .events = POLLIN};
 	struct weir_watch watch;
 	bool ends = false;
-	uint64_t next = 1; /* signal */
+	uint64_t next = 1; /* signal or flag */
 	int rc = weir_window_lock_all(win, 0, -1);
 
 	weir_watch_init(&watch, win, driver, WEIR_TAG_ANY, 1);
@@ -84,6 +85,13 @@ answer_members(int fd, const struct perf_message *request, struct weir_window *w
 						     &t.operand);
 			if (!rc)
 				rc = weir_window_put_with(win, driver, &t);
+			if (!rc)
+				next = t.operand + 1;
+		} else if (request->test == PERF_FLAG) {
+			rc = part_await(base, next, ANSWER_MS, &t.operand);
+			if (!rc)
+				rc = weir_window_put(win, driver, REMOTE_WORD_AT, &t.operand,
+						     sizeof(t.operand), 0);
 			if (!rc)
 				next = t.operand + 1;
 		} else {
@@ -119,9 +127,9 @@ member(int fd, struct weir *w, const struct perf_message *request)
 	if (!a.rc && request->flags & PERF_STOP)
 		raise(SIGSTOP);
 	if (!a.rc && perf_is_answered(request->test))
-		a.rc = answer_members(fd, request, window.win);
+		a.rc = answer_members(fd, request, window.win, part.base);
 	if (!a.rc && perf_is_round(request->test))
-		a.rc = rounds_begin(&rounds, window.win, part.base, request->test, -1);
+		a.rc = rounds_begin(&rounds, window.win, part.base, request, -1);
 	if (!a.rc && perf_is_round(request->test))
 		a.rc = rounds_end(&rounds, 0, NULL, 0);
 	if (a.rc)

@@ -2,8 +2,13 @@
 /* Operations through a window, and the window itself. */
 #include "lanes.h"
 
+#include "clock.h"
+
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
+
+#define FLAG_LOOKS 64u /* looks at a flag before the CPU is another program's */
 
 static int
 begin_put(struct lane *l, uint64_t i)
@@ -90,6 +95,20 @@ begin_signal(struct lane *l, uint64_t i)
 }
 
 static int
+begin_flag(struct lane *l, uint64_t i)
+{
+	const struct remote_run *run = l->run;
+	const uint64_t flag = i + 1;
+	int rc = begin_put(l, i);
+
+	if (!rc)
+		rc = weir_window_flush(run->win, l->rank, run->patience_ms);
+	if (!rc)
+		rc = weir_window_put(run->win, l->rank, REMOTE_WORD_AT, &flag, sizeof(flag), 0);
+	return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+static int
 flush(struct lane *l)
 {
 	return lane_flushed(l, weir_window_flush(l->run->win, l->rank, l->run->patience_ms));
@@ -115,6 +134,17 @@ await_signal(struct lane *l)
 
 	l->errors += !rc && seen != l->begun;
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+static int
+await_flag(struct lane *l)
+{
+	const struct remote_run *run = l->run;
+	uint64_t seen;
+	int rc = part_await(run->driver->window.own.base, l->begun, run->patience_ms, &seen);
+
+	l->errors += !rc && seen != l->begun;
+	return rc ? -ETIMEDOUT : 0;
 }
 
 /* ---- epochs, with a put if the test has a size ---- */
@@ -171,6 +201,7 @@ const struct remote_kind window_kinds[PERF_TESTS] = {
     [PERF_CAS] = {0, begin_cas, flush, lane_fetched_right},
     [PERF_NOTIFY] = {0, begin_notify, await_notice, NULL},
     [PERF_SIGNAL] = {0, begin_signal, await_signal, NULL},
+    [PERF_FLAG] = {0, begin_flag, await_flag, NULL},
     [PERF_LOCK] = {0, begin_lock, NULL, NULL},
     [PERF_LOCKALL] = {0, begin_lockall, NULL, NULL},
     [PERF_FENCE] = {0, begin_round, NULL, NULL},
@@ -180,46 +211,72 @@ const struct remote_kind window_kinds[PERF_TESTS] = {
 /* ---- rounds ---- */
 
 int
-rounds_begin(struct remote_rounds *r, struct weir_window *win, const uint8_t *base, uint32_t test,
-	     int patience_ms)
+rounds_begin(struct remote_rounds *r, struct weir_window *win, const uint8_t *base,
+	     const struct perf_message *request, int patience_ms)
 {
+	bool fence = request->test == PERF_FENCE;
 	struct weir_group *g = weir_window_group(win);
-	uint32_t rank = weir_group_rank(g), members = weir_group_size(g);
 
 	*r = (struct remote_rounds){.win = win,
 				    .base = base,
-				    .test = test,
-				    .right = (rank + 1) % members,
-				    .left = (rank + members - 1) % members,
-				    .members = members,
+				    .test = request->test,
+				    .partners = fence ? 1 : request->partners,
+				    .members = weir_group_size(g),
 				    .patience_ms = patience_ms};
-	return test == PERF_FENCE ? weir_window_fence(win, WEIR_NO_PRECEDE, patience_ms) : 0;
+	for (uint32_t i = 0; i < r->partners; i++) {
+		r->right[i] = remote_partner(weir_group_rank(g), r->members, i, true);
+		r->left[i] = remote_partner(weir_group_rank(g), r->members, i, false);
+	}
+	return fence ? weir_window_fence(win, WEIR_NO_PRECEDE, patience_ms) : 0;
+}
+
+/* Counts a call of a round that is timed, which began at *then. */
+static inline void
+note(struct remote_rounds *r, enum perf_call call, uint64_t *then)
+{
+	uint64_t now;
+
+	if (!r->timed)
+		return;
+	now = now_ns();
+	r->calls.ns[call] += now - *then;
+	*then = now;
 }
 
 int
 rounds_one(struct remote_rounds *r, uint64_t at, const void *bytes, size_t length)
 {
 	bool pscw = r->test == PERF_PSCW;
+	uint64_t then = r->timed ? now_ns() : 0;
 	int rc = 0;
 
-	if (pscw)
-		rc = weir_window_post(r->win, &r->left, 1, 0);
-	if (!rc && pscw)
-		rc = weir_window_start(r->win, &r->right, 1, 0, r->patience_ms);
+	if (pscw) {
+		rc = weir_window_post(r->win, r->left, r->partners, 0);
+		note(r, CALL_POST, &then);
+	}
+	if (!rc && pscw) {
+		rc = weir_window_start(r->win, r->right, r->partners, 0, r->patience_ms);
+		note(r, CALL_START, &then);
+	}
 	if (!rc && length)
-		rc = weir_window_put(r->win, r->right, at, bytes, length, 0);
+		rc = weir_window_put(r->win, r->right[0], at, bytes, length, 0);
 	if (!rc && r->last && !r->told) {
-		rc =
-		    weir_window_put(r->win, r->right, REMOTE_WORD_AT, &r->last, sizeof(r->last), 0);
+		rc = weir_window_put(r->win, r->right[0], REMOTE_WORD_AT, &r->last, sizeof(r->last),
+				     0);
 		r->told = true;
 	}
-	if (!rc && pscw)
+	note(r, CALL_PUT, &then);
+	if (!rc && pscw) {
 		rc = weir_window_complete(r->win, r->patience_ms);
+		note(r, CALL_COMPLETE, &then);
+	}
 	if (!rc)
 		rc = pscw ? weir_window_wait(r->win, r->patience_ms)
 			  : weir_window_fence(r->win, 0, r->patience_ms);
+	note(r, CALL_WAIT, &then);
 	if (rc)
 		return rc == -EAGAIN ? -ETIMEDOUT : rc;
+	r->calls.rounds += r->timed;
 	r->done++;
 	if (!r->last) /* the member to the left puts it, once and whole */
 		r->last =
@@ -232,6 +289,7 @@ rounds_end(struct remote_rounds *r, uint64_t at, const void *bytes, size_t lengt
 {
 	int rc = r->last && r->done == r->last ? REMOTE_LAST : 0;
 
+	r->timed = false;
 	/* one more member learns it with each round */
 	if (!r->last && !weir_group_rank(weir_window_group(r->win)))
 		r->last = r->done + r->members;
@@ -241,6 +299,21 @@ rounds_end(struct remote_rounds *r, uint64_t at, const void *bytes, size_t lengt
 }
 
 /* ---- the epoch of a run ---- */
+
+/* weir_window_lock_all() acquires the locks of parts that the program may load and store. */
+static int
+address_partners(struct remote_run *run)
+{
+	uint32_t members = run->request.members, rank = driver_member(run->driver), disp_unit;
+	uint64_t bytes;
+	void *base;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < run->driver->options->partners && !rc; i++)
+		rc = weir_window_query(run->win, remote_partner(rank, members, i, true), &base,
+				       &bytes, &disp_unit);
+	return rc == -EXDEV ? -EOPNOTSUPP : rc; /* -EXDEV is of --loop */
+}
 
 int
 window_begin(struct remote_run *run)
@@ -252,7 +325,10 @@ window_begin(struct remote_run *run)
 	run->win = d->window.win;
 	run->base = remote_base(&run->request);
 	if (perf_is_round(test))
-		return rounds_begin(&run->rounds, run->win, part->base, test, run->patience_ms);
+		return rounds_begin(&run->rounds, run->win, part->base, &run->request,
+				    run->patience_ms);
+	if (test == PERF_LOCKALL)
+		return address_partners(run);
 	return perf_is_epoch(test) ? 0 : weir_window_lock_all(run->win, 0, run->patience_ms);
 }
 
@@ -304,6 +380,23 @@ part_open(struct remote_part *p, struct weir *weir, const struct perf_message *r
 	p->base = info.base;
 	p->bytes = info.bytes;
 	return 0;
+}
+
+int
+part_await(const uint8_t *base, uint64_t least, int timeout_ms, uint64_t *seen)
+{
+	uint64_t end = now_ns() + (uint64_t)timeout_ms * 1000000;
+
+	for (uint32_t looks = 1;; looks++) {
+		*seen = __atomic_load_n((const uint64_t *)(const void *)base, __ATOMIC_ACQUIRE);
+		if (*seen >= least)
+			return 0;
+		if (looks % FLAG_LOOKS)
+			continue;
+		if (now_ns() >= end)
+			return -EAGAIN;
+		sched_yield();
+	}
 }
 
 void

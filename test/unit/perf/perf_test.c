@@ -304,6 +304,12 @@ test_wrong_options(void **state)
 	    "node:2 -t fence --threads 2",
 	    "node:2 -t fence -w 4",
 	    "node:2 -t pscw --target stop",
+	    "node:2 -t pscw --partners 0 --programs 2",
+	    "node:2 -t pscw --partners 3 --programs 2",
+	    "node:2 -t fence --partners 1",
+	    "node:2 -t flag --threads 2",
+	    "node:2 -t flag -w 4",
+	    "node:2 -t flag -s 8 --target stop",
 	    "node:2 -t lockall --layout 8:16",
 	    "node:2 -t put --readers 1 --programs 2",
 	    "node:2 -t lock --readers 2",
@@ -335,6 +341,9 @@ test_cluster(void **state)
 	assert_int_equal(parse(&o, "--alltoall -t lock,lockall,fence,pscw --through window"),
 			 OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t notify --through window"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t flag"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 2"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 1"), OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t lock -s 8 --through window"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t put --through window --target stop"),
 			 OPTIONS_WRONG);
@@ -523,7 +532,9 @@ test_windows(void **state)
 	assert_int_equal(parse(&o, "node:2 -t put,lock,lockall,fence,pscw -s 0"), OPTIONS_RUN);
 	assert_false(perf_in_window(&o, PERF_PUT) || perf_in_window(&o, PERF_LOCK));
 	assert_true(perf_in_window(&o, PERF_LOCKALL) && perf_in_window(&o, PERF_FENCE) &&
-		    perf_in_window(&o, PERF_PSCW));
+		    perf_in_window(&o, PERF_PSCW) && perf_in_window(&o, PERF_FLAG));
+	assert_int_equal(parse(&o, "node:2 -t pscw,lockall --partners 2 --programs 2"),
+			 OPTIONS_RUN);
 	assert_int_equal(parse(&o, "node:2 -t put,get,acc,fop,cas,lock,notify,signal,lockall,fence,"
 				   "pscw --through window --apart --programs 3 --verify"),
 			 OPTIONS_RUN);
@@ -549,7 +560,16 @@ test_windows(void **state)
 	m.group = 0;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
 	m.test = PERF_PSCW;
+	m.partners = 1;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.group = 1;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	/* each has partners, no two of which are one member */
+	m.partners = 2;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.partners = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.group = 0;
 	m.test = PERF_LOCK;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
 
@@ -562,6 +582,24 @@ test_windows(void **state)
 				 REMOTE_LINE + m.rank * remote_layout(1000, 3).bytes);
 	m.flags = 0;
 	assert_int_equal(remote_base(&m), REMOTE_LINE);
+}
+
+/* To whom a member starts posts to it; of an even number of members each host has every other. */
+static void
+test_partners(void **state)
+{
+	for (uint32_t members = 2; members < 9; members++)
+		for (uint32_t rank = 0; rank < members; rank++)
+			for (uint32_t i = 0; i < members / 2; i++) {
+				uint32_t right = remote_partner(rank, members, i, true);
+
+				assert_true(right < members && right != rank);
+				assert_int_equal(remote_partner(right, members, i, false), rank);
+				assert_true(members % 2 || (right + rank) % 2);
+				for (uint32_t k = 0; k < i; k++)
+					assert_int_not_equal(remote_partner(rank, members, k, true),
+							     right);
+			}
 }
 
 /* Requests for updates are of whole elements; others are refused. */
@@ -697,6 +735,7 @@ main(void)
 	    cmocka_unit_test(test_elements),
 	    cmocka_unit_test(test_updates),
 	    cmocka_unit_test(test_windows),
+	    cmocka_unit_test(test_partners),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
