@@ -218,18 +218,21 @@ main(int argc, char **argv)
 	must(t.result[0] ? t.result[0] : t.result[1]);
 	win = windows[0];
 	rank = 1 - weir_group_rank(t.g[0]);
-	/* opens the other member, and its lock */
-	must(weir_window_lock_all(win, 0, PATIENT));
-	must(weir_window_put(win, rank, 0, bytes, size, 0));
-	if (!w->within) {
-		must(weir_window_unlock_all(win, PATIENT));
-		/* the other member opens this one */
-		rank = 1 - rank;
-		must(weir_window_lock_all(windows[1], 0, PATIENT));
-		must(weir_window_put(windows[1], rank, 0, bytes, size, 0));
-		must(weir_window_unlock_all(windows[1], PATIENT));
-		rank = 1 - rank;
+	/* opens the other member, and its lock; the own one, too */
+	if (w->within || w->calls == calls_all) {
+		must(weir_window_lock_all(win, 0, PATIENT));
+		must(weir_window_put(win, rank, 0, bytes, size, 0));
 	}
+	if (w->calls == calls_all)
+		must(weir_window_unlock_all(win, PATIENT));
+	else if (!w->within) /* each the other one */
+		for (unsigned i = 0; i < 2; i++) {
+			uint32_t other = i ? 1 - rank : rank;
+
+			must(weir_window_lock(windows[i], other, WEIR_LOCK_EXCLUSIVE, 0, PATIENT));
+			must(weir_window_put(windows[i], other, 0, bytes, size, 0));
+			must(weir_window_unlock(windows[i], other, PATIENT));
+		}
 	plane_stop(t.f);
 	for (unsigned long i = 0; i < calls; i += BURST)
 		w->calls();
