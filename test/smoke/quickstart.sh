@@ -25,8 +25,8 @@ columns=0
 # shellcheck disable=SC2016 # backquotes of the document
 while read -r line; do
 	columns=$((columns + 1))
-	grep -qxF "$line" "$weir_tmp/said" || fail "README.md shows other columns: $line"
-done < <(sed -n '/^`scripts\/quickstart.sh`/,/^`scripts\/test.sh`/p' "$weir_root/README.md" | grep -E '^(NODE|test|PORT) ' | tr -s ' ')
+	grep -qx "$line" "$weir_tmp/said" || fail "README.md shows other columns: $line"
+done < <(sed -n '/^`scripts\/quickstart.sh`/,/^`scripts\/test.sh`/p' "$weir_root/README.md" | grep -E '^(NODE|test|PORT) ' | tr -s ' ' | sed 's/\.\.\./.*/g')
 [ "$columns" = 3 ] || fail "README.md shows $columns tables"
 said() {
 	grep -qE -- "$1" "$weir_tmp/said" || fail "the reader does not see '$1': $2"
@@ -34,7 +34,7 @@ said() {
 said '^ ?1 yes up - .*10\.77\.0\.1' "the table of nodes, own node"
 said '^ ?2 - up none 10\.77\.0\.2 10\.77\.0\.2' "the table of nodes, the other one"
 for test in lat rate bw; do said "^$test [0-9]+ [0-9]+ " "weir-perf's $test"; done
-said '^net_memif0 roce 10\.77\.0\.1 up' "the table of ports"
+said '^net_memif0 roce 10\.77\.0\.1 [0-9a-f:]* up' "the table of ports"
 said '^stopping everything' "the end"
 [ -z "$(find "$weir_tmp" -mindepth 1 -name 'weir-smoke.*')" ] || fail "files remain: $(find "$weir_tmp" -mindepth 1 -name 'weir-smoke.*')"
 [ "$("$weir_root/scripts/setup_hugepages.sh" --save)" = "$pages" ] || fail "it leaves other huge pages"
