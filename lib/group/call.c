@@ -11,34 +11,59 @@ misused(void)
 	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
 }
 
+void
+group_set_inside(struct weir_group *g, bool inside)
+{
+	weir_bias_lock(&g->lock);
+	g->inside = inside;
+	weir_bias_unlock(&g->lock);
+}
+
 int
 group_enter(struct weir_group *g, const struct group_call *call)
 {
+	int rc = g->call.op != CALL_NONE;
+
 	if (weir_state(g->endpoint->w) != WEIR_UP)
 		return weir_gone(g->endpoint->w);
-	if (g->call.op == CALL_NONE) {
-		g->call = *call;
-		return 0;
-	}
-	if (!memcmp(&g->call, call, sizeof(*call)))
-		return 1;
-	return weir_fail(-EBUSY, "another collective call has begun; repeat it with the same "
-				 "arguments until it is complete");
+	if (rc && memcmp(&g->call, call, sizeof(*call)))
+		return weir_fail(-EBUSY, "another collective call has begun; repeat it with the "
+					 "same arguments until it is complete");
+	g->call = *call;
+	group_set_inside(g, true);
+	return rc;
+}
+
+/* The call is over. Returns rc. */
+static int
+end_call(struct weir_group *g, int rc)
+{
+	g->call = (struct group_call){0};
+	exchange_cancel(&g->x);
+	if (!rc || rc != exchange_error(&g->x))
+		return rc;
+	group_spread(g);
+	return group_error(g, rc);
 }
 
 int
 group_leave_call(struct weir_group *g, int rc)
 {
-	if (rc == -EAGAIN || rc == -EINTR)
-		return rc;
-	if (rc && rc != exchange_error(&g->x) && group_lacks(rc))
-		return rc; /* the call can go on when there is room */
+	bool waits = rc == -EAGAIN || rc == -EINTR;
+
+	/* the call can go on when there is room */
+	waits |= rc && rc != exchange_error(&g->x) && group_lacks(rc);
+	if (!waits)
+		rc = end_call(g, rc);
+	group_set_inside(g, false);
+	return rc;
+}
+
+int
+group_take_back(struct weir_group *g, int rc)
+{
 	g->call = (struct group_call){0};
-	exchange_cancel(&g->x);
-	if (rc && rc == exchange_error(&g->x)) {
-		group_spread(g);
-		return group_error(g, rc);
-	}
+	group_set_inside(g, false);
 	return rc;
 }
 
@@ -70,10 +95,9 @@ collective(struct weir_group *g, const struct collective_call *c, int timeout_ms
 
 	if (rc < 0)
 		return rc;
-	if (!rc && exchange_begin(&g->x, c)) {
-		g->call = (struct group_call){0};
-		return weir_fail(-ENOMEM, "no memory for a collective call; free some");
-	}
+	if (!rc && exchange_begin(&g->x, c))
+		return group_take_back(
+		    g, weir_fail(-ENOMEM, "no memory for a collective call; free some"));
 	return group_leave_call(g, group_await(g, weir_time_end(timeout_ms)));
 }
 

@@ -141,8 +141,7 @@ weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struc
 		if (!g->choices || exchange_begin(&g->x, &c)) {
 			free(g->choices);
 			g->choices = NULL;
-			g->call.op = CALL_NONE;
-			return no_memory();
+			return group_take_back(g, no_memory());
 		}
 	}
 	rc = g->sub ? 0 : group_await(g, deadline);
@@ -197,10 +196,8 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 		return rc;
 	if (!rc) {
 		rc = make_sub(g, ranks, n, call.context);
-		if (rc) {
-			g->call.op = CALL_NONE;
-			return rc;
-		}
+		if (rc)
+			return group_take_back(g, rc);
 	}
 	return group_leave_call(g, finish_sub(g, deadline, sub));
 }
@@ -291,9 +288,12 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 	if (!g || !h)
 		return misused();
 	*h = NULL;
+	if (weir_state(g->endpoint->w) != WEIR_UP)
+		return weir_gone(g->endpoint->w);
 	if (g->call.op != CALL_NONE && g->call.op != CALL_SURVIVORS) {
+		group_set_inside(g, true);
 		exchange_cancel(&g->x);
-		g->call.op = CALL_NONE;
+		group_take_back(g, 0);
 		free(g->choices);
 		g->choices = NULL;
 		if (g->sub)
@@ -311,16 +311,16 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 			break;
 	}
 	weir_wait_end(&wait);
+	if (rc == -EAGAIN || rc == -EINTR || group_lacks(rc)) {
+		group_set_inside(g, false);
+		return rc;
+	}
 	if (!rc) {
 		*h = g->sub;
-		g->sub = NULL;
-	} else if (rc == -EAGAIN || rc == -EINTR || group_lacks(rc)) {
-		return rc;
 	} else if (g->sub) {
 		group_error(g->sub, rc);
 		group_free(g->sub);
-		g->sub = NULL;
 	}
-	g->call = (struct group_call){0};
-	return rc;
+	g->sub = NULL;
+	return group_take_back(g, rc);
 }

@@ -9,6 +9,7 @@
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
+#include "group/board.h"
 
 #include <errno.h>
 #include <string.h>
@@ -392,9 +393,19 @@ weir_watch_test(struct weir_watch *watch)
 	return rc;
 }
 
+/* 0, or how a member has ended, whichever; *naps as group_look(). */
+static int
+check_all(struct weir_window *win, bool *naps)
+{
+	uint32_t rank = 0;
+	int rc = group_look(win->g, &rank, naps);
+
+	return window_note(win, rank, rc);
+}
+
 /* Index of one that is done; -EAGAIN; or an error. `check`: also the members that should send. */
 static int
-look(struct weir_watch *const *watches, unsigned n, bool check)
+look(struct weir_watch *const *watches, unsigned n, bool check, bool *naps)
 {
 	struct window_member *m;
 	int rc;
@@ -409,8 +420,9 @@ look(struct weir_watch *const *watches, unsigned n, bool check)
 		uint32_t source = watches[i]->source;
 
 		if (source == WEIR_RANK_ANY || window_member_open(win, source, &m))
-			continue; /* it, or what lacks here, is told when it is accessed */
-		rc = window_note(win, source, weir_remote_check(m->locks));
+			rc = check_all(win, naps);
+		else
+			rc = window_note(win, source, weir_remote_check(m->locks));
 		if (rc) /* it may have sent before it ended */
 			return weir_watch_test(watches[i]) == 1 ? (int)i : rc;
 	}
@@ -476,7 +488,7 @@ weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_m
 	for (;;) {
 		if (ring)
 			board_before_look(win->board, &wait, &sleeps);
-		rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0);
+		rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0, &wait.nap_always);
 		if (rc != -EAGAIN)
 			break;
 		end = weir_wait_next(&wait);
@@ -504,6 +516,14 @@ weir_watch_wait(struct weir_watch *watch, int timeout_ms)
 
 /* ---- signals ---- */
 
+static int
+check_window(void *arg)
+{
+	bool naps = false; /* it naps anyway */
+
+	return check_all(arg, &naps);
+}
+
 int
 weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compare compare,
 			uint64_t value, int timeout_ms, uint64_t *seen)
@@ -515,10 +535,12 @@ weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compar
 	if (win->args.kind == WEIR_WINDOW_SHARED)
 		return weir_fail(-EINVAL, "shared windows have no signals: members load and store");
 	if (win->args.kind == WEIR_WINDOW_DYNAMIC)
-		return weir_signal_wait(win->x, disp, compare, value, timeout_ms, seen);
+		return weir_signal_wait_with(win->x, disp, compare, value, timeout_ms, seen,
+					     check_window, win);
 	if (__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at > win->args.bytes ||
 	    win->args.bytes - at < sizeof(uint64_t))
 		return weir_fail(-ERANGE, "the word is not within the part of %llu bytes",
 				 (unsigned long long)win->args.bytes);
-	return weir_signal_wait(win->x, at, compare, value, timeout_ms, seen);
+	return weir_signal_wait_with(win->x, at, compare, value, timeout_ms, seen, check_window,
+				     win);
 }

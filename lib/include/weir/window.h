@@ -413,7 +413,8 @@ void weir_watch_start(struct weir_watch *watch);
 int weir_watch_test(struct weir_watch *watch);
 /*
  * Waits until all were found. Returns 0, -EAGAIN, -EINTR, -ECONNRESET or -EHOSTDOWN (the awaited
- * source has ended), or the errors of every call. Spins, yields, then sleeps.
+ * source has ended; with WEIR_RANK_ANY, any member has), or the errors of every call. Notices that
+ * have come are taken first. Spins, yields, then sleeps.
  */
 int weir_watch_wait(struct weir_watch *watch, int timeout_ms);
 /* Waits until one of n watches has found all; returns its index, or as weir_watch_wait(). */
@@ -423,7 +424,8 @@ int weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeo
  * Needs an epoch. Returns as weir_remote_notify(), and as operations. Any thread.
  */
 int weir_window_notify(struct weir_window *win, uint32_t rank, uint32_t tag, unsigned flags);
-/* weir_signal_wait() on a word of the own part; -EINVAL also for shared windows. */
+/* weir_signal_wait() on a word of the own part; -EINVAL also for shared windows. -ECONNRESET or
+ * -EHOSTDOWN: a member has ended, and the word does not hold. */
 int weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compare compare,
 			    uint64_t value, int timeout_ms, uint64_t *seen);
 

@@ -297,6 +297,86 @@ TEST(test_end_of_mapped)
 	team_of_one_node(2, end_of_mapped);
 }
 
+enum { TAKEN = 1, LEFT, NEVER }; /* tags */
+
+static _Atomic unsigned ready_to_wait;
+
+static void *
+wait_for_any(void *arg)
+{
+	struct ending *e = arg;
+	struct weir_watch watch;
+
+	weir_watch_init(&watch, e->win, WEIR_RANK_ANY, NEVER, 1);
+	e->rc = weir_watch_wait(&watch, PATIENT);
+	return NULL;
+}
+
+/* Waits for anybody end with the group, after what had come: also while another thread is inside a
+ * call of the group, and of members that are no neighbours of the one that has ended. */
+static int
+end_of_any(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), who = size;
+	const uint32_t ends = 3;
+	struct weir_window *win;
+	struct weir_watch watch;
+	struct ending e = {0};
+	pthread_t thread;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_lock_all(win, WEIR_NO_CHECK, 0))
+		return __LINE__;
+	if (rank == ends) {
+		for (uint32_t k = 0; k < size; k++)
+			if (k != ends && (weir_window_notify(win, k, LEFT, 0) ||
+					  weir_window_notify(win, k, TAKEN, 0)))
+				return __LINE__;
+		while (ready_to_wait + 1 < size)
+			usleep(100);
+		usleep(20000);
+		plane_die(t->f, t->w[i]);
+		weir_window_unlock_all(win, 0);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, TAKEN, 1);
+	if (weir_watch_wait(&watch, PATIENT) || watch.last_source != ends)
+		return __LINE__;
+	ready_to_wait++;
+	if (rank == 0) {
+		e.win = win;
+		if (pthread_create(&thread, NULL, wait_for_any, &e) ||
+		    weir_group_barrier(t->g[i], PATIENT) != -ECONNRESET)
+			return __LINE__;
+		pthread_join(thread, NULL);
+		if (e.rc != -ECONNRESET)
+			return __LINE__;
+	}
+	if (rank == 1 && weir_window_signal_wait(win, 64, WEIR_EQ, 1, PATIENT, NULL) != -ECONNRESET)
+		return __LINE__;
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, NEVER, 1);
+	if (weir_watch_wait(&watch, PATIENT) != -ECONNRESET ||
+	    weir_window_error(win, &who) != -ECONNRESET || who != ends)
+		return __LINE__;
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, LEFT, 1);
+	if (weir_watch_wait(&watch, PATIENT) || watch.last_source != ends)
+		return __LINE__;
+	if (weir_window_signal_wait(win, 64, WEIR_EQ, 0, PATIENT, NULL) ||
+	    weir_window_signal_wait(win, 64, WEIR_EQ, 1, PATIENT, NULL) != -ECONNRESET)
+		return __LINE__;
+	weir_window_unlock_all(win, PATIENT);
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_end_of_any)
+{
+	ready_to_wait = 0;
+	team_of(MOST, end_of_any);
+	ready_to_wait = 0;
+	team_of_one_node(4, end_of_any);
+}
+
 /* ---- what engines do ---- */
 
 static struct weir_window *of[2];
