@@ -244,15 +244,15 @@ window_notice_send(struct weir_window *win, struct window_member *m, enum match_
 {
 	bool ring = m->ring && kind == MATCH_TAG && weir_state(win->w) != WEIR_FORKED;
 	bool complete = ring && weir_direct_flush(&m->direct);
-	int rc = 0;
+	int wait_ms = flags & WEIR_NOWAIT ? 0 : -1, rc = 0;
 
 	/* a handle's notices are behind its own operations alone, and the ring is behind none */
 	if (m->locks != m->memory || (ring && !complete && !(flags & WEIR_NOWAIT))) {
-		rc = weir_remote_flush(m->memory, -1);
+		rc = weir_remote_flush(m->memory, wait_ms);
 		complete = !rc;
 	}
 	if (!rc && m->updates != m->memory)
-		rc = weir_remote_flush(m->updates, -1);
+		rc = weir_remote_flush(m->updates, wait_ms);
 	if (!rc && ring && complete && send_by_ring(win, m, tag, length))
 		return 0;
 	if (rc)

@@ -421,7 +421,9 @@ int weir_watch_wait(struct weir_watch *watch, int timeout_ms);
 int weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_ms);
 /*
  * Sends a notice without data, behind all operations that this thread has begun to the member.
- * Needs an epoch. Returns as weir_remote_notify(), and as operations. Any thread.
+ * Needs an epoch. Returns as weir_remote_notify(), and as operations. -EAGAIN also if such an
+ * operation is not complete, with WEIR_NOWAIT, in a window that is shared or has
+ * WEIR_WINDOW_BY_ENGINE. Any thread.
  */
 int weir_window_notify(struct weir_window *win, uint32_t rank, uint32_t tag, unsigned flags);
 /* weir_signal_wait() on a word of the own part; -EINVAL also for shared windows. -ECONNRESET or
