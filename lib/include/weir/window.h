@@ -27,10 +27,13 @@
  * with WEIR_WINDOW_THREADS those of the calling thread.
  *
  * Errors of operations that do not wait are returned by the operation, if they are known then, and
- * by the flush, unlock or fence that ends them; weir_window_error() names the rank. -ERANGE, once:
- * in a dynamic window, operations on what the target has not attached. The next
- * weir_window_flush(), _flush_all(), _unlock(), _unlock_all(), _fence(), _complete() or _free()
- * tells; weir_window_flush_local() and handles of operations do not.
+ * by the flush, unlock or fence that ends them; weir_window_error() names the rank. The error of a
+ * part that has ended stays: each later call that covers operations that were lost there, or the
+ * part if it is mapped, returns it again, when the operations to all other members are complete. So
+ * no thread misses a loss that another one was told of. -ERANGE comes once: in a dynamic window,
+ * for operations on what the target has not attached. The next weir_window_flush(), _flush_all(),
+ * _unlock(), _unlock_all(), _fence(), _complete() or _free() tells; weir_window_flush_local() and
+ * handles of operations do not.
  *
  * After MPI 3.1, chapter 11 (One-Sided Communications), and foMPI (Gerstenberger, Besta, Hoefler:
  * Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One Sided).

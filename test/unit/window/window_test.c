@@ -297,6 +297,87 @@ TEST(test_end_of_mapped)
 	team_of_one_node(2, end_of_mapped);
 }
 
+static struct {
+	_Atomic(struct weir *) w;
+	_Atomic uint32_t number;
+} evictee;
+
+/* An operator ends one part: each call that covers what was lost there says so, and completes what
+ * is for others. */
+static int
+end_of_part(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), who = size;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	const uint32_t ended = size - 1;
+	struct weir_window *win;
+	uint64_t v = 1, *words;
+	bool lost = false; /* something of this member is, or the part is mapped */
+	void *base;
+	int rc;
+
+	o.disp_unit = 8;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	words = base;
+	for (uint32_t k = 0; k < size; k++)
+		if (weir_window_put(win, k, rank, &v, 8, 0))
+			return __LINE__;
+	if (rank == ended) {
+		evictee.w = t->w[i];
+		evictee.number = win->x->number;
+	}
+	if (weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	if (!rank) {
+		plane_stop(t->f); /* so that the first put is lost where it is not a store */
+		rc = weir_window_put(win, ended, 8, &v, 8, 0);
+		if (rc || plane_evict_export(t->f, evictee.w, evictee.number) != 1)
+			return __LINE__;
+		plane_run(t->f);
+		while (!rc) {
+			rc = weir_window_flush(win, ended, PATIENT);
+			lost = rc;
+			if (!rc)
+				rc = weir_window_put(win, ended, 8, &v, 8, 0);
+		}
+		lost |= window_member_find(win, ended)->direct.at != NULL;
+		if (rc != -ESTALE)
+			return __LINE__;
+	}
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	for (v = 2; v < 5; v++) {
+		for (uint32_t k = 0; k < ended; k++)
+			if (weir_window_put(win, k, rank, &v, 8, 0))
+				return __LINE__;
+		rc = weir_window_fence(win, 0, PATIENT);
+		if (rc != -ESTALE && (rc || lost))
+			return __LINE__;
+		for (uint32_t k = 0; rank != ended && k < size; k++)
+			if (words[k] != v)
+				return __LINE__;
+		if (weir_window_fence(win, WEIR_NO_PRECEDE, PATIENT))
+			return __LINE__;
+	}
+	if (!rank && (weir_window_put(win, ended, 8, &v, 8, 0) != -ESTALE ||
+		      weir_window_flush(win, 1, PATIENT) ||
+		      weir_window_error(win, &who) != -ESTALE || who != ended))
+		return __LINE__;
+	if (lost && (weir_window_flush_all(win, PATIENT) != -ESTALE ||
+		     weir_window_flush_all(win, PATIENT) != -ESTALE))
+		return __LINE__;
+	rc = weir_window_free(win, PATIENT);
+	return rc && rc != -ESTALE ? __LINE__ : 0;
+}
+
+TEST(test_end_of_part)
+{
+	team_of(3, end_of_part);
+	team_of_one_node(3, end_of_part);
+}
+
 enum { TAKEN = 1, LEFT, NEVER }; /* tags */
 
 static _Atomic unsigned ready_to_wait;
