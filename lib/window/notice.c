@@ -64,15 +64,25 @@ window_notice_by_engine(struct window_member *m, bool sent)
 	pthread_mutex_unlock(&m->sending);
 }
 
-/* Place of a member of this host; local_count: it is of another one. */
+/* Place of a member of this host; local_count: it is of another one, or there is none. */
 static uint32_t
 place_of(const struct weir_window *win, uint32_t rank)
 {
-	uint32_t i = 0;
+	struct weir_member m = {0};
 
-	while (i < win->board->local_count && win->board->local[i] != rank)
-		i++;
-	return i;
+	if (rank < weir_group_size(win->g))
+		weir_group_member(win->g, rank, &m);
+	return m.local ? m.on_host : win->board->local_count;
+}
+
+/* The places of a source, which may be any, as [*first, *end). */
+static void
+places_of(const struct weir_window *win, uint32_t source, uint32_t *first, uint32_t *end)
+{
+	bool any = source == WEIR_RANK_ANY;
+
+	*first = any ? 0 : place_of(win, source);
+	*end = any || *first == win->board->local_count ? win->board->local_count : *first + 1;
 }
 
 static struct notice_ring *
@@ -161,25 +171,16 @@ take_slot(struct weir_window *win, uint32_t place, uint32_t tag, struct weir_rem
 	return false;
 }
 
-/* Takes the oldest notice of a member of the host, or of any, that is in a ring still. None that is
- * kept matches. The object of the window's thread is locked. */
+/* Takes the oldest notice of the members at these places that is in a ring still. None that is kept
+ * matches. The object of the window's thread is locked. */
 static bool
-take_oldest(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_remote_notice *n)
+take_oldest(struct weir_window *win, uint32_t first, uint32_t end, uint32_t tag,
+	    struct weir_remote_notice *n)
 {
-	for (uint32_t i = 0; i < win->board->local_count; i++)
-		if ((source == WEIR_RANK_ANY || source == win->board->local[i]) &&
-		    take_slot(win, i, tag, n))
+	for (uint32_t i = first; i < end; i++)
+		if (take_slot(win, i, tag, n))
 			return true;
 	return false;
-}
-
-/* Takes those of all members of the host from which a notice is awaited. */
-static void
-take_rings(struct weir_window *win, uint32_t source)
-{
-	for (uint32_t i = 0; i < win->board->local_count; i++)
-		if (source == WEIR_RANK_ANY || source == win->board->local[i])
-			take_slots(win, i, win->args.notices);
 }
 
 /* A notice that went by the engine no longer keeps others from the ring. */
@@ -297,19 +298,23 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 {
 	struct weir_thread *t = weir_export_thread(win->x);
 	struct match_notice *found;
+	uint32_t first, end;
 	int rc = 0;
 
 	weir_lock(t);
 	found = match_find(&win->match, kind, source, tag);
 	if (!found && win->sources && kind == MATCH_TAG && weir_state(win->w) == WEIR_UP) {
-		bool taken = source != WEIR_RANK_ANY && take_oldest(win, source, tag, n);
+		bool taken;
 
+		places_of(win, source, &first, &end);
+		taken = source != WEIR_RANK_ANY && take_oldest(win, first, end, tag, n);
 		if (!taken) {
-			take_rings(win, source);
+			for (uint32_t i = first; i < end; i++)
+				take_slots(win, i, win->args.notices);
 			found = match_find(&win->match, kind, source, tag);
 		}
 		/* the notices behind those for which there is no room */
-		if (taken || (!found && take_oldest(win, source, tag, n))) {
+		if (taken || (!found && take_oldest(win, first, end, tag, n))) {
 			weir_unlock(t);
 			return 1;
 		}
@@ -451,15 +456,14 @@ static bool
 rings_have(struct weir_watch *const *watches, unsigned n)
 {
 	struct weir_remote_notice notice;
+	uint32_t i, end;
 	uint64_t taken;
 
 	for (unsigned k = 0; k < n; k++) {
 		const struct weir_window *win = window_of(watches[k]);
-		uint32_t source = watches[k]->source;
 
-		for (uint32_t i = 0; i < win->board->local_count; i++) {
-			if (source != WEIR_RANK_ANY && source != win->board->local[i])
-				continue;
+		places_of(win, watches[k]->source, &i, &end);
+		for (; i < end; i++) {
 			taken = atomic_load_explicit(&win->sources[i].taken, memory_order_relaxed);
 			if (next_slot(win, i, taken, &notice))
 				return true;
