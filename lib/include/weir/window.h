@@ -84,7 +84,7 @@ struct weir_window_options {
 	uint32_t flags;	    /* WEIR_WINDOW_* */
 	uint32_t rights;    /* of the other members: WEIR_MAY_READ to _NOTIFY; 0: all of these */
 	uint32_t disp_unit; /* bytes; 0: 1 */
-	int32_t numa_node;  /* allocated, shared; -1: that of the caller */
+	int32_t numa_node;  /* allocated; shared: rank 0 decides; -1: that of the caller */
 	/* how many may wait until a watch takes them, of all members and of each one of this host
 	 * (struct weir_watch); at most WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
 	uint32_t notices;
@@ -145,8 +145,9 @@ int weir_window_allocate(struct weir_group *g, uint64_t bytes,
 /*
  * Makes a window whose parts lie in one memory, contiguous in rank order, or with WEIR_WINDOW_PAGES
  * each at the start of a page. Returns as above, and -EXDEV: not all members are on this host. The
- * memory is of the member with rank 0: if that ends, operations return -ECONNRESET, and loads and
- * stores go on.
+ * memory is of the member with rank 0, and on its NUMA node: where parts are to lie near their
+ * members, weir_window_allocate() makes them so, and weir_window_query() gives their addresses. If
+ * rank 0 ends, operations return -ECONNRESET, and loads and stores go on.
  */
 int weir_window_allocate_shared(struct weir_group *g, uint64_t bytes,
 				const struct weir_window_options *options, int timeout_ms,
