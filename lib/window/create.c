@@ -658,12 +658,16 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	     win->is_exposed) &&
 	    !group_is_over(win->g))
 		return weir_fail(-EBUSY, "an epoch of locks, start or post is open; end it first");
-	rc = window_members_flush(win, false, end);
-	if (rc == -EAGAIN || rc == -EINTR)
-		return rc;
+	if (!group_is_calling(win->g)) { /* else others may have ended their parts */
+		rc = window_members_flush(win, false, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		win->fence_rc = rc;
+	}
 	rc = weir_group_barrier(win->g, weir_time_left(end));
 	if (rc && group_is_calling(win->g))
 		return rc;
+	rc = rc ? rc : win->fence_rc;
 	rc = rc ? rc : window_refusals(win, NULL);
 	window_undo(win);
 	return rc;

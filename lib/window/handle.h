@@ -142,7 +142,7 @@ struct weir_window {
 	bool unchecked; /* EPOCH_ALL: locks are not acquired */
 	_Atomic uint32_t
 	    acquired; /* EPOCH_ALL: locks of members, checked or not. Any thread adds */
-	int fence_rc; /* of the operations before a fence that waits for others */
+	int fence_rc; /* of the operations before a fence, or the end, that waits for others */
 	/* weir_window_post(): whether the part is exposed, and to which ranks; how many of these
 	 * were told, and have completed; number of this exposure, 0: unchecked; of the last one */
 	bool is_exposed;

@@ -195,13 +195,14 @@ int weir_window_detach(struct weir_window *win, const void *base);
 uint64_t weir_address_of(const void *p);
 
 /*
- * Frees a window; collective. A flush and a barrier; afterwards no member can access it. NULL is an
- * error.
+ * Frees a window; collective. A flush and a barrier; afterwards no member can access it. It also
+ * ends an epoch of fences: the operations of all members are complete. NULL is an error.
  *
- * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), or an error of
- * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR. Once the
- * group is of no use any more, since a member has failed (weir_group_failed()), or the session has
- * ended, it is freed within epochs, too: locks end as with a program that has died.
+ * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), an error of every
+ * collective call, or how an operation has failed. The window is freed, but after -EBUSY, -EAGAIN
+ * and -EINTR. Once the group is of no use any more, since a member has failed
+ * (weir_group_failed()), or the session has ended, it is freed within epochs, too: locks end as
+ * with a program that has died.
  */
 int weir_window_free(struct weir_window *win, int timeout_ms);
 
