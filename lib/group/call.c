@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-static int
-misused(void)
-{
-	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
-}
-
 void
 group_set_inside(struct weir_group *g, bool inside)
 {
@@ -116,7 +110,7 @@ weir_group_barrier(struct weir_group *g, int timeout_ms)
 {
 	const struct collective_call c = {.kind = COLLECTIVE_BARRIER};
 
-	return g ? collective(g, &c, timeout_ms) : misused();
+	return g ? collective(g, &c, timeout_ms) : group_misused();
 }
 
 int
@@ -126,7 +120,7 @@ weir_group_broadcast(struct weir_group *g, uint32_t root, void *buf, size_t leng
 	    .kind = COLLECTIVE_BROADCAST, .root = root, .all = buf, .length = length};
 
 	if (!g || root >= g->x.size || !holds(buf, 1, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }
 
@@ -138,7 +132,7 @@ weir_group_allgather(struct weir_group *g, const void *mine, size_t length, void
 	    .kind = COLLECTIVE_ALLGATHER, .mine = mine, .all = all, .length = length};
 
 	if (!g || !holds(mine, 1, length) || !holds(all, g->x.size, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }
 
@@ -152,7 +146,7 @@ weir_group_allreduce(struct weir_group *g, const void *mine, void *result, size_
 	if (!g || !weir_acc_valid(type, op) || !holds(mine, count, weir_type_size(type)) ||
 	    !holds(result, count, weir_type_size(type)) ||
 	    (uintptr_t)result % weir_type_align(type))
-		return misused();
+		return group_misused();
 	c.length = count * weir_type_size(type);
 	return collective(g, &c, timeout_ms);
 }
@@ -165,6 +159,6 @@ weir_group_alltoall(struct weir_group *g, const void *mine, size_t length, void 
 	    .kind = COLLECTIVE_ALLTOALL, .mine = mine, .all = all, .length = length};
 
 	if (!g || !holds(mine, g->x.size, length) || !holds(all, g->x.size, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }

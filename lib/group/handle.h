@@ -92,6 +92,18 @@ struct weir_group {
 	void (*free_board)(void *board);
 };
 
+static inline int
+group_misused(void)
+{
+	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
+}
+
+static inline int
+group_no_memory(void)
+{
+	return weir_fail(-ENOMEM, "no memory for a group; free some");
+}
+
 /* ---- endpoint.c ---- */
 /* For the calling thread; with one user. 0 or -errno. */
 int endpoint_create(struct weir *w, struct endpoint **e);

@@ -37,7 +37,7 @@ group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context,
 
 	if (!g || exchange_init(&g->x, rank, size)) {
 		free(g);
-		return weir_fail(-ENOMEM, "no memory for a group; free some");
+		return group_no_memory();
 	}
 	g->member = calloc(size, sizeof(*g->member));
 	g->edge = calloc(g->x.neighbours + 1, sizeof(*g->edge));
@@ -83,7 +83,7 @@ group_number(struct weir_group *g)
 	uint32_t *count = calloc(UINT16_MAX + 1u, sizeof(*count));
 
 	if (!count)
-		return weir_fail(-ENOMEM, "no memory for a group; free some");
+		return group_no_memory();
 	for (uint32_t i = 0; i < g->x.size; i++)
 		g->member[i].on_host = count[g->member[i].node]++;
 	free(count);

@@ -129,15 +129,6 @@ allocate(struct weir_window *win, uint64_t bytes, void *address, struct weir_reg
 	return rc;
 }
 
-static uint8_t *
-base_of(const struct weir_region *region)
-{
-	struct weir_region_info info;
-
-	weir_region_info(region, &info);
-	return info.base;
-}
-
 /* The memory of the part. 0 or -errno. */
 static int
 own_memory(struct weir_window *win)
@@ -157,7 +148,7 @@ own_memory(struct weir_window *win)
 	} else if (a->kind == WEIR_WINDOW_ALLOCATED && !win->region) {
 		rc = allocate(win, a->bytes, NULL, &win->region);
 		if (!rc)
-			win->base = base_of(win->region);
+			win->base = window_base_of(win->region);
 	}
 	return rc;
 }
@@ -353,7 +344,7 @@ stage_address(struct weir_window *win, uint64_t end)
 	if (win->args.bytes)
 		k->rc = allocate(win, win->args.bytes, (void *)(uintptr_t)k->address, &win->region);
 	if (win->args.bytes && !k->rc)
-		win->base = base_of(win->region);
+		win->base = window_base_of(win->region);
 	k->stage = STAGE_TRY;
 	return 0;
 }

@@ -162,6 +162,16 @@ struct weir_window {
 	_Atomic(struct window_member *) bucket[WINDOW_BUCKETS], all;
 };
 
+/* Where a region begins. */
+static inline void *
+window_base_of(const struct weir_region *region)
+{
+	struct weir_region_info info;
+
+	weir_region_info(region, &info);
+	return info.base;
+}
+
 /* ---- create.c ---- */
 /* Takes back what this member did for a window, made or not, and frees it. */
 void window_undo(struct weir_window *win);
