@@ -30,6 +30,12 @@ void group_missing(struct weir_group *g, uint32_t rank);
 /* Whether no call can succeed any more, as far as is known now: a member has failed, or the session
  * has ended. Takes messages that have come. */
 bool group_is_over(struct weir_group *g);
+/*
+ * How a member has ended, as far as is known now: -errno with its rank; 0: none has. Takes messages
+ * that have come. Any thread: while another one is inside a call, that one takes them. *naps is set
+ * if no doorbell of the window's thread tells of news.
+ */
+int group_look(struct weir_group *g, uint32_t *rank, bool *naps);
 /* Whether a neighbour has left. */
 bool group_has_left(const struct weir_group *g, uint32_t rank);
 

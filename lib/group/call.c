@@ -7,41 +7,60 @@
 
 #include <string.h>
 
-static int
-misused(void)
+void
+group_set_inside(struct weir_group *g, bool inside)
 {
-	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
+	weir_bias_lock(&g->lock);
+	g->inside = inside;
+	weir_bias_unlock(&g->lock);
 }
 
 int
 group_enter(struct weir_group *g, const struct group_call *call)
 {
+	int rc = g->call.op != CALL_NONE;
+
 	if (weir_state(g->endpoint->w) != WEIR_UP)
 		return weir_gone(g->endpoint->w);
-	if (g->call.op == CALL_NONE) {
-		g->call = *call;
-		return 0;
-	}
-	if (!memcmp(&g->call, call, sizeof(*call)))
-		return 1;
-	return weir_fail(-EBUSY, "another collective call has begun; repeat it with the same "
-				 "arguments until it is complete");
+	if (rc && memcmp(&g->call, call, sizeof(*call)))
+		return weir_fail(-EBUSY, "another collective call has begun; repeat it with the "
+					 "same arguments until it is complete");
+	g->call = *call;
+	group_set_inside(g, true);
+	return rc;
+}
+
+/* The call is over. Returns rc. */
+static int
+end_call(struct weir_group *g, int rc)
+{
+	g->call = (struct group_call){0};
+	exchange_cancel(&g->x);
+	if (!rc || rc != exchange_error(&g->x))
+		return rc;
+	group_spread(g);
+	return group_error(g, rc);
 }
 
 int
 group_leave_call(struct weir_group *g, int rc)
 {
+	bool waits = rc == -EAGAIN || rc == -EINTR;
+
 	weir_assert(g->call.op != CALL_NONE);
-	if (rc == -EAGAIN || rc == -EINTR)
-		return rc;
-	if (rc && rc != exchange_error(&g->x) && group_lacks(rc))
-		return rc; /* the call can go on when there is room */
+	/* the call can go on when there is room */
+	waits |= rc && rc != exchange_error(&g->x) && group_lacks(rc);
+	if (!waits)
+		rc = end_call(g, rc);
+	group_set_inside(g, false);
+	return rc;
+}
+
+int
+group_take_back(struct weir_group *g, int rc)
+{
 	g->call = (struct group_call){0};
-	exchange_cancel(&g->x);
-	if (rc && rc == exchange_error(&g->x)) {
-		group_spread(g);
-		return group_error(g, rc);
-	}
+	group_set_inside(g, false);
 	return rc;
 }
 
@@ -73,10 +92,9 @@ collective(struct weir_group *g, const struct collective_call *c, int timeout_ms
 
 	if (rc < 0)
 		return rc;
-	if (!rc && exchange_begin(&g->x, c)) {
-		g->call = (struct group_call){0};
-		return weir_fail(-ENOMEM, "no memory for a collective call; free some");
-	}
+	if (!rc && exchange_begin(&g->x, c))
+		return group_take_back(
+		    g, weir_fail(-ENOMEM, "no memory for a collective call; free some"));
 	return group_leave_call(g, group_await(g, weir_time_end(timeout_ms)));
 }
 
@@ -95,7 +113,7 @@ weir_group_barrier(struct weir_group *g, int timeout_ms)
 {
 	const struct collective_call c = {.kind = COLLECTIVE_BARRIER};
 
-	return g ? collective(g, &c, timeout_ms) : misused();
+	return g ? collective(g, &c, timeout_ms) : group_misused();
 }
 
 int
@@ -105,7 +123,7 @@ weir_group_broadcast(struct weir_group *g, uint32_t root, void *buf, size_t leng
 	    .kind = COLLECTIVE_BROADCAST, .root = root, .all = buf, .length = length};
 
 	if (!g || root >= g->x.size || !holds(buf, 1, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }
 
@@ -117,7 +135,7 @@ weir_group_allgather(struct weir_group *g, const void *mine, size_t length, void
 	    .kind = COLLECTIVE_ALLGATHER, .mine = mine, .all = all, .length = length};
 
 	if (!g || !holds(mine, 1, length) || !holds(all, g->x.size, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }
 
@@ -131,7 +149,7 @@ weir_group_allreduce(struct weir_group *g, const void *mine, void *result, size_
 	if (!g || !weir_acc_valid(type, op) || !holds(mine, count, weir_type_size(type)) ||
 	    !holds(result, count, weir_type_size(type)) ||
 	    (uintptr_t)result % weir_type_align(type))
-		return misused();
+		return group_misused();
 	c.length = count * weir_type_size(type);
 	return collective(g, &c, timeout_ms);
 }
@@ -144,6 +162,6 @@ weir_group_alltoall(struct weir_group *g, const void *mine, size_t length, void 
 	    .kind = COLLECTIVE_ALLTOALL, .mine = mine, .all = all, .length = length};
 
 	if (!g || !holds(mine, g->x.size, length) || !holds(all, g->x.size, length))
-		return misused();
+		return group_misused();
 	return collective(g, &c, timeout_ms);
 }

@@ -27,7 +27,7 @@ endpoint_create(struct weir *w, struct endpoint **out)
 	int rc;
 
 	if (!e)
-		return weir_fail(-ENOMEM, "no memory for a group; free some");
+		return group_no_memory();
 	if (getrandom(&e->id, sizeof(e->id), 0) != sizeof(e->id)) {
 		free(e);
 		return weir_fail(-EAGAIN, "the system has no random numbers yet; try again");

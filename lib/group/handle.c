@@ -41,7 +41,14 @@ group_is_calling(const struct weir_group *g)
 bool
 group_is_over(struct weir_group *g)
 {
-	return weir_group_failed(g, NULL, 0) < 0 || exchange_error(&g->x);
+	bool over = weir_group_failed(g, NULL, 0) < 0;
+
+	if (over)
+		return true;
+	weir_bias_lock(&g->lock);
+	over = exchange_error(&g->x);
+	weir_bias_unlock(&g->lock);
+	return over;
 }
 
 uint32_t
@@ -122,16 +129,21 @@ weir_group_failed(struct weir_group *g, uint32_t *ranks, uint32_t n)
 
 	if (!g || (n && !ranks))
 		return weir_fail(-EINVAL, "no group, or no place for ranks");
+	if (weir_state(g->endpoint->w) != WEIR_UP)
+		return weir_gone(g->endpoint->w);
+	weir_bias_lock(&g->lock);
 	rc = group_progress(g);
-	if (rc && rc != -EAGAIN && rc != exchange_error(&g->x))
-		return rc;
-	exchange_tell(&g->x);
-	for (uint32_t i = 0; i < g->x.failures; i++) {
+	if (!rc || rc == -EAGAIN || rc == exchange_error(&g->x)) {
+		exchange_tell(&g->x);
+		rc = 0;
+	}
+	for (uint32_t i = 0; !rc && i < g->x.failures; i++) {
 		if (g->x.failure[i].rank >= g->x.size)
 			continue;
 		if (count < n)
 			ranks[count] = g->x.failure[i].rank;
 		count++;
 	}
-	return (int)count;
+	weir_bias_unlock(&g->lock);
+	return rc ? rc : (int)count;
 }

@@ -80,6 +80,10 @@ struct weir_group {
 	struct edge *edge;	/* by neighbour */
 	struct group_call call; /* has begun and is not complete */
 	uint64_t announce_at;	/* ns, of a meeting: when neighbours are told; 0: not known */
+	/* of what a thread that makes no call of the group uses, too (group_look()), unless one is
+	 * inside a call: that one uses it without the lock */
+	struct weir_bias lock;
+	bool inside;
 	/* of a call that makes a group */
 	struct choice choice, *choices;
 	struct weir_group *sub;
@@ -87,6 +91,18 @@ struct weir_group {
 	void *board;	     /* of windows (board.h); NULL: there have been none */
 	void (*free_board)(void *board);
 };
+
+static inline int
+group_misused(void)
+{
+	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
+}
+
+static inline int
+group_no_memory(void)
+{
+	return weir_fail(-ENOMEM, "no memory for a group; free some");
+}
 
 /* ---- endpoint.c ---- */
 /* For the calling thread; with one user. 0 or -errno. */
@@ -123,9 +139,14 @@ int group_error(const struct weir_group *g, int rc);
 uint64_t group_mix(uint64_t a, uint64_t b);
 
 /* ---- call.c ---- */
-/* Begins a collective call, or goes on with it: 0; 1: it has begun before; or an error. */
+/* The calling thread is inside a call of the group from now on, or is not any more. */
+void group_set_inside(struct weir_group *g, bool inside);
+/* Begins a collective call, or goes on with it: 0; 1: it has begun before; then the thread is
+ * inside; or an error. */
 int group_enter(struct weir_group *g, const struct group_call *call);
 /* The call has ended with rc, or waits: -EAGAIN, -EINTR, group_lacks(). Returns rc. */
 int group_leave_call(struct weir_group *g, int rc);
+/* Nothing has begun after group_enter(). Returns rc. */
+int group_take_back(struct weir_group *g, int rc);
 
 #endif

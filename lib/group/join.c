@@ -50,12 +50,6 @@ struct gathering {
 	struct join_answer answer;	/* for this member */
 };
 
-static int
-no_memory(void)
-{
-	return weir_fail(-ENOMEM, "no memory for a group; free some");
-}
-
 /* ---- the one that gathers ---- */
 
 static void
@@ -172,7 +166,7 @@ give_ranks(struct gathering *j)
 	j->at = malloc(size * sizeof(*j->at));
 	if (!order || !j->at) {
 		free(order);
-		return no_memory();
+		return group_no_memory();
 	}
 	memset(j->at, 0xff, size * sizeof(*j->at));
 	for (uint32_t i = 0; i < j->joiners; i++) {
@@ -268,7 +262,7 @@ lead_step(struct gathering *j)
 		m = add_joiner(j);
 		if (!m) {
 			weir_close(c);
-			return no_memory();
+			return group_no_memory();
 		}
 		m->conn = c;
 	}
@@ -305,7 +299,7 @@ try_to_lead(struct gathering *j)
 	m = add_joiner(j);
 	if (!m) {
 		stop_leading(j);
-		return no_memory();
+		return group_no_memory();
 	}
 	m->asked = true;
 	j->asked = 1;
@@ -499,7 +493,7 @@ make_group(struct gathering *j, uint64_t deadline, struct weir_group **out)
 	c.mine = &j->request.self;
 	c.all = g->member;
 	if (exchange_begin(&g->x, &c))
-		rc = no_memory();
+		rc = group_no_memory();
 	if (!rc)
 		rc = group_await(g, deadline);
 	if (rc && rc == exchange_error(&g->x)) {
@@ -588,7 +582,7 @@ weir_group_join(struct weir *w, const char *name, const struct weir_group_option
 		return rc;
 	j = calloc(1, sizeof(*j));
 	if (!j)
-		return no_memory();
+		return group_no_memory();
 	rc = begin(j, w, name, o);
 	if (!rc) {
 		rc = gather(j, deadline);
@@ -611,7 +605,7 @@ weir_group_self(struct weir *w, struct weir_group **group)
 		return weir_fail(-EINVAL, "no session, or no place for the group");
 	j = calloc(1, sizeof(*j));
 	if (!j)
-		return no_memory();
+		return group_no_memory();
 	rc = begin(j, w, "", &o);
 	if (!rc) {
 		rc = make_group(j, 0, group);

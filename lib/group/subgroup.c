@@ -16,18 +16,6 @@
 #define OF_SUBSET 2u
 #define OF_SURVIVORS 3u
 
-static int
-misused(void)
-{
-	return weir_fail(-EINVAL, "no group, or an argument is invalid; see weir/group.h");
-}
-
-static int
-no_memory(void)
-{
-	return weir_fail(-ENOMEM, "no memory for a group; free some");
-}
-
 /* Makes the group of g's members with these ranks, of which one is the caller's. */
 static int
 make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t context)
@@ -50,7 +38,7 @@ make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t conte
 		sub->edge[i].peer = sub->member[sub->x.neighbour[i].rank];
 	rc = group_number(sub);
 	if (!rc && exchange_begin(&sub->x, &barrier))
-		rc = no_memory();
+		rc = group_no_memory();
 	if (rc)
 		group_free(sub);
 	else
@@ -114,7 +102,7 @@ make_part(struct weir_group *g)
 			ranks[i] = places[i].rank;
 		rc = make_sub(g, ranks, n, context);
 	} else {
-		rc = no_memory();
+		rc = group_no_memory();
 	}
 	free(places);
 	free(ranks);
@@ -129,7 +117,7 @@ weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struc
 	int rc;
 
 	if (!g || !sub)
-		return misused();
+		return group_misused();
 	*sub = NULL;
 	rc = group_enter(g, &call);
 	if (rc < 0)
@@ -144,8 +132,7 @@ weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struc
 		if (!g->choices || exchange_begin(&g->x, &c)) {
 			free(g->choices);
 			g->choices = NULL;
-			g->call.op = CALL_NONE;
-			return no_memory();
+			return group_take_back(g, group_no_memory());
 		}
 	}
 	rc = g->sub ? 0 : group_await(g, deadline);
@@ -164,7 +151,8 @@ weir_group_split(struct weir_group *g, int color, int key, int timeout_ms, struc
 int
 weir_group_split_host(struct weir_group *g, int timeout_ms, struct weir_group **sub)
 {
-	return g ? weir_group_split(g, g->member[g->x.rank].node, 0, timeout_ms, sub) : misused();
+	return g ? weir_group_split(g, g->member[g->x.rank].node, 0, timeout_ms, sub)
+		 : group_misused();
 }
 
 /* ---- subset ---- */
@@ -180,11 +168,11 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 	int rc;
 
 	if (!g || !ranks || !n || n > g->x.size || !sub)
-		return misused();
+		return group_misused();
 	*sub = NULL;
 	listed = calloc(g->x.size, sizeof(*listed));
 	if (!listed)
-		return no_memory();
+		return group_no_memory();
 	call.context = group_mix(g->context, (uint64_t)OF_SUBSET << 32 | n);
 	for (i = 0; i < n && ranks[i] < g->x.size && !listed[ranks[i]]; i++) {
 		listed[ranks[i]] = true;
@@ -200,10 +188,8 @@ weir_group_subset(struct weir_group *g, const uint32_t *ranks, uint32_t n, int t
 		return rc;
 	if (!rc) {
 		rc = make_sub(g, ranks, n, call.context);
-		if (rc) {
-			g->call.op = CALL_NONE;
-			return rc;
-		}
+		if (rc)
+			return group_take_back(g, rc);
 	}
 	return group_leave_call(g, finish_sub(g, deadline, sub));
 }
@@ -219,7 +205,7 @@ make_survivors(struct weir_group *g)
 	int rc;
 
 	if (!ranks)
-		return no_memory();
+		return group_no_memory();
 	/* the same, whichever group the members are in */
 	for (uint32_t i = 0; i < g->x.size; i++)
 		if (i == g->x.rank || !exchange_is_dead(&g->x, i)) {
@@ -292,11 +278,14 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 	int rc;
 
 	if (!g || !h)
-		return misused();
+		return group_misused();
 	*h = NULL;
+	if (weir_state(g->endpoint->w) != WEIR_UP)
+		return weir_gone(g->endpoint->w);
 	if (g->call.op != CALL_NONE && g->call.op != CALL_SURVIVORS) {
+		group_set_inside(g, true);
 		exchange_cancel(&g->x);
-		g->call.op = CALL_NONE;
+		group_take_back(g, 0);
 		free(g->choices);
 		g->choices = NULL;
 		if (g->sub)
@@ -314,16 +303,16 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 			break;
 	}
 	weir_wait_end(&wait);
+	if (rc == -EAGAIN || rc == -EINTR || group_lacks(rc)) {
+		group_set_inside(g, false);
+		return rc;
+	}
 	if (!rc) {
 		*h = g->sub;
-		g->sub = NULL;
-	} else if (rc == -EAGAIN || rc == -EINTR || group_lacks(rc)) {
-		return rc;
 	} else if (g->sub) {
 		group_error(g->sub, rc);
 		group_free(g->sub);
-		g->sub = NULL;
 	}
-	g->call = (struct group_call){0};
-	return rc;
+	g->sub = NULL;
+	return group_take_back(g, rc);
 }

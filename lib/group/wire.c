@@ -38,11 +38,11 @@ group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context,
 
 	if (!g || exchange_init(&g->x, rank, size)) {
 		free(g);
-		return weir_fail(-ENOMEM, "no memory for a group; free some");
+		return group_no_memory();
 	}
 	g->member = calloc(size, sizeof(*g->member));
 	g->edge = calloc(g->x.neighbours + 1, sizeof(*g->edge));
-	if (!g->member || !g->edge) {
+	if (!g->member || !g->edge || weir_bias_init(&g->lock)) {
 		free(g->member);
 		free(g->edge);
 		exchange_free(&g->x);
@@ -71,6 +71,7 @@ group_free(struct weir_group *g)
 		group_free(g->sub);
 	endpoint_drop(g->endpoint);
 	exchange_free(&g->x);
+	weir_bias_fini(&g->lock);
 	free(g->choices);
 	free(g->member);
 	free(g->edge);
@@ -83,7 +84,7 @@ group_number(struct weir_group *g)
 	uint32_t *count = calloc(UINT16_MAX + 1u, sizeof(*count));
 
 	if (!count)
-		return weir_fail(-ENOMEM, "no memory for a group; free some");
+		return group_no_memory();
 	for (uint32_t i = 0; i < g->x.size; i++)
 		g->member[i].on_host = count[g->member[i].node]++;
 	free(count);
@@ -368,25 +369,54 @@ group_has_left(const struct weir_group *g, uint32_t rank)
 	return false;
 }
 
+/* Sets weir_reason() for the end of a member. Returns status. */
+static int
+say_ended(uint32_t rank, int status)
+{
+	if (status == -EHOSTDOWN)
+		return weir_fail(status,
+				 "the node of member %u is down; weir_group_survivors() makes "
+				 "a group of the others",
+				 rank);
+	return weir_fail(status,
+			 "member %u has ended, or left the group; "
+			 "weir_group_survivors() makes a group of the others",
+			 rank);
+}
+
 int
 group_error(const struct weir_group *g, int rc)
 {
 	uint32_t rank = g->x.failures ? g->x.failure[0].rank : NOBODY;
 
-	if (rc != exchange_error(&g->x))
+	if (!rc || rc != exchange_error(&g->x))
 		return rc;
-	if (rc == -ECONNRESET)
-		return weir_fail(rc,
-				 "member %u has ended, or left the group; "
-				 "weir_group_survivors() makes a group of the others",
-				 rank);
-	if (rc == -EHOSTDOWN)
-		return weir_fail(rc,
-				 "the node of member %u is down; weir_group_survivors() makes "
-				 "a group of the others",
-				 rank);
+	if (rc == -ECONNRESET || rc == -EHOSTDOWN)
+		return say_ended(rank, rc);
 	if (rc == -EINVAL)
 		return weir_fail(rc, "the members' collective calls differ in kind, order, length "
 				     "or root; all members make the same ones");
-	return rc ? weir_fail(rc, "no memory for messages of the group; free some") : 0;
+	return weir_fail(rc, "no memory for messages of the group; free some");
+}
+
+int
+group_look(struct weir_group *g, uint32_t *rank, bool *naps)
+{
+	uint32_t i = 0;
+	int rc = 0;
+
+	if (weir_state(g->endpoint->w) != WEIR_UP) /* the wait ends by itself */
+		return 0;
+	weir_bias_lock(&g->lock);
+	if (!g->inside)
+		group_progress(g);
+	*naps |= g->inside || g->unready || g->nap;
+	while (!g->inside && i < g->x.failures && g->x.failure[i].rank == NOBODY)
+		i++;
+	if (!g->inside && i < g->x.failures) {
+		*rank = g->x.failure[i].rank;
+		rc = say_ended(*rank, g->x.failure[i].status);
+	}
+	weir_bias_unlock(&g->lock);
+	return rc;
 }

@@ -5,11 +5,14 @@
  * (docs/shared-memory.md). Nobody tells of plain stores and puts: a sleep is short.
  */
 #include "handle.h"
+#include "window.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
 #include "client/region.h"
 #include "client/wait.h"
+
+#define LOOKS_CHECK 64u /* looks at the word until one at what else ends the wait */
 
 static bool
 holds(enum weir_compare compare, uint64_t seen, uint64_t value)
@@ -34,6 +37,8 @@ struct word {
 	const _Atomic uint64_t *at;
 	enum weir_compare compare;
 	uint64_t value, seen;
+	int (*check)(void *arg); /* NULL, or 0 while the wait goes on */
+	void *arg;
 };
 
 static bool
@@ -50,6 +55,7 @@ await(struct weir *w, struct word *s, int timeout_ms)
 	uint32_t channel[WEIR_ENGINES_MAX];
 	struct weir_wait wait;
 	struct weir_thread *t;
+	uint32_t looks = 0;
 	int rc;
 
 	if (weir_state(w) != WEIR_UP)
@@ -75,7 +81,12 @@ await(struct weir *w, struct word *s, int timeout_ms)
 		weir_lock(t);
 		weir_progress(t, NULL);
 		weir_unlock(t);
-		rc = weir_wait_next(&wait);
+		if (s->check && (wait.armed || ++looks % LOOKS_CHECK == 0))
+			rc = s->check(s->arg);
+		if (!rc)
+			rc = weir_wait_next(&wait);
+		else if (look(s)) /* it was set before */
+			rc = 0;
 	}
 	weir_wait_end(&wait);
 	return rc;
@@ -85,7 +96,15 @@ int
 weir_signal_wait(struct weir_export *x, uint64_t offset, enum weir_compare compare, uint64_t value,
 		 int timeout_ms, uint64_t *seen)
 {
-	struct word s = {.compare = compare, .value = value};
+	return weir_signal_wait_with(x, offset, compare, value, timeout_ms, seen, NULL, NULL);
+}
+
+int
+weir_signal_wait_with(struct weir_export *x, uint64_t offset, enum weir_compare compare,
+		      uint64_t value, int timeout_ms, uint64_t *seen, int (*check)(void *arg),
+		      void *arg)
+{
+	struct word s = {.compare = compare, .value = value, .check = check, .arg = arg};
 	struct weir_region *region;
 	uintptr_t at;
 	int rc;

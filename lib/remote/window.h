@@ -81,6 +81,12 @@ void weir_remote_unlock_all(struct weir_remote *r);
 /* 0, or how the export has ended, as far as the calling thread can know. */
 int weir_remote_check(struct weir_remote *r);
 
+/* weir_signal_wait(), which an error of `check` ends, too, unless the word holds then. The check is
+ * made now and then, and before each sleep. */
+int weir_signal_wait_with(struct weir_export *x, uint64_t offset, enum weir_compare compare,
+			  uint64_t value, int timeout_ms, uint64_t *seen, int (*check)(void *arg),
+			  void *arg);
+
 /* weir_remote_notify() with any `bytes`. */
 int weir_remote_notify_with(struct weir_remote *r, uint32_t tag, uint32_t source, uint64_t bytes,
 			    unsigned flags);

@@ -108,15 +108,6 @@ make_memory(struct board *b, uint64_t bytes, uint32_t rights, struct weir_region
 	return 0;
 }
 
-static void *
-base_of(const struct weir_region *region)
-{
-	struct weir_region_info info;
-
-	weir_region_info(region, &info);
-	return info.base;
-}
-
 static struct weir_key
 key_of(const struct board *b, uint32_t rank, const struct board_ref *ref)
 {
@@ -228,7 +219,7 @@ make_shared(struct board *b)
 			 &b->shared_x, &ref);
 	if (rc)
 		return rc;
-	b->shared = base_of(b->shared_region);
+	b->shared = window_base_of(b->shared_region);
 	memcpy((uint8_t *)b->parts + SHARED_AT, &ref, sizeof(ref));
 	return 0;
 }
@@ -335,7 +326,7 @@ stage_refs(struct board *b, uint64_t deadline)
 		if (rc) /* the others hear it */
 			b->mine = (struct board_ref){.index = (uint32_t)-rc};
 		else
-			b->parts = base_of(b->region);
+			b->parts = window_base_of(b->region);
 		if (!rc && b->hosts < size)
 			b->vote = make_shared(b);
 	}

@@ -130,15 +130,6 @@ allocate(struct weir_window *win, uint64_t bytes, void *address, struct weir_reg
 	return rc;
 }
 
-static uint8_t *
-base_of(const struct weir_region *region)
-{
-	struct weir_region_info info;
-
-	weir_region_info(region, &info);
-	return info.base;
-}
-
 /* The memory of the part. 0 or -errno. */
 static int
 own_memory(struct weir_window *win)
@@ -158,7 +149,7 @@ own_memory(struct weir_window *win)
 	} else if (a->kind == WEIR_WINDOW_ALLOCATED && !win->region) {
 		rc = allocate(win, a->bytes, NULL, &win->region);
 		if (!rc)
-			win->base = base_of(win->region);
+			win->base = window_base_of(win->region);
 	}
 	return rc;
 }
@@ -354,7 +345,7 @@ stage_address(struct weir_window *win, uint64_t end)
 	if (win->args.bytes)
 		k->rc = allocate(win, win->args.bytes, (void *)(uintptr_t)k->address, &win->region);
 	if (win->args.bytes && !k->rc)
-		win->base = base_of(win->region);
+		win->base = window_base_of(win->region);
 	k->stage = STAGE_TRY;
 	return 0;
 }
@@ -659,12 +650,16 @@ weir_window_free(struct weir_window *win, int timeout_ms)
 	     win->is_exposed) &&
 	    !group_is_over(win->g))
 		return weir_fail(-EBUSY, "an epoch of locks, start or post is open; end it first");
-	rc = window_members_flush(win, false, end);
-	if (rc == -EAGAIN || rc == -EINTR)
-		return rc;
+	if (!group_is_calling(win->g)) { /* else others may have ended their parts */
+		rc = window_members_flush(win, false, end);
+		if (rc == -EAGAIN || rc == -EINTR)
+			return rc;
+		win->fence_rc = rc;
+	}
 	rc = weir_group_barrier(win->g, weir_time_left(end));
 	if (rc && group_is_calling(win->g))
 		return rc;
+	rc = rc ? rc : win->fence_rc;
 	rc = rc ? rc : window_refusals(win, NULL);
 	window_undo(win);
 	return rc;

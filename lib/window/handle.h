@@ -147,7 +147,7 @@ struct weir_window {
 	int all_ms;
 	_Atomic uint32_t
 	    acquired; /* EPOCH_ALL: locks of members, checked or not. Any thread adds */
-	int fence_rc; /* of the operations before a fence that waits for others */
+	int fence_rc; /* of the operations before a fence, or the end, that waits for others */
 	/* weir_window_post(): whether the part is exposed, and to which ranks; how many of these
 	 * were told, and have completed; number of this exposure, 0: unchecked; of the last one */
 	bool is_exposed;
@@ -170,6 +170,16 @@ struct weir_window {
 	_Atomic(struct window_member *) addressed;
 	bool parts_addressed;
 };
+
+/* Where a region begins. */
+static inline void *
+window_base_of(const struct weir_region *region)
+{
+	struct weir_region_info info;
+
+	weir_region_info(region, &info);
+	return info.base;
+}
 
 /* ---- create.c ---- */
 /* Takes back what this member did for a window, made or not, and frees it. */

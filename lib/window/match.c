@@ -25,45 +25,58 @@ match_kind_of(const struct weir_remote_notice *n)
 	return kind < MATCH_KINDS ? (enum match_kind)kind : MATCH_TAG;
 }
 
-static uint32_t
-bucket_of(uint64_t a, uint64_t b)
+static struct match_bucket *
+bucket_of(const struct match *m, uint64_t a, uint64_t b)
 {
-	return (uint32_t)((a * 0x9e3779b97f4a7c15u + b * 0xc2b2ae3d27d4eb4fu) >> 40) %
-	       MATCH_BUCKETS;
+	uint64_t hash = (a * 0x9e3779b97f4a7c15u + b * 0xc2b2ae3d27d4eb4fu) >> 40;
+
+	return &m->bucket[hash & (m->buckets - 1)];
 }
 
 static struct match_list *
 exact_of(const struct match *m, enum match_kind kind, uint32_t source, uint32_t tag)
 {
-	uint32_t i = bucket_of((uint64_t)kind << 32 | source, tag);
-
-	return (struct match_list *)(uintptr_t)&m->exact[i];
+	return &bucket_of(m, (uint64_t)kind << 32 | source, tag)->exact;
 }
 
 static struct match_list *
 source_of(const struct match *m, enum match_kind kind, uint32_t source)
 {
-	return (struct match_list *)(uintptr_t)&m
-	    ->source[bucket_of((uint64_t)kind << 32 | source, 0)];
+	return &bucket_of(m, (uint64_t)kind << 32 | source, 0)->source;
 }
 
 static struct match_list *
 tag_of(const struct match *m, enum match_kind kind, uint32_t tag)
 {
-	return (struct match_list *)(uintptr_t)&m->tag[bucket_of((uint64_t)kind << 32, tag)];
+	return &bucket_of(m, (uint64_t)kind << 32, tag)->tag;
+}
+
+static void
+use_buckets(struct match *m, struct match_bucket *bucket, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		TAILQ_INIT(&bucket[i].exact);
+		TAILQ_INIT(&bucket[i].source);
+		TAILQ_INIT(&bucket[i].tag);
+	}
+	m->bucket = bucket;
+	m->buckets = n;
 }
 
 void
 match_init(struct match *m)
 {
-	for (uint32_t i = 0; i < MATCH_BUCKETS; i++) {
-		TAILQ_INIT(&m->exact[i]);
-		TAILQ_INIT(&m->source[i]);
-		TAILQ_INIT(&m->tag[i]);
-	}
+	use_buckets(m, m->first, MATCH_BUCKETS);
 	TAILQ_INIT(&m->all);
 	TAILQ_INIT(&m->spare);
 	m->count = 0;
+}
+
+static void
+free_buckets(const struct match *m, struct match_bucket *bucket)
+{
+	if (bucket != m->first)
+		free(bucket);
 }
 
 void
@@ -71,13 +84,42 @@ match_fini(struct match *m)
 {
 	struct match_notice *n;
 
-	for (uint32_t i = 0; i < MATCH_BUCKETS; i++)
-		while ((n = TAILQ_FIRST(&m->exact[i])))
+	for (uint32_t i = 0; i < m->buckets; i++)
+		while ((n = TAILQ_FIRST(&m->bucket[i].exact)))
 			match_remove(m, n);
 	while ((n = TAILQ_FIRST(&m->spare))) {
 		TAILQ_REMOVE(&m->spare, n, of_all);
 		free(n);
 	}
+	free_buckets(m, m->bucket);
+}
+
+/* Twice as many buckets. All notices of a new list were in one list, and keep their order. */
+static void
+grow(struct match *m)
+{
+	struct match_bucket *old = m->bucket, *more = malloc(2 * m->buckets * sizeof(*more));
+	uint32_t count = m->buckets;
+	struct match_notice *n;
+
+	if (!more) /* lists get longer */
+		return;
+	use_buckets(m, more, 2 * count);
+	for (uint32_t i = 0; i < count; i++) {
+		while ((n = TAILQ_FIRST(&old[i].exact))) {
+			TAILQ_REMOVE(&old[i].exact, n, exact);
+			TAILQ_INSERT_TAIL(exact_of(m, n->kind, n->is.source, n->is.tag), n, exact);
+		}
+		while ((n = TAILQ_FIRST(&old[i].source))) {
+			TAILQ_REMOVE(&old[i].source, n, of_source);
+			TAILQ_INSERT_TAIL(source_of(m, n->kind, n->is.source), n, of_source);
+		}
+		while ((n = TAILQ_FIRST(&old[i].tag))) {
+			TAILQ_REMOVE(&old[i].tag, n, of_tag);
+			TAILQ_INSERT_TAIL(tag_of(m, n->kind, n->is.tag), n, of_tag);
+		}
+	}
+	free_buckets(m, old);
 }
 
 struct match_notice *
@@ -91,6 +133,8 @@ match_add(struct match *m, const struct weir_remote_notice *from)
 		n = malloc(sizeof(*n));
 	if (!n)
 		return NULL;
+	if (m->count >= m->buckets)
+		grow(m);
 	n->returned = n->holds_ring = false;
 	n->place = 0;
 	n->is = *from;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Notices of a window that have come and were not taken: found by source and tag, each also any,
- * oldest first, by a hash. The object of the thread that made the window guards them.
+ * oldest first, by hashes that grow with them. The object of the thread that made the window guards
+ * them.
  */
 #ifndef WEIR_WINDOW_MATCH_H
 #define WEIR_WINDOW_MATCH_H
@@ -10,7 +11,7 @@
 
 #include <sys/queue.h>
 
-#define MATCH_BUCKETS 64u
+#define MATCH_BUCKETS 64u /* at first */
 
 /* Uses of a notice. */
 enum match_kind {
@@ -32,12 +33,18 @@ struct match_notice {
 };
 TAILQ_HEAD(match_list, match_notice);
 
+/* By (kind, source, tag); by (kind, source); by (kind, tag). */
+struct match_bucket {
+	struct match_list exact, source, tag;
+};
+
 struct match {
-	/* by (kind, source, tag); by (kind, source); by (kind, tag) */
-	struct match_list exact[MATCH_BUCKETS], source[MATCH_BUCKETS], tag[MATCH_BUCKETS];
+	struct match_bucket *bucket; /* a power of 2 of them, at least `count` if memory permits */
+	uint32_t buckets;
+	uint32_t count;
 	struct match_list all; /* MATCH_TAG */
 	struct match_list spare;
-	uint32_t count;
+	struct match_bucket first[MATCH_BUCKETS];
 };
 
 void match_init(struct match *m);

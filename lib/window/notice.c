@@ -9,6 +9,7 @@
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
+#include "group/board.h"
 
 #include <errno.h>
 #include <string.h>
@@ -63,15 +64,25 @@ window_notice_by_engine(struct window_member *m, bool sent)
 	pthread_mutex_unlock(&m->sending);
 }
 
-/* Place of a member of this host; local_count: it is of another one. */
+/* Place of a member of this host; local_count: it is of another one, or there is none. */
 static uint32_t
 place_of(const struct weir_window *win, uint32_t rank)
 {
-	uint32_t i = 0;
+	struct weir_member m = {0};
 
-	while (i < win->board->local_count && win->board->local[i] != rank)
-		i++;
-	return i;
+	if (rank < weir_group_size(win->g))
+		weir_group_member(win->g, rank, &m);
+	return m.local ? m.on_host : win->board->local_count;
+}
+
+/* The places of a source, which may be any, as [*first, *end). */
+static void
+places_of(const struct weir_window *win, uint32_t source, uint32_t *first, uint32_t *end)
+{
+	bool any = source == WEIR_RANK_ANY;
+
+	*first = any ? 0 : place_of(win, source);
+	*end = any || *first == win->board->local_count ? win->board->local_count : *first + 1;
 }
 
 static struct notice_ring *
@@ -160,25 +171,16 @@ take_slot(struct weir_window *win, uint32_t place, uint32_t tag, struct weir_rem
 	return false;
 }
 
-/* Takes the oldest notice of a member of the host, or of any, that is in a ring still. None that is
- * kept matches. The object of the window's thread is locked. */
+/* Takes the oldest notice of the members at these places that is in a ring still. None that is kept
+ * matches. The object of the window's thread is locked. */
 static bool
-take_oldest(struct weir_window *win, uint32_t source, uint32_t tag, struct weir_remote_notice *n)
+take_oldest(struct weir_window *win, uint32_t first, uint32_t end, uint32_t tag,
+	    struct weir_remote_notice *n)
 {
-	for (uint32_t i = 0; i < win->board->local_count; i++)
-		if ((source == WEIR_RANK_ANY || source == win->board->local[i]) &&
-		    take_slot(win, i, tag, n))
+	for (uint32_t i = first; i < end; i++)
+		if (take_slot(win, i, tag, n))
 			return true;
 	return false;
-}
-
-/* Takes those of all members of the host from which a notice is awaited. */
-static void
-take_rings(struct weir_window *win, uint32_t source)
-{
-	for (uint32_t i = 0; i < win->board->local_count; i++)
-		if (source == WEIR_RANK_ANY || source == win->board->local[i])
-			take_slots(win, i, win->args.notices);
 }
 
 /* A notice that went by the engine no longer keeps others from the ring. */
@@ -243,15 +245,15 @@ window_notice_send(struct weir_window *win, struct window_member *m, enum match_
 {
 	bool ring = m->ring && kind == MATCH_TAG && weir_state(win->w) != WEIR_FORKED;
 	bool complete = ring && weir_direct_flush(&m->direct);
-	int rc = 0;
+	int wait_ms = flags & WEIR_NOWAIT ? 0 : -1, rc = 0;
 
 	/* a handle's notices are behind its own operations alone, and the ring is behind none */
 	if (m->locks != m->memory || (ring && !complete && !(flags & WEIR_NOWAIT))) {
-		rc = weir_remote_flush(m->memory, -1);
+		rc = weir_remote_flush(m->memory, wait_ms);
 		complete = !rc;
 	}
 	if (!rc && m->updates != m->memory)
-		rc = weir_remote_flush(m->updates, -1);
+		rc = weir_remote_flush(m->updates, wait_ms);
 	if (!rc && ring && complete && send_by_ring(win, m, tag, length))
 		return 0;
 	if (rc)
@@ -296,19 +298,23 @@ window_notice_take(struct weir_window *win, enum match_kind kind, uint32_t sourc
 {
 	struct weir_thread *t = weir_export_thread(win->x);
 	struct match_notice *found;
+	uint32_t first, end;
 	int rc = 0;
 
 	weir_lock(t);
 	found = match_find(&win->match, kind, source, tag);
 	if (!found && win->sources && kind == MATCH_TAG && weir_state(win->w) == WEIR_UP) {
-		bool taken = source != WEIR_RANK_ANY && take_oldest(win, source, tag, n);
+		bool taken;
 
+		places_of(win, source, &first, &end);
+		taken = source != WEIR_RANK_ANY && take_oldest(win, first, end, tag, n);
 		if (!taken) {
-			take_rings(win, source);
+			for (uint32_t i = first; i < end; i++)
+				take_slots(win, i, win->args.notices);
 			found = match_find(&win->match, kind, source, tag);
 		}
 		/* the notices behind those for which there is no room */
-		if (taken || (!found && take_oldest(win, source, tag, n))) {
+		if (taken || (!found && take_oldest(win, first, end, tag, n))) {
 			weir_unlock(t);
 			return 1;
 		}
@@ -392,9 +398,19 @@ weir_watch_test(struct weir_watch *watch)
 	return rc;
 }
 
+/* 0, or how a member has ended, whichever; *naps as group_look(). */
+static int
+check_all(struct weir_window *win, bool *naps)
+{
+	uint32_t rank = 0;
+	int rc = group_look(win->g, &rank, naps);
+
+	return window_note(win, rank, rc);
+}
+
 /* Index of one that is done; -EAGAIN; or an error. `check`: also the members that should send. */
 static int
-look(struct weir_watch *const *watches, unsigned n, bool check)
+look(struct weir_watch *const *watches, unsigned n, bool check, bool *naps)
 {
 	struct window_member *m;
 	int rc;
@@ -409,8 +425,9 @@ look(struct weir_watch *const *watches, unsigned n, bool check)
 		uint32_t source = watches[i]->source;
 
 		if (source == WEIR_RANK_ANY || window_member_open(win, source, &m))
-			continue; /* it, or what lacks here, is told when it is accessed */
-		rc = window_note(win, source, weir_remote_check(m->locks));
+			rc = check_all(win, naps);
+		else
+			rc = window_note(win, source, weir_remote_check(m->locks));
 		if (rc) /* it may have sent before it ended */
 			return weir_watch_test(watches[i]) == 1 ? (int)i : rc;
 	}
@@ -439,15 +456,14 @@ static bool
 rings_have(struct weir_watch *const *watches, unsigned n)
 {
 	struct weir_remote_notice notice;
+	uint32_t i, end;
 	uint64_t taken;
 
 	for (unsigned k = 0; k < n; k++) {
 		const struct weir_window *win = window_of(watches[k]);
-		uint32_t source = watches[k]->source;
 
-		for (uint32_t i = 0; i < win->board->local_count; i++) {
-			if (source != WEIR_RANK_ANY && source != win->board->local[i])
-				continue;
+		places_of(win, watches[k]->source, &i, &end);
+		for (; i < end; i++) {
 			taken = atomic_load_explicit(&win->sources[i].taken, memory_order_relaxed);
 			if (next_slot(win, i, taken, &notice))
 				return true;
@@ -476,7 +492,7 @@ weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_m
 	for (;;) {
 		if (ring)
 			board_before_look(win->board, &wait, &sleeps);
-		rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0);
+		rc = look(watches, n, wait.armed || ++looks % LOOKS_CHECK == 0, &wait.nap_always);
 		if (rc != -EAGAIN)
 			break;
 		end = weir_wait_next(&wait);
@@ -504,6 +520,14 @@ weir_watch_wait(struct weir_watch *watch, int timeout_ms)
 
 /* ---- signals ---- */
 
+static int
+check_window(void *arg)
+{
+	bool naps = false; /* it naps anyway */
+
+	return check_all(arg, &naps);
+}
+
 int
 weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compare compare,
 			uint64_t value, int timeout_ms, uint64_t *seen)
@@ -515,10 +539,12 @@ weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compar
 	if (win->args.kind == WEIR_WINDOW_SHARED)
 		return weir_fail(-EINVAL, "shared windows have no signals: members load and store");
 	if (win->args.kind == WEIR_WINDOW_DYNAMIC)
-		return weir_signal_wait(win->x, disp, compare, value, timeout_ms, seen);
+		return weir_signal_wait_with(win->x, disp, compare, value, timeout_ms, seen,
+					     check_window, win);
 	if (__builtin_mul_overflow(disp, win->args.disp_unit, &at) || at > win->args.bytes ||
 	    win->args.bytes - at < sizeof(uint64_t))
 		return weir_fail(-ERANGE, "the word is not within the part of %llu bytes",
 				 (unsigned long long)win->args.bytes);
-	return weir_signal_wait(win->x, at, compare, value, timeout_ms, seen);
+	return weir_signal_wait_with(win->x, at, compare, value, timeout_ms, seen, check_window,
+				     win);
 }

@@ -109,6 +109,31 @@ error_epochs(struct ranks *r)
 	OK(r, weir_window_free(win, CASE_MS));
 }
 
+#define LARGE (1u << 20)
+
+/* A window that is freed within an epoch of fences: all that was put is there. */
+static void
+error_free(struct ranks *r)
+{
+	uint8_t *from = malloc(LARGE), *base;
+	struct weir_window_options o = options(r);
+	struct weir_region_info info;
+	struct weir_region *region;
+	struct weir_window *win;
+
+	OK(r, weir_region_alloc(r->w, LARGE, NULL, &region));
+	weir_region_info(region, &info);
+	base = info.base;
+	OK(r, weir_window_create(r->g, region, 0, LARGE, &o, CASE_MS, &win));
+	epoch_begin(r, win, BY_FENCE);
+	memset(from, 1 + (int)r->rank, LARGE);
+	OK(r, weir_window_put(win, next_rank(r), 0, from, LARGE, 0));
+	OK(r, weir_window_free(win, CASE_MS));
+	CHECK(r, is_filled(base, (uint8_t)(1 + previous_rank(r)), LARGE));
+	OK(r, weir_region_free(region));
+	free(from);
+}
+
 /* One member is locked or started: the others are not targets. */
 static void
 error_target(struct ranks *r)
@@ -522,15 +547,10 @@ error_region(struct ranks *r)
 }
 
 const struct rma_case error_cases[] = {
-    {"error/epochs", error_epochs},
-    {"error/target", error_target},
-    {"error/rank", error_rank},
-    {"error/overflow", error_overflow},
-    {"error/smaller", error_smaller},
-    {"error/operation", error_operation},
-    {"error/options", error_options},
-    {"error/members", error_members},
-    {"error/query", error_query},
-    {"error/region", error_region},
-    {NULL, NULL},
+    {"error/epochs", error_epochs},	  {"error/free", error_free},
+    {"error/target", error_target},	  {"error/rank", error_rank},
+    {"error/overflow", error_overflow},	  {"error/smaller", error_smaller},
+    {"error/operation", error_operation}, {"error/options", error_options},
+    {"error/members", error_members},	  {"error/query", error_query},
+    {"error/region", error_region},	  {NULL, NULL},
 };

@@ -4,7 +4,8 @@
  * members work on the part of rank 0: they add, increment a word under the lock, put 16 MiB at
  * once, pass numbers in a ring by post and start, and meet in fences. Rank 0 compares its part with
  * the books. While the file hold-SLOT exists, the member keeps the lock; while fill-SLOT does, it
- * puts 16 MiB and nothing else; while "fences" does, all do nothing but meet.
+ * puts 16 MiB and nothing else; while "fences" does, all do nothing but meet; while "notices" does,
+ * all wait for a notice of anybody, which does not come.
  */
 #include "rma_kill.h"
 
@@ -163,6 +164,21 @@ pass(struct work *k)
 	return rc;
 }
 
+/* For a notice that nobody sends. */
+static int
+await_notice(const struct work *k)
+{
+	struct weir_watch watch;
+	int rc;
+
+	say("awaits");
+	weir_watch_init(&watch, k->win, WEIR_RANK_ANY, WEIR_TAG_ANY, 1);
+	rc = weir_watch_wait(&watch, PATIENCE_MS);
+	if (!rc)
+		wrong("a notice of rank %u, which nobody has sent", watch.last_source);
+	return rc;
+}
+
 /* ---- rank 0 ---- */
 
 /* The tallies of all members in this life; `completed` alone is read before the memory is. */
@@ -241,12 +257,13 @@ agree(struct work *k)
 	return rc;
 }
 
-/* Whether all are to meet in fences and do nothing else: this member, or another one, is told so.
- */
+enum { FENCES = 1, NOTICES };
+
+/* The one thing that all are to do, 0: this member, or another one, is told so. */
 static int
-fences_alone(const struct work *k, uint64_t *alone)
+what_alone(const struct work *k, uint64_t *alone)
 {
-	*alone = !stopping && !access("fences", F_OK);
+	*alone = stopping ? 0 : !access("notices", F_OK) ? NOTICES : !access("fences", F_OK);
 	return weir_group_allreduce(k->g, alone, alone, 1, WEIR_T_UINT64, WEIR_ACC_MAX,
 				    PATIENCE_MS);
 }
@@ -268,7 +285,9 @@ live(struct work *k)
 	k->seen = 0;
 	say("life %llu", (unsigned long long)k->life);
 	for (k->round = 1; !rc && !stopping; k->round++) {
-		rc = fences_alone(k, &alone);
+		rc = what_alone(k, &alone);
+		if (!rc && alone == NOTICES)
+			rc = await_notice(k);
 		if (!rc && !alone)
 			rc = add(k);
 		if (!rc && !alone)

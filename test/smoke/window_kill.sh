@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # SIGSTOP and SIGKILL of members of a group with a window: holders and waiters of its lock, a member within a put of
-# 16 MiB, one in a fence, rank 0 on whose part all work, controls, data planes. Two members on each of two nodes keep
-# books: in the part are at least the completed operations, at most those begun. Nobody waits for ever.
+# 16 MiB, some in a fence or a wait for a notice, rank 0 on whose part all work, controls, data planes. Two members on
+# each of two nodes keep books: in the part are at least the completed operations, at most those begun. Nobody waits for
+# ever.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_rma_kill.sh
@@ -107,6 +108,16 @@ for still in window-1 window-3; do
 	rm "$dir/fences"
 	again_work window-2
 	moved "a member was killed in a fence" "${all[@]}"
+done
+
+# ---- while all wait for a notice of anybody ----
+for victim in window-1 window-2; do
+	declare -A said=()
+	for who in "${all[@]}"; do said[$who]=$(lines "$who" awaits); done
+	touch "$dir/notices"
+	for who in "${all[@]}"; do await said_more "$who" awaits "${said[$who]}" || die "$who waits for no notice: $(last_line "$who")"; done
+	rm "$dir/notices"
+	dies "all waited for a notice" "$victim"
 done
 
 # ---- controls ----

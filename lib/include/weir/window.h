@@ -27,10 +27,13 @@
  * with WEIR_WINDOW_THREADS those of the calling thread.
  *
  * Errors of operations that do not wait are returned by the operation, if they are known then, and
- * by the flush, unlock or fence that ends them; weir_window_error() names the rank. -ERANGE, once:
- * in a dynamic window, operations on what the target has not attached. The next
- * weir_window_flush(), _flush_all(), _unlock(), _unlock_all(), _fence(), _complete() or _free()
- * tells; weir_window_flush_local() and handles of operations do not.
+ * by the flush, unlock or fence that ends them; weir_window_error() names the rank. The error of a
+ * part that has ended stays: each later call that covers operations that were lost there, or the
+ * part if it is mapped, returns it again, when the operations to all other members are complete. So
+ * no thread misses a loss that another one was told of. -ERANGE comes once: in a dynamic window,
+ * for operations on what the target has not attached. The next weir_window_flush(), _flush_all(),
+ * _unlock(), _unlock_all(), _fence(), _complete() or _free() tells; weir_window_flush_local() and
+ * handles of operations do not.
  *
  * After MPI 3.1, chapter 11 (One-Sided Communications), and foMPI (Gerstenberger, Besta, Hoefler:
  * Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One Sided).
@@ -81,7 +84,7 @@ struct weir_window_options {
 	uint32_t flags;	    /* WEIR_WINDOW_* */
 	uint32_t rights;    /* of the other members: WEIR_MAY_READ to _NOTIFY; 0: all of these */
 	uint32_t disp_unit; /* bytes; 0: 1 */
-	int32_t numa_node;  /* allocated, shared; -1: that of the caller */
+	int32_t numa_node;  /* allocated; shared: rank 0 decides; -1: that of the caller */
 	/* how many may wait until a watch takes them, of all members and of each one of this host
 	 * (struct weir_watch); at most WEIR_WINDOW_NOTICES_MAX; 0: 1,024 */
 	uint32_t notices;
@@ -142,8 +145,9 @@ int weir_window_allocate(struct weir_group *g, uint64_t bytes,
 /*
  * Makes a window whose parts lie in one memory, contiguous in rank order, or with WEIR_WINDOW_PAGES
  * each at the start of a page. Returns as above, and -EXDEV: not all members are on this host. The
- * memory is of the member with rank 0: if that ends, operations return -ECONNRESET, and loads and
- * stores go on.
+ * memory is of the member with rank 0, and on its NUMA node: where parts are to lie near their
+ * members, weir_window_allocate() makes them so, and weir_window_query() gives their addresses. If
+ * rank 0 ends, operations return -ECONNRESET, and loads and stores go on.
  */
 int weir_window_allocate_shared(struct weir_group *g, uint64_t bytes,
 				const struct weir_window_options *options, int timeout_ms,
@@ -191,13 +195,14 @@ int weir_window_detach(struct weir_window *win, const void *base);
 uint64_t weir_address_of(const void *p);
 
 /*
- * Frees a window; collective. A flush and a barrier; afterwards no member can access it. NULL is an
- * error.
+ * Frees a window; collective. A flush and a barrier; afterwards no member can access it. It also
+ * ends an epoch of fences: the operations of all members are complete. NULL is an error.
  *
- * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), or an error of
- * every collective call. The window is freed, but after -EBUSY, -EAGAIN and -EINTR. Once the
- * group is of no use any more, since a member has failed (weir_group_failed()), or the session has
- * ended, it is freed within epochs, too: locks end as with a program that has died.
+ * Returns 0, -EBUSY (within an epoch of locks, start or post: nothing has begun), an error of every
+ * collective call, or how an operation has failed. The window is freed, but after -EBUSY, -EAGAIN
+ * and -EINTR. Once the group is of no use any more, since a member has failed
+ * (weir_group_failed()), or the session has ended, it is freed within epochs, too: locks end as
+ * with a program that has died.
  */
 int weir_window_free(struct weir_window *win, int timeout_ms);
 
@@ -430,17 +435,21 @@ void weir_watch_start(struct weir_watch *watch);
 int weir_watch_test(struct weir_watch *watch);
 /*
  * Waits until all were found. Returns 0, -EAGAIN, -EINTR, -ECONNRESET or -EHOSTDOWN (the awaited
- * source has ended), or the errors of every call. Spins, yields, then sleeps.
+ * source has ended; with WEIR_RANK_ANY, any member has), or the errors of every call. Notices that
+ * have come are taken first. Spins, yields, then sleeps.
  */
 int weir_watch_wait(struct weir_watch *watch, int timeout_ms);
 /* Waits until one of n watches has found all; returns its index, or as weir_watch_wait(). */
 int weir_watch_wait_any(struct weir_watch *const *watches, unsigned n, int timeout_ms);
 /*
  * Sends a notice without data, behind all operations that this thread has begun to the member.
- * Needs an epoch. Returns as weir_remote_notify(), and as operations. Any thread.
+ * Needs an epoch. Returns as weir_remote_notify(), and as operations. -EAGAIN also if such an
+ * operation is not complete, with WEIR_NOWAIT, in a window that is shared or has
+ * WEIR_WINDOW_BY_ENGINE. Any thread.
  */
 int weir_window_notify(struct weir_window *win, uint32_t rank, uint32_t tag, unsigned flags);
-/* weir_signal_wait() on a word of the own part; -EINVAL also for shared windows. */
+/* weir_signal_wait() on a word of the own part; -EINVAL also for shared windows. -ECONNRESET or
+ * -EHOSTDOWN: a member has ended, and the word does not hold. */
 int weir_window_signal_wait(struct weir_window *win, uint64_t disp, enum weir_compare compare,
 			    uint64_t value, int timeout_ms, uint64_t *seen);
 

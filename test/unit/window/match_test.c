@@ -115,6 +115,43 @@ TEST(test_others)
 	match_fini(&m);
 }
 
+#define MANY 20000u
+
+static unsigned
+length(const struct match_list *list)
+{
+	struct match_notice *n;
+	unsigned count = 0;
+
+	TAILQ_FOREACH(n, list, exact)
+	count++;
+	return count;
+}
+
+/* Lists stay short, however many wait. */
+TEST(test_many)
+{
+	struct weir_remote_notice n = {0};
+	const struct match_notice *found;
+	struct match m;
+
+	match_init(&m);
+	for (uint32_t i = 0; i < MANY; i++) {
+		n.source = i % 100;
+		n.tag = i / 100;
+		n.bytes = i;
+		assert_non_null(match_add(&m, &n));
+	}
+	for (uint32_t i = 0; i < m.buckets; i++)
+		assert_true(length(&m.bucket[i].exact) <= 32);
+	for (uint32_t i = 0; i < MANY; i++) {
+		found = match_find(&m, MATCH_TAG, i % 100, i / 100);
+		assert_non_null(found);
+		assert_int_equal(found->is.bytes, i);
+	}
+	match_fini(&m);
+}
+
 /* A member that writes nonsense. */
 TEST(test_unknown_kind)
 {

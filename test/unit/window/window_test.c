@@ -344,6 +344,167 @@ TEST(test_names)
 	team_of_one_node(1, renames);
 }
 
+static struct {
+	_Atomic(struct weir *) w;
+	_Atomic uint32_t number;
+} evictee;
+
+/* An operator ends one part: each call that covers what was lost there says so, and completes what
+ * is for others. */
+static int
+end_of_part(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), who = size;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	const uint32_t ended = size - 1;
+	struct weir_window *win;
+	uint64_t v = 1, *words;
+	bool lost = false; /* something of this member is, or the part is mapped */
+	void *base;
+	int rc;
+
+	o.disp_unit = 8;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	words = base;
+	for (uint32_t k = 0; k < size; k++)
+		if (weir_window_put(win, k, rank, &v, 8, 0))
+			return __LINE__;
+	if (rank == ended) {
+		evictee.w = t->w[i];
+		evictee.number = win->x->number;
+	}
+	if (weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	if (!rank) {
+		plane_stop(t->f); /* so that the first put is lost where it is not a store */
+		rc = weir_window_put(win, ended, 8, &v, 8, 0);
+		if (rc || plane_evict_export(t->f, evictee.w, evictee.number) != 1)
+			return __LINE__;
+		plane_run(t->f);
+		while (!rc) {
+			rc = weir_window_flush(win, ended, PATIENT);
+			lost = rc;
+			if (!rc)
+				rc = weir_window_put(win, ended, 8, &v, 8, 0);
+		}
+		lost |= window_member_find(win, ended)->direct.at != NULL;
+		if (rc != -ESTALE)
+			return __LINE__;
+	}
+	if (weir_group_barrier(t->g[i], PATIENT))
+		return __LINE__;
+	for (v = 2; v < 5; v++) {
+		for (uint32_t k = 0; k < ended; k++)
+			if (weir_window_put(win, k, rank, &v, 8, 0))
+				return __LINE__;
+		rc = weir_window_fence(win, 0, PATIENT);
+		if (rc != -ESTALE && (rc || lost))
+			return __LINE__;
+		for (uint32_t k = 0; rank != ended && k < size; k++)
+			if (words[k] != v)
+				return __LINE__;
+		if (weir_window_fence(win, WEIR_NO_PRECEDE, PATIENT))
+			return __LINE__;
+	}
+	if (!rank && (weir_window_put(win, ended, 8, &v, 8, 0) != -ESTALE ||
+		      weir_window_flush(win, 1, PATIENT) ||
+		      weir_window_error(win, &who) != -ESTALE || who != ended))
+		return __LINE__;
+	if (lost && (weir_window_flush_all(win, PATIENT) != -ESTALE ||
+		     weir_window_flush_all(win, PATIENT) != -ESTALE))
+		return __LINE__;
+	rc = weir_window_free(win, PATIENT);
+	return rc != -ESTALE && (rc || lost) ? __LINE__ : 0;
+}
+
+TEST(test_end_of_part)
+{
+	team_of(3, end_of_part);
+	team_of_one_node(3, end_of_part);
+}
+
+enum { TAKEN = 1, LEFT, NEVER }; /* tags */
+
+static _Atomic unsigned ready_to_wait;
+
+static void *
+wait_for_any(void *arg)
+{
+	struct ending *e = arg;
+	struct weir_watch watch;
+
+	weir_watch_init(&watch, e->win, WEIR_RANK_ANY, NEVER, 1);
+	e->rc = weir_watch_wait(&watch, PATIENT);
+	return NULL;
+}
+
+/* Waits for anybody end with the group, after what had come: also while another thread is inside a
+ * call of the group, and of members that are no neighbours of the one that has ended. */
+static int
+end_of_any(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]), who = size;
+	const uint32_t ends = 3;
+	struct weir_window *win;
+	struct weir_watch watch;
+	struct ending e = {0};
+	pthread_t thread;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_lock_all(win, WEIR_NO_CHECK, 0))
+		return __LINE__;
+	if (rank == ends) {
+		for (uint32_t k = 0; k < size; k++)
+			if (k != ends && (weir_window_notify(win, k, LEFT, 0) ||
+					  weir_window_notify(win, k, TAKEN, 0)))
+				return __LINE__;
+		while (ready_to_wait + 1 < size)
+			usleep(100);
+		usleep(20000);
+		plane_die(t->f, t->w[i]);
+		weir_window_unlock_all(win, 0);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, TAKEN, 1);
+	if (weir_watch_wait(&watch, PATIENT) || watch.last_source != ends)
+		return __LINE__;
+	ready_to_wait++;
+	if (rank == 0) {
+		e.win = win;
+		if (pthread_create(&thread, NULL, wait_for_any, &e) ||
+		    weir_group_barrier(t->g[i], PATIENT) != -ECONNRESET)
+			return __LINE__;
+		pthread_join(thread, NULL);
+		if (e.rc != -ECONNRESET)
+			return __LINE__;
+	}
+	if (rank == 1 && weir_window_signal_wait(win, 64, WEIR_EQ, 1, PATIENT, NULL) != -ECONNRESET)
+		return __LINE__;
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, NEVER, 1);
+	if (weir_watch_wait(&watch, PATIENT) != -ECONNRESET ||
+	    weir_window_error(win, &who) != -ECONNRESET || who != ends)
+		return __LINE__;
+	weir_watch_init(&watch, win, WEIR_RANK_ANY, LEFT, 1);
+	if (weir_watch_wait(&watch, PATIENT) || watch.last_source != ends)
+		return __LINE__;
+	if (weir_window_signal_wait(win, 64, WEIR_EQ, 0, PATIENT, NULL) ||
+	    weir_window_signal_wait(win, 64, WEIR_EQ, 1, PATIENT, NULL) != -ECONNRESET)
+		return __LINE__;
+	weir_window_unlock_all(win, PATIENT);
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_end_of_any)
+{
+	ready_to_wait = 0;
+	team_of(MOST, end_of_any);
+	ready_to_wait = 0;
+	team_of_one_node(4, end_of_any);
+}
+
 /* ---- what engines do ---- */
 
 static struct weir_window *of[2];
@@ -378,6 +539,17 @@ add(uint32_t to, unsigned flags)
 	uint64_t one = 1;
 
 	return weir_window_accumulate(of[0], to, 0, &one, 1, WEIR_T_UINT64, WEIR_ACC_SUM, flags);
+}
+
+/* A notice that never waits, but is sent once what is before it is complete. */
+static int
+notify_soon(uint32_t to)
+{
+	int rc;
+
+	while ((rc = weir_window_notify(of[0], to, 3, WEIR_NOWAIT)) == -EAGAIN)
+		usleep(100);
+	return rc;
 }
 
 /* In mapped parts an engine executes updates only if it is asked to, or the type is wide; flushes
@@ -440,8 +612,9 @@ TEST(test_by_engine)
 	assert_int_equal(add(to, WEIR_NOWAIT), 0);
 	assert_int_equal(parts[1][0], 1);
 	assert_int_equal(weir_window_flush(of[0], to, 0), -EAGAIN);
+	assert_int_equal(weir_window_notify(of[0], to, 3, WEIR_NOWAIT), -EAGAIN);
 	plane_run(t.f);
-	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
+	assert_int_equal(notify_soon(to), 0);
 	assert_int_equal(parts[1][0], 2);
 	team_run(&t, free_window);
 	assert_int_equal(t.result[0] | t.result[1], 0);
