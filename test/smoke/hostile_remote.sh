@@ -34,6 +34,8 @@ for node in A B; do
 		case $mode in
 		cells)
 			attack_reaches 11 cells
+			attack_reaches 11 layouts
+			attack_reaches 1 'wrong pieces'
 			attack_reaches 1 'sessions ended'
 			;;
 		guesses)
