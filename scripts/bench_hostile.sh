@@ -33,6 +33,7 @@ HOSTILE_ATTACKS=(
 	"locks locks $HOSTILE 1 node:2:victim"
 	"opens opens $HOSTILE 1 node:2:victim"
 	"fetches fetches $HOSTILE 1 node:2:victim"
+	"guesses guesses $HOSTILE 1 node:2:victim"
 )
 
 # The attacker gets a CPU of its own where there are three.

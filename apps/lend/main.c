@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define PAGE 4096u
+#define LARGE_PAGE (2u << 20) /* the largest that a region gets without being asked for */
 #define EVENTS 16u
 
 /* Memory of a connection. */
@@ -22,7 +23,7 @@ struct loan {
 	bool asked;
 	struct weir_region *region; /* NULL: nothing */
 	struct weir_export *x;
-	uint64_t bytes; /* whole pages */
+	uint64_t bytes; /* of the region, which are pinned */
 };
 
 struct lender {
@@ -55,9 +56,10 @@ static int
 lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
      struct weir_lend_answer *answer)
 {
-	const struct weir_alloc_options o = {.numa_node = r->numa_node};
+	struct weir_alloc_options o = {.numa_node = r->numa_node};
+	uint64_t left = l->most - l->lent;
+	struct weir_region_info info;
 	struct weir_region *region;
-	uint64_t bytes;
 	int rc;
 
 	if (r->magic != WEIR_LEND_MAGIC || r->version != WEIR_LEND_VERSION || r->reserved ||
@@ -66,17 +68,19 @@ lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
 			 "not a request of this release; install one release on both nodes");
 		return -EPROTO;
 	}
-	if (r->bytes > l->most - l->lent ||
-	    (r->bytes + PAGE - 1) / PAGE > (l->most - l->lent) / PAGE) {
+	if (r->bytes > left || (r->bytes + PAGE - 1) / PAGE > left / PAGE) {
 		snprintf(answer->reason, sizeof(answer->reason),
 			 "%llu of %llu bytes are lent; ask for less, or raise --bytes of weir-lend",
 			 (unsigned long long)l->lent, (unsigned long long)l->most);
 		return -EDQUOT;
 	}
-	bytes = (r->bytes + PAGE - 1) / PAGE * PAGE;
-	rc = weir_region_alloc(l->w, bytes, &o, &region);
+	/* the quota bounds what is pinned, which large pages round up */
+	if (r->bytes > left / LARGE_PAGE * LARGE_PAGE)
+		o.flags = WEIR_ALLOC_ORDINARY;
+	rc = weir_region_alloc(l->w, r->bytes, &o, &region);
 	if (!rc) {
-		rc = weir_export(region, 0, bytes, WEIR_LEND_RIGHTS, &loan->x, &answer->key);
+		weir_region_info(region, &info);
+		rc = weir_export(region, 0, info.bytes, WEIR_LEND_RIGHTS, &loan->x, &answer->key);
 		if (rc)
 			weir_region_free(region);
 	}
@@ -85,8 +89,8 @@ lend(struct lender *l, const struct weir_lend_request *r, struct loan *loan,
 		return rc;
 	}
 	loan->region = region;
-	loan->bytes = bytes;
-	l->lent += bytes;
+	loan->bytes = info.bytes;
+	l->lent += info.bytes;
 	return 0;
 }
 

@@ -145,6 +145,8 @@ broker_recv_depth(uint32_t links, uint32_t recv_wrs)
 struct broker *broker_create(const struct broker_config *config);
 /* Closes sessions, links and sockets without waiting: the engines have stopped. */
 void broker_destroy(struct broker *b);
+/* Bytes that main has of an export, for the budget. */
+size_t broker_export_bytes(void);
 /* An epoll fd that is readable when broker_run() has something to do. */
 int broker_fd(const struct broker *b);
 /* Handles ready descriptors and timers; never blocks. Returns ns until the next timer. */

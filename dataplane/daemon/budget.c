@@ -45,7 +45,7 @@ line(const char *pool, uint64_t count, uint64_t each, const char *when)
 
 /* A part of the line above, not added to the total. */
 static void
-part_of_programs(const char *what, uint64_t count, uint64_t each)
+part(const char *what, uint64_t count, uint64_t each)
 {
 	say("    %-32s %8llu x %11llu   of that\n", what, (unsigned long long)count,
 	    (unsigned long long)each);
@@ -89,15 +89,17 @@ print_pools(const struct plane *p, uint64_t *fixed)
 	line("queue pairs of a link, about", o->links * joined, LINK_QP_BYTES, "at most");
 	line("tables of a session in an engine", o->max_sessions * p->engines,
 	     engine_session_bytes(&p->engine[0].config, &g), "at most");
+	part("exports of a session", o->max_sessions * p->engines,
+	     o->exports * engine_export_bytes());
 	*fixed = total;
 	line("shared memory of all programs", 1, o->most[USER_MEMORY], "at most");
 	rows--; /* the broker shows it, with what is used */
 	say("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);
-	part_of_programs("arena of a session", o->max_sessions, g.bytes);
-	part_of_programs("regions of a session", o->max_sessions, o->memory);
-	part_of_programs("memory that a session has adopted", o->max_sessions, o->adopt);
-	part_of_programs("segment of two threads", o->most[USER_SEGMENTS],
-			 segment_bytes(&segment_streams));
+	part("arena of a session", o->max_sessions, g.bytes);
+	part("regions of a session", o->max_sessions, o->memory);
+	part("memory that a session has adopted", o->max_sessions, o->adopt);
+	part("exports of a session in main", o->max_sessions, o->exports * broker_export_bytes());
+	part("segment of two threads", o->most[USER_SEGMENTS], segment_bytes(&segment_streams));
 }
 
 void

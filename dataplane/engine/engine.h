@@ -456,6 +456,8 @@ void engine_destroy(struct engine *e);
 size_t engine_memory(const struct engine_config *config);
 /* Bytes of engine_session.work for an arena of this geometry. Main lcore. */
 size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
+/* The part of these that an export takes. */
+size_t engine_export_bytes(void);
 /* Bytes of engine_link_command.work for a peer ring of this size: a power of two, at least 256. */
 size_t engine_link_bytes(uint32_t staging_lines);
 /* The same for the staging of a link that has `least`, and for LINK_STAGING. */

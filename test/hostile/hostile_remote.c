@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of others, whose key is in the file HOSTILE_KEY: operations that are wrong in each field,
- * keys that are forged. Memory that may be mapped, keys in HOSTILE_KEY.read and .write: attempts to
- * write what is read-only, to resize and seal what is not, holes, stores after the end. The owner
- * looks after the memory that the keys do not name, or not for writing.
+ * or in a piece of their layouts, keys that are forged. Memory that may be mapped, keys in
+ * HOSTILE_KEY.read and .write: attempts to write what is read-only, to resize and seal what is not,
+ * holes, stores after the end. The owner looks after the memory that the keys do not name, or not
+ * for writing.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -99,6 +100,100 @@ offset(uint32_t align)
 	return maybe(rng() % (EXPORT - WEIR_ANSWER_MAX) / align * align);
 }
 
+/* Where the pieces of a cell lie. */
+struct pieces {
+	uint64_t offset;
+	uint32_t bytes;
+};
+
+/* A block of n pieces of 8 bytes: upwards or downwards, also one over the other. One of 16 leaves
+ * the export by a byte, or comes back to it by a wrap. Returns the bytes of the description. */
+static uint32_t
+make_block(uint8_t op, uint8_t *payload, struct pieces *p)
+{
+	static const int64_t strides[] = {8, 16, 24, 4, 0, -8, -4, -40};
+	uint64_t n = 2 + rng() % 15, reach;
+	int64_t stride = strides[rng() % (sizeof(strides) / sizeof(strides[0]))];
+	struct weir_layout l = {.block = 8, .dims = 1};
+
+	if (op == WEIR_OP_UPDATE) /* of aligned elements */
+		stride = stride / 8 * 8;
+	l.dim[0].count = n;
+	l.dim[0].stride = stride;
+	reach = (n - 1) * (uint64_t)(stride < 0 ? -stride : stride);
+	p->bytes = (uint32_t)(8 * n);
+	p->offset = rng() % ((EXPORT - reach - 8) / 8) * 8 + (stride < 0 ? reach : 0);
+	switch (rng() % 32) {
+	case 0:
+		p->offset = stride < 0 ? reach - 1 : EXPORT - reach - 7;
+		break;
+	case 1: /* the last piece would be the second again */
+		l.dim[0].stride = (int64_t)(1ull << 63);
+		l.dim[0].count = 3 + rng() % 2;
+		p->bytes = (uint32_t)(8 * l.dim[0].count);
+		break;
+	default:
+		return weir_pieces_put(payload, &l, 0);
+	}
+	tally(1, "wrong pieces");
+	return weir_pieces_put(payload, &l, 0);
+}
+
+/* The same as a list, of which pieces may be empty. */
+static uint32_t
+make_list(uint8_t *payload, struct pieces *p)
+{
+	uint32_t n = 1 + (uint32_t)(rng() % 6), bad = (uint32_t)(rng() % (16 * n));
+	uint32_t bytes = weir_list_put(payload, n);
+	struct weir_piece piece;
+
+	p->offset = 1024 + rng() % (EXPORT - 2048) / 8 * 8;
+	p->bytes = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		piece.offset = (int64_t)(rng() % 256) * 8 - 1024;
+		piece.length = (rng() % 8 + !i) * 8;
+		if (piece.offset + (int64_t)(p->offset + piece.length) > (int64_t)EXPORT)
+			piece.offset = 0;
+		if (i == bad) {
+			static const uint64_t far[] = {EXPORT - 7, UINT64_MAX, 1ull << 63};
+
+			piece.offset = (int64_t)(far[rng() % 3] - p->offset);
+			piece.length = 8;
+			tally(1, "wrong pieces");
+		}
+		p->bytes += (uint32_t)piece.length;
+		memcpy(payload + weir_described(i), &piece, sizeof(piece));
+	}
+	return bytes;
+}
+
+/* A PUT, UPDATE or GET of pieces. Returns its payload's bytes. */
+static uint32_t
+make_laid_cell(const struct victim *v, uint8_t op, uint8_t data[WEIR_INLINE_MAX])
+{
+	uint64_t place = weir_arena_send(&v->geometry) + rng() % 64 * WEIR_BLOCK_SIZE;
+	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .options = WEIR_PUT_LAYOUT};
+	struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+				     .options = WEIR_ACCESS_LAYOUT,
+				     .result = (uint32_t)(place / WEIR_SLOT_SIZE)};
+	uint8_t *payload = data + weir_cell_fields(op);
+	struct pieces p;
+	uint32_t described = rng() % 2 ? make_block(op, payload, &p) : make_list(payload, &p);
+
+	put.offset = a.offset = maybe(p.offset);
+	a.count = (uint32_t)maybe(op == WEIR_OP_UPDATE ? p.bytes / 8 : p.bytes);
+	if (op == WEIR_OP_UPDATE) {
+		a.type = WEIR_T_INT64;
+		a.acc = WEIR_ACC_SUM;
+	}
+	if (op == WEIR_OP_PUT)
+		memcpy(data, &put, WEIR_PUT_FIELDS);
+	else
+		memcpy(data, &a, WEIR_ACCESS_FIELDS);
+	tally(1, "layouts");
+	return described + (op == WEIR_OP_GET ? 0 : (uint32_t)maybe(p.bytes));
+}
+
 /* Fills a cell that is right but for what maybe() does. Returns its payload's bytes. */
 static uint32_t
 make_cell(const struct victim *v, uint8_t op, uint8_t data[WEIR_INLINE_MAX])
@@ -129,6 +224,8 @@ make_cell(const struct victim *v, uint8_t op, uint8_t data[WEIR_INLINE_MAX])
 
 		memcpy(data + i, &x, sizeof(x));
 	}
+	if ((op == WEIR_OP_PUT || op == WEIR_OP_UPDATE || op == WEIR_OP_GET) && rng() % 3 == 0)
+		return make_laid_cell(v, op, data);
 	t.place = maybe(t.place);
 	switch (op) {
 	case WEIR_OP_PUT:

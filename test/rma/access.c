@@ -3,6 +3,7 @@
 #include "cases.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -331,7 +332,7 @@ revoke_used(struct ranks *r)
 	struct weir_key own, keys[RANKS_MAX];
 	struct weir_remote *h = NULL;
 	struct weir_export *x;
-	uint64_t i = 0, seen;
+	uint64_t i = 0, seen[RANKS_MAX];
 	int rc = 0;
 
 	OK(r, weir_export(m.region, 0, PART, WEIR_MAY_WRITE, &x, &own));
@@ -355,12 +356,91 @@ revoke_used(struct ranks *r)
 	}
 	if (!r->rank || r->size == 1)
 		OK(r, weir_revoke(x));
-	seen = *(_Atomic uint64_t *)(void *)(m.base + 8);
+	for (uint32_t k = 0; k < r->size; k++)
+		seen[k] = ((_Atomic uint64_t *)(void *)m.base)[k];
 	together(r);
-	CHECK(r, r->rank || seen == *(_Atomic uint64_t *)(void *)(m.base + 8));
+	for (uint32_t k = 0; k < r->size && !r->rank; k++)
+		CHECK(r, seen[k] == ((_Atomic uint64_t *)(void *)m.base)[k]);
 	if (r->rank)
 		OK(r, weir_revoke(x));
 	memory_free(r, &m);
+}
+
+#define EACH 1024u /* bytes of a rank in memory that is lent */
+
+/* All ranks use the loan: each puts, adds to a word of all, and gets what the next one has put. */
+static void
+use_loan(struct ranks *r, struct weir_remote *h)
+{
+	uint64_t count = r->size * EACH, sum = 0, one = 1;
+	uint32_t next = (r->rank + 1) % r->size;
+	uint8_t bytes[EACH], is[EACH];
+
+	OK(r, weir_remote_get(h, r->rank * EACH, is, EACH, 0));
+	OK(r, weir_remote_flush(h, CASE_MS));
+	for (unsigned i = 0; i < EACH; i++) {
+		CHECK(r, !is[i]);
+		bytes[i] = pattern(r->rank, 1, i);
+	}
+	OK(r, weir_remote_put(h, r->rank * EACH, bytes, EACH, 0));
+	OK(r, weir_remote_fetch_op(h, count, &one, &sum, WEIR_T_UINT64, WEIR_ACC_SUM, 0));
+	OK(r, weir_remote_flush(h, CASE_MS));
+	CHECK(r, sum < r->size);
+	together(r);
+	OK(r, weir_remote_get(h, next * EACH, is, EACH, 0));
+	OK(r, weir_remote_get(h, count, &sum, sizeof(sum), 0));
+	OK(r, weir_remote_flush(h, CASE_MS));
+	for (unsigned i = 0; i < EACH; i++)
+		CHECK(r, is[i] == pattern(next, 1, i));
+	CHECK(r, sum == r->size);
+	together(r);
+}
+
+/* Memory that the last rank's node lends to rank 0, which passes on the key and gives it back. */
+static void
+remote_lent(struct ranks *r)
+{
+	const uint64_t bytes = RANKS_MAX * EACH + sizeof(uint64_t);
+	struct weir_where where = {.numa_node = -1};
+	struct weir_remote *h = NULL;
+	struct weir_member last = {0};
+	struct {
+		struct weir_key key;
+		int64_t rc;
+	} loan = {.rc = 0};
+	uint64_t word;
+	int rc = 0;
+
+	OK(r, weir_group_member(r->g, r->size - 1, &last));
+	where.node = (uint16_t)last.node;
+	if (!r->rank)
+		loan.rc = weir_remote_alloc(r->w, &where, bytes, CASE_MS, &h, &loan.key);
+	OK(r, weir_group_broadcast(r->g, 0, &loan, sizeof(loan), CASE_MS));
+	if (loan.rc == -ECONNREFUSED) {
+		if (!r->rank && r->says_ok)
+			printf("%-24s no weir-lend on node %u\n", r->name, where.node);
+		return;
+	}
+	WANT(r, (int)loan.rc, 0);
+	if (loan.rc)
+		return;
+	if (r->rank)
+		OK(r, weir_remote_open(r->w, &loan.key,
+				       WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE, 0, CASE_MS,
+				       &h));
+	use_loan(r, h);
+	if (!r->rank) {
+		OK(r, weir_remote_free(h));
+		return;
+	}
+	/* the others hear that it has ended */
+	while (!rc) {
+		rc = weir_remote_get(h, 0, &word, sizeof(word), 0);
+		if (!rc)
+			rc = weir_remote_flush(h, CASE_MS);
+	}
+	CHECK(r, rc == -ESTALE);
+	weir_remote_close(h);
 }
 
 const struct rma_case access_cases[] = {
@@ -375,5 +455,6 @@ const struct rma_case access_cases[] = {
     {"remote/handles", op_each},
     {"error/range", error_range},
     {"revoke/used", revoke_used},
+    {"remote/lent", remote_lent},
     {NULL, NULL},
 };

@@ -84,6 +84,7 @@
 	X(exports_revoked, 0, 40, "exports that were revoked while others put")                    \
 	X(locks, 0, 200, "locks granted, while nobody held them")                                  \
 	X(locks_shared, 0, 150, "of those: to readers")                                            \
+	X(locks_queued, 0, 100, "of those: while others waited behind")                            \
 	X(locks_given_up, 0, 60, "requests for locks that were taken back")                        \
 	X(locks_dead, 0, 2, "locks of programs that died, and the next was told")                  \
 	X(locks_cut, 0, 5, "of those: of programs of a node that was cut off")                     \

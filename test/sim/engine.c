@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A node's engines as actors: their turns, how they fall asleep and wake. */
 #include "conserve.h"
+#include "lock.h"
 #include "node.h"
 
 #include <stdlib.h>
@@ -40,6 +41,15 @@ sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine)
 }
 
 static void
+watch_lock(struct sim_engine *e)
+{
+	const char *wrong = sim_lock_watch(e->n->s, e->engine, e->n->id);
+
+	if (wrong)
+		sim_fail(e->n->s, "node %u engine %u: %s", e->n->id, e->id, wrong);
+}
+
+static void
 run_mailbox(struct sim_engine *e)
 {
 	struct engine_command *c;
@@ -48,6 +58,7 @@ run_mailbox(struct sim_engine *e)
 		c = e->mailbox[e->mail_tail++ % SIM_MAILBOX];
 		if (engine_execute(e->engine, c))
 			e->replies[e->reply_head++ % SIM_MAILBOX] = c;
+		watch_lock(e);
 	}
 	while ((c = engine_done(e->engine)))
 		e->replies[e->reply_head++ % SIM_MAILBOX] = c;
@@ -175,6 +186,7 @@ turn(struct sim_engine *e)
 	run_mailbox(e);
 	e->turns++;
 	work = engine_turn(e->engine, e->n->s->now);
+	watch_lock(e);
 	run_mailbox(e);
 	check_engine(e);
 	return work;

@@ -4,11 +4,15 @@
  * ever. No two hold it that exclude each other; each gets it in the end; the lock of a program that
  * died, or whose node is cut off, passes on, and says so if it was exclusive. A count in the
  * memory, which holders read, add to and write, is theirs in the end. A holder that is cut off
- * hears of it, and counts as one no more when the lock has passed on.
+ * hears of it, and counts as one no more when the lock has passed on. The owner engine's queue is
+ * compared from turn to turn: first come, first served, and all that may enter have entered.
  */
 #include "lock.h"
 #include "node.h"
 
+#include "engine/export.h"
+#include "engine/state.h"
+#include "ipc/key.h"
 #include "remote/lock.h"
 
 #include <errno.h>
@@ -19,6 +23,7 @@
 #define RIGHTS (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_LOCK)
 #define SHARED WEIR_LOCK_SHARED
 #define EXCLUSIVE WEIR_LOCK_EXCLUSIVE
+#define WAITERS (2 * SIM_PROGRAMS_MAX) /* and of connections that end */
 
 enum state { IDLE, ASKS, READS, WRITES, HOLDS };
 
@@ -36,8 +41,17 @@ struct user {
 	uint64_t word;
 };
 
+/* A request in the owner engine's queue: two of one connection differ in their time or turn. */
+struct waiter {
+	uint64_t since;
+	uint32_t vqpn, turn;
+};
+
 struct sim_lock {
 	const struct sim_lock_plan *plan;
+	struct waiter queue[WAITERS]; /* when it was looked at last */
+	uint32_t waiters;
+	uint64_t granted; /* until then */
 	struct rng rng;
 	struct weir_region *region;
 	struct weir_export *x;
@@ -329,6 +343,80 @@ hold(struct sim_program *p, struct user *u)
 	if (!rc)
 		sim_progress(p->s);
 	return !rc;
+}
+
+/* ---- the queue ---- */
+
+/* The lock in its owner engine; NULL: e is another one, or has none. */
+static struct export *
+owned_by(const struct sim *s, struct engine *e, uint32_t node)
+{
+	const struct sim_lock *k = s->lock;
+	struct weir_key_fields key;
+	uint32_t session, number;
+
+	if (!k || !k->exported || s->sc.program[k->plan->owner].node != node)
+		return NULL;
+	memcpy(&key, &k->key, sizeof(key));
+	session = WEIR_KEY_SESSION(key.index);
+	number = WEIR_KEY_EXPORT(key.index) + 1;
+	if (engine_lock_owner(session, number, e->config.count) != e->config.id)
+		return NULL;
+	return export_known(e, session, number, key.generation);
+}
+
+static bool
+same_request(const struct waiter *a, const struct waiter *b)
+{
+	return a->since == b->since && a->vqpn == b->vqpn && a->turn == b->turn;
+}
+
+const char *
+sim_lock_watch(struct sim *s, struct engine *e, uint32_t node)
+{
+	struct export *x = owned_by(s, e, node);
+	struct sim_lock *k = s->lock;
+	struct waiter queue[WAITERS];
+	struct list_node *at, *next;
+	uint32_t n = 0, stayed = 0, left = 0;
+	const struct engine_seat *first;
+	uint64_t granted;
+
+	if (!x || x->lock.ended)
+		return NULL;
+	LIST_EACH (at, next, &x->lock.queue) {
+		const struct engine_seat *seat = LIST_OWNER(at, struct engine_seat, queued);
+
+		if (n == WAITERS)
+			return "more requests wait for a lock than there are programs";
+		queue[n++] = (struct waiter){.since = seat->since,
+					     .vqpn = seat->vqpn,
+					     .turn = seat->command ? seat->command->lock.turn : 0};
+	}
+	/* those that stay lie first, as before; those before them have entered, or given up */
+	for (uint32_t i = 0; i < k->waiters; i++) {
+		if (stayed < n && same_request(&k->queue[i], &queue[stayed]))
+			stayed++;
+		else
+			left += !stayed;
+	}
+	for (uint32_t i = stayed; i < n; i++)
+		for (uint32_t j = 0; j < k->waiters; j++)
+			if (same_request(&queue[i], &k->queue[j]))
+				return "a request for a lock lies before an earlier one";
+	granted = x->counters.locks - k->granted;
+	if (stayed && granted > left)
+		return "a lock was granted to a request behind others that wait";
+	s->counts.locks_queued += stayed ? granted : 0;
+	memcpy(k->queue, queue, n * sizeof(queue[0]));
+	k->waiters = n;
+	k->granted = x->counters.locks;
+	if (!n)
+		return NULL;
+	first = LIST_OWNER(x->lock.queue.next, const struct engine_seat, queued);
+	return (first->kind == WEIR_LOCKS_EXCLUSIVE ? x->lock.holders > 0 : x->lock.exclusive)
+		   ? NULL
+		   : "the first request for a lock waits for nobody";
 }
 
 bool

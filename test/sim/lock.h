@@ -5,6 +5,8 @@
 
 #include "program.h"
 
+struct engine;
+
 void sim_lock_create(struct sim *s);
 void sim_lock_destroy(struct sim *s);
 /* Attached: exports the lock, if it is its to export. */
@@ -15,6 +17,8 @@ bool sim_lock_step(struct sim_program *p, uint32_t thread);
 uint64_t sim_lock_timer(const struct sim_program *p);
 /* Nobody waits for it any more, and it waits for nobody. */
 bool sim_lock_over(const struct sim_program *p);
+/* NULL, or how an engine of the node breaks the order of the lock's queue. After each turn. */
+const char *sim_lock_watch(struct sim *s, struct engine *e, uint32_t node);
 /* It detaches; or `dies`. */
 void sim_lock_left(struct sim_program *p, bool dies);
 

@@ -34,9 +34,19 @@ for node in A B; do
 		case $mode in
 		cells)
 			attack_reaches 11 cells
+			attack_reaches 11 layouts
+			attack_reaches 1 'wrong pieces'
 			attack_reaches 1 'sessions ended'
 			;;
-		guesses) attack_reaches 1 'guesses refused ([A-Z]*)' ;;
+		guesses)
+			# others open connections while it guesses, before and after
+			attack_reaches 101 'guesses refused (EKEYREJECTED)'
+			guesses=$(count 'guesses refused (EKEYREJECTED)')
+			for number in 1 2; do
+				await honestly A many node:$number:victim 2 3 || fail "node:$number:victim beside $attacking: $(log_of honest)"
+			done
+			attack_reaches $((guesses + 41)) 'guesses refused (EKEYREJECTED)'
+			;;
 		locks) attack_reaches 101 'asked for a lock' ;;
 		opens) attack_reaches 101 'opened memory' ;;
 		fetches) attack_reaches 101 'asked for bytes' ;;

@@ -36,9 +36,21 @@ borrow first A 5000000
 lent 1 || fail "no loan is shown: $(weirctl --instance B show exports)"
 borrower A 2 5000000 - >"$weir_tmp/more.log" 2>&1 && fail "more than the quota"
 grep -q 'node 2 lends no 5000000 bytes: .* of 8388608 bytes are lent' "$weir_tmp/more.log" || fail "not told: $(last_line more)"
-borrower B 2 3000000 - || fail "less than what is left: exit $?"
+borrower B 2 2000000 - || fail "less than what is left: exit $?"
 # a program that is killed leaves nothing behind
 stop first KILL
+await lent 0 || fail "a dead program has memory: $(weirctl --instance B show exports)"
+# it counts what is pinned: pages of 2 MiB, or of 4 KiB where these would exceed it
+borrow huge A $((2 << 20 | 4096))
+borrow other A $((2 << 20 | 4096))
+borrower A 2 4096 - >"$weir_tmp/more.log" 2>&1 && fail "more is pinned than the quota"
+grep -q 'node 2 lends no 4096 bytes: 8388608 of 8388608 bytes are lent' "$weir_tmp/more.log" || fail "not told: $(last_line more)"
+stop huge KILL
+stop other KILL
+await lent 0 || fail "dead programs have memory: $(weirctl --instance B show exports)"
+borrow small A 4096
+borrower B 2 8000000 - || fail "large pages would exceed the quota: exit $?"
+stop small KILL
 await lent 0 || fail "a dead program has memory: $(weirctl --instance B show exports)"
 borrow second A 8000000
 weirctl --instance B evict "export.$(weirctl --instance B --json show exports | jq '.[0].export')" >/dev/null || fail "not evicted"

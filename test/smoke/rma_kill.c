@@ -10,11 +10,14 @@
  *   rma_kill INSTANCE put DIR SLOT       puts 16 MiB at once, again and again, into area SLOT
  *   rma_kill INSTANCE lock DIR SLOT      increments a word under the lock by a get and a put
  *   rma_kill INSTANCE join DIR SLOT N    joins a group of N members, and makes barriers
+ *   rma_kill INSTANCE map DIR SLOT       adds to a word of memory that may be mapped
  *   rma_kill INSTANCE window DIR SLOT N  is rank SLOT of a group of N with a window, and does all
- * of that there (rma_kill_window.c) rma_kill INSTANCE hold DIR           locks, says "held RC",
- * unlocks on SIGUSR1 rma_kill - book DIR NAME             says what is begun, completed, errors,
- * the last error rma_kill - check DIR                 compares all books with the memory of each
- * life of the owner
+ *                                        of that there (rma_kill_window.c)
+ *   rma_kill INSTANCE ask DIR N          joins the group once, within a second; says "join RC"
+ *   rma_kill INSTANCE hold DIR           locks, says "held RC", unlocks on SIGUSR1
+ *   rma_kill - book DIR NAME             says what is begun, completed, errors, the last error
+ *   rma_kill - check DIR                 compares all books with the memory of each life of the
+ *                                        owner
  *
  * Workers outlive data planes and owners: they attach and open again until SIGTERM.
  */
@@ -40,14 +43,16 @@
 #define LATCH_BYTES 64u
 #define AT_AREA(i) (GUARD + (i) * (AREA + GUARD))
 #define REGION AT_AREA(AREAS)
+#define MAPPED_BYTES 4096u /* of the region that programs of the owner's host map: words */
 #define BATCH 8u
 
-static const char *const role_name[] = {"own", "update", "put", "lock", "join", "window"};
+static const char *const role_name[] = {"own", "update", "put", "lock", "join", "window", "map"};
 
 /* Contents of the memory of each life of the owner at its end. */
 struct remains {
 	_Atomic uint32_t valid;
-	uint64_t word[WORDS];
+	bool early; /* programs may have added to mapped words since */
+	uint64_t word[WORDS], mapped[SLOTS];
 	uint8_t seen[AREAS][256]; /* values of bytes */
 };
 struct estate {
@@ -57,7 +62,7 @@ struct estate {
 
 struct keys {
 	uint64_t life;
-	struct weir_key words, latch, area[AREAS];
+	struct weir_key words, latch, area[AREAS], mapped;
 };
 
 _Atomic int stopping;
@@ -140,6 +145,9 @@ read_books(uint64_t life, bool after, uint64_t completed[][SLOTS], struct sums *
 				   t->begun);
 			s->add_begun += t->begun;
 			s->add_completed += completed[role][slot];
+		} else if (role == MAP) {
+			in_between(&s->faults, e->d_name, is->early ? 0 : completed[role][slot],
+				   is->mapped[slot], t->begun);
 		} else if (role == LOCK) {
 			s->lock_begun += t->begun;
 			s->lock_completed += completed[role][slot];
@@ -164,7 +172,7 @@ read_books(uint64_t life, bool after, uint64_t completed[][SLOTS], struct sums *
 
 struct owner {
 	struct estate *estate;
-	uint8_t *memory;
+	uint8_t *memory, *mapped;
 	uint64_t life;
 };
 
@@ -185,10 +193,15 @@ read_memory(const struct owner *o, struct remains *is)
 
 	for (unsigned i = 0; i < WORDS; i++)
 		is->word[i] = word[i];
+	for (unsigned i = 0; i < SLOTS; i++)
+		is->mapped[i] = ((const _Atomic uint64_t *)o->mapped)[i];
 	memset(is->seen, 0, sizeof(is->seen));
 	for (unsigned i = 0; i < AREAS; i++)
 		for (uint64_t k = 0; k < AREA; k++)
 			is->seen[i][((const _Atomic uint8_t *)o->memory)[AT_AREA(i) + k]] = 1;
+	for (unsigned i = SLOTS; i < MAPPED_BYTES / 8; i++)
+		if (((const _Atomic uint64_t *)o->mapped)[i])
+			wrong("word %u of the mapped memory was written", i);
 	guard_check(o, WORDS * 8, LATCH);
 	guard_check(o, LATCH + LATCH_BYTES, GUARD);
 	for (unsigned i = 0; i < AREAS; i++)
@@ -212,7 +225,7 @@ compare(const struct owner *o)
 }
 
 static int
-export_all(struct owner *o, struct weir_region *region)
+export_all(struct owner *o, struct weir_region *region, struct weir_region *mapped)
 {
 	const unsigned rights = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_LOCK;
 	struct keys k = {.life = o->life};
@@ -223,6 +236,8 @@ export_all(struct owner *o, struct weir_region *region)
 		rc = weir_export(region, LATCH, LATCH_BYTES, WEIR_MAY_LOCK, &x, &k.latch);
 	for (unsigned i = 0; !rc && i < AREAS; i++)
 		rc = weir_export(region, AT_AREA(i), AREA, WEIR_MAY_WRITE, &x, &k.area[i]);
+	if (!rc)
+		rc = weir_export(mapped, 0, MAPPED_BYTES, rights | WEIR_MAY_MAP, &x, &k.mapped);
 	if (rc)
 		return rc;
 	fd = open("keys.new", O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -238,15 +253,19 @@ static void
 own(struct owner *o)
 {
 	struct weir_region_info info;
-	struct weir_region *region;
+	struct weir_region *region, *mapped;
 	struct weir_event ev[8];
 	int rc = weir_region_alloc(w, REGION, NULL, &region);
 
+	if (!rc)
+		rc = weir_region_alloc(w, MAPPED_BYTES, NULL, &mapped);
 	if (rc) {
 		if (rc != -ENODEV)
 			wrong("no memory: %s", weir_reason());
 		return;
 	}
+	weir_region_info(mapped, &info);
+	o->mapped = info.base;
 	weir_region_info(region, &info);
 	o->life = o->estate->lives++;
 	if (o->life == LIVES) {
@@ -259,7 +278,7 @@ own(struct owner *o)
 	memset(o->memory + LATCH, 0, LATCH_BYTES);
 	for (unsigned i = 0; i < AREAS; i++)
 		memset(o->memory + AT_AREA(i), 0, AREA);
-	rc = export_all(o, region);
+	rc = export_all(o, region, mapped);
 	if (rc && rc != -ENODEV)
 		wrong("export: %s (%s)", strerror(-rc), weir_reason());
 	if (!rc)
@@ -272,8 +291,9 @@ own(struct owner *o)
 			compare(o);
 		}
 	}
-	/* nobody writes into it any more */
+	/* nobody writes into it any more, but programs that map it and have not heard */
 	compare(o);
+	o->estate->life[o->life].early = rc;
 	o->estate->life[o->life].valid = 1;
 }
 
@@ -307,6 +327,7 @@ struct work {
 	struct weir_remote *r;
 	struct tally *t;
 	unsigned slot;
+	bool maps;
 	bool known; /* `next` is */
 	uint64_t next;
 	uint8_t *buf; /* PUT */
@@ -327,7 +348,7 @@ update(struct work *k)
 		rc = weir_remote_fetch_op(k->r, 8 * k->slot, &one, &seen[i], WEIR_T_UINT64,
 					  WEIR_ACC_SUM, 0);
 		u.offset = 8 * TOTAL;
-		if (!rc)
+		if (!rc && !k->maps)
 			rc = weir_remote_update(k->r, &u);
 	}
 	if (!rc)
@@ -430,13 +451,16 @@ read_keys(struct keys *k)
 static void
 work_remotely(enum role role, unsigned slot)
 {
-	static int (*const step[])(struct work *) = {[UPDATE] = update, [PUT] = put, [LOCK] = lock};
+	static int (*const step[])(struct work *) = {
+	    [UPDATE] = update, [PUT] = put, [LOCK] = lock, [MAP] = update};
 	static const unsigned rights[] = {
 	    [UPDATE] = WEIR_MAY_UPDATE,
 	    [PUT] = WEIR_MAY_WRITE,
 	    [LOCK] = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_LOCK,
+	    [MAP] = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE,
 	};
-	struct work k = {.slot = slot};
+	struct work k = {.slot = slot, .maps = role == MAP};
+	struct weir_remote_info is;
 	struct weir_region *region;
 	struct weir_export *x;
 	struct weir_key own;
@@ -464,13 +488,20 @@ work_remotely(enum role role, unsigned slot)
 			continue;
 		k.t = &book->life[keys.life];
 		k.known = false;
-		rc = weir_remote_open(w, role == PUT ? &keys.area[slot] : &keys.words, rights[role],
-				      0, PATIENCE_MS, &k.r);
+		rc = weir_remote_open(w,
+				      role == PUT   ? &keys.area[slot]
+				      : role == MAP ? &keys.mapped
+						    : &keys.words,
+				      rights[role], 0, PATIENCE_MS, &k.r);
 		if (rc) {
 			if (!may_fail(rc))
 				ended("open", rc);
 			continue;
 		}
+		weir_remote_info(k.r, &is);
+		if (role == MAP && is.local != !!is.mapped)
+			wrong("memory of %s host is %smapped", is.local ? "this" : "another",
+			      is.mapped ? "" : "not ");
 		rc = repeat(&k, step[role], role_name[role]);
 		weir_remote_close(k.r);
 	}
@@ -503,7 +534,22 @@ work_together(unsigned slot, uint32_t size)
 	}
 }
 
-/* ---- the lock that is held ---- */
+/* ---- one call ---- */
+
+static int
+ask(uint32_t size)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_group *g;
+	int rc;
+
+	o.size = size;
+	rc = weir_group_join(w, "rma_kill", &o, 1000, &g);
+	say("join %d", rc);
+	if (!rc)
+		weir_group_leave(g);
+	return 0;
+}
 
 static int
 hold(void)
@@ -649,9 +695,11 @@ main(int argc, char **argv)
 		return show(argv[4]);
 	if (!strcmp(mode, "check"))
 		return check();
-	if (!strcmp(mode, "hold")) {
+	if (!strcmp(mode, "hold") || !strcmp(mode, "ask")) {
 		book = &none;
-		return attach(argv[1]) ? hold() : 0;
+		if (!attach(argv[1]))
+			return 0;
+		return mode[0] == 'h' ? hold() : ask((uint32_t)number_at(argc, argv, 4));
 	}
 	sigaction(SIGUSR1, &action, NULL);
 	for (unsigned i = 0; i < sizeof(role_name) / sizeof(role_name[0]); i++)

@@ -15,7 +15,7 @@
 #define LIVES 32u
 #define AREA (16ull << 20) /* bytes of a put */
 
-enum role { OWN, UPDATE, PUT, LOCK, JOIN, WINDOW };
+enum role { OWN, UPDATE, PUT, LOCK, JOIN, WINDOW, MAP };
 
 /* `begun` rises before a call, `completed` after its flush. */
 struct tally {

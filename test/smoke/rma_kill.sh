@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# SIGSTOP and SIGKILL of holders and waiters of a lock, of programs within a put of 16 MiB, of the program whose memory
-# it is, of data planes and controls, under updates, puts, locks and a group of both nodes. Programs keep books that
-# survive: at the target are at least the completed operations, at most those begun. Nobody waits for ever.
+# SIGSTOP and SIGKILL of holders and waiters of a lock, of programs within a put of 16 MiB, of one that has mapped memory, of
+# the program whose memory it is, of the leader of a group that others join, of data planes and controls, under updates,
+# puts, locks and a group of both nodes. Programs keep books that survive: at the target are at least the completed
+# operations, at most those begun. Nobody waits for ever.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_rma_kill.sh
@@ -83,18 +84,44 @@ for where in A B; do
 	await lock '.lock == "" and .holders == 0 and .waiters == 0' || fail "the lock stays: $(weirctl --instance B --json show exports)"
 done
 
+# ---- the leader of a group that others join ----
+# followed: the leader is on node A, which has the lowest id; it is stopped, and two of B have connected.
+followed() {
+	local streams='map(select(.kind == "stream")) | length'
+	await shows A services 'any(.[]; .name == "group.rma_kill")' || die "nobody leads: $(weirctl --instance A show services)"
+	await shows A connections "$streams == 0" || fail "it is connected already: $(weirctl --instance A show connections)"
+	freeze join-0
+	work join-1 B 3
+	work join-2 B 3
+	await shows A connections "$streams == 2" || die "the leader has no followers: $(weirctl --instance A show connections)"
+}
+groups=(join-0 join-1 join-2)
+work join-0 A 3
+followed
+# one whose time is over before the leader answers
+rma_kill B ask "$dir" 3 >"$weir_tmp/ask.log" || fail "ask: exit $?"
+grep -qx 'join -11' "$weir_tmp/ask.log" || fail "a leader is stopped: $(last_line ask), expected -11 (EAGAIN)"
+thaw join-0
+moved "the leader of a group was stopped" "${groups[@]}"
+for who in "${groups[@]}"; do stop "$who" || fail "$who: exit $?"; done
+work join-0 A 3
+followed
+slain join-0
+work join-0 B 3
+moved "the leader of a group was killed" "${groups[@]}"
+stop join-0 || fail "join-0: exit $?"
+work join-0 A 3
+
 # ---- all at work ----
 work update-1 B
 work lock-0 A
 work lock-1 B
 work put-0 A
 work put-1 B
-work join-0 A 3
-work join-1 B 3
-work join-2 B 3
-at_a=(update-0 lock-0 put-0)
-at_b=(update-1 lock-1 put-1)
-groups=(join-0 join-1 join-2)
+work map-0 A
+work map-1 B
+at_a=(update-0 lock-0 put-0 map-0)
+at_b=(update-1 lock-1 put-1 map-1)
 all=("${at_a[@]}" "${at_b[@]}" "${groups[@]}")
 moved "all at work" "${all[@]}"
 
@@ -119,6 +146,18 @@ for round in frozen 1 2; do
 	again_work put-1
 	moved "origins were killed within a put" "${all[@]}"
 done
+[ "$(errors_of "${all[@]}")" = "$calm" ] || fail "a dead program hurts others: $(errors_of "${all[@]}"), before $calm"
+
+# ---- mapped memory ----
+freeze owner
+moved "the owner is stopped" map-0 map-1
+freeze map-1
+moved "a program that has mapped memory is stopped" map-0
+slain map-1
+thaw owner
+again_work map-1
+moved "a program that had mapped memory was killed" "${all[@]}"
+compared "a program that had mapped memory was killed"
 [ "$(errors_of "${all[@]}")" = "$calm" ] || fail "a dead program hurts others: $(errors_of "${all[@]}"), before $calm"
 
 # ---- the target within a put ----

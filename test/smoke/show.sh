@@ -39,6 +39,9 @@ shows A config 'any(.[]; .name == "nic" and (.value | test("net_ring0")) and .fr
 	any(.[]; .name == "window" and .value == "2M" and .from == "default")' || fail "config: $(weirctl show config)"
 shows A memory 'any(.[]; (.pool | test("frames of port")) and .used < .bytes and .when == "now") and
 	any(.[]; .pool == "shared memory of all programs" and .used == 0)' || fail "memory: $(weirctl show memory)"
+for part in 'exports of a session' 'exports of a session in main'; do
+	grep -q "^ *$part  .* of that" "$weir_tmp/dataplane-A.log" || fail "the table at start does not name $part"
+done
 shows A ports '.[0] | (.mac | test("^([0-9a-f]{2}:){5}[0-9a-f]{2}$")) and .rx_depth > 0 and .tx_queues == 1 and
 	.frames_free > 0 and .frames_free <= .frames and .frames > 1000 and .impaired == ""' || fail "ports: $(weirctl show ports)"
 shows A xstats 'any(.[]; .port == "net_ring0" and .name == "rx_good_packets")' || fail "xstats: $(weirctl show xstats)"

@@ -10,7 +10,7 @@ id nobody >/dev/null 2>&1 || skip "there is no user nobody"
 units=$weir_root/docs/systemd
 exposure() { # UNIT LIMIT: tenths of the level that systemd-analyze gives
 	local level
-	sed "s|@sbindir@|$WEIR_BUILD/$1|" "$units/weir-$1@.service" >"$weir_tmp/weir-$1@x.service"
+	sed "s|@sbindir@|$WEIR_BUILD/$1|; s|@bindir@|$WEIR_BUILD/apps/$1|" "$units/weir-$1@.service" >"$weir_tmp/weir-$1@x.service"
 	level=$(systemd-analyze security --offline=true --no-pager "$weir_tmp/weir-$1@x.service" | sed -n 's/.*exposure level for.*: \([0-9.]*\) .*/\1/p')
 	[ -n "$level" ] || fail "no exposure level of weir-$1"
 	[ "$(tr -d . <<<"$level")" -le "$2" ] || fail "weir-$1 is exposed by $level"
@@ -18,6 +18,7 @@ exposure() { # UNIT LIMIT: tenths of the level that systemd-analyze gives
 if command -v systemd-analyze >/dev/null; then
 	exposure control 30
 	exposure dataplane 50
+	exposure lend 15
 fi
 
 # user weir is nobody here: for those that run in a mount namespace of this passwd

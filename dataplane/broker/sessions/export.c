@@ -696,6 +696,12 @@ export_key(struct broker *b, uint32_t engine, const struct engine_conn_command *
 	return (struct engine_export_key){mr->address, mr->rkey};
 }
 
+size_t
+broker_export_bytes(void)
+{
+	return sizeof(struct broker_export);
+}
+
 bool
 export_key_is_ours(const struct broker *b, const struct weir_key_fields *key)
 {

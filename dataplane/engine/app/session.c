@@ -80,6 +80,12 @@ engine_session_bytes(const struct engine_config *config, const struct weir_geome
 	return lay_out_session(config, g).bytes;
 }
 
+size_t
+engine_export_bytes(void)
+{
+	return sizeof(struct export);
+}
+
 struct session *
 session_find(struct engine *e, uint32_t id)
 {

@@ -13,9 +13,10 @@
  * thread on a handle, a struct weir_op for one of them.
  *
  * Order: operations of one thread with one handle take effect in program order, but for large puts
- * and gets (WEIR_PUT_ORDERED). A put or get of 1, 2, 4 or 8 bytes at an offset that makes its
- * address a multiple of its length is not torn. Longer ones are executed in parts. A notice takes
- * effect behind all operations before it.
+ * and gets (WEIR_PUT_ORDERED). A notice takes effect behind all operations before it. Handles have
+ * no order to each other, not even two of one program or one key: flush one before the operation
+ * with the other that shall follow. A put or get of 1, 2, 4 or 8 bytes at an offset that makes its
+ * address a multiple of its length is not torn. Longer ones are executed in parts.
  *
  * Atomicity: updates, fetches, and compare and swap are atomic per element, to each other, to C11
  * atomics and to plain aligned loads on the target's host, whichever program performs them.
@@ -566,7 +567,8 @@ struct weir_where {
  * @where       node, copied
  * @bytes       at least 1; whole pages are lent
  * @timeout_ms  milliseconds; below 0: no limit; not 0
- * @remote      receives the handle, opened to read, write, update and lock
+ * @remote      receives the handle, opened to read, write, update and lock; nobody there takes
+ *              notices
  * @key         receives the key for other programs, with the same rights; may be NULL
  *
  * Returns 0, or

@@ -4,6 +4,7 @@
 
 #include "broker/conn.h"
 #include "broker/export.h"
+#include "broker/link.h"
 #include "broker/region.h"
 #include "broker/rows.h"
 #include "broker/set.h"
@@ -677,9 +678,9 @@ TEST_FAKE(test_open_ends_meanwhile, two_engines)
 
 /* ---- over a link ---- */
 
-/* A peer asks for it: `with` changes what it sends. */
-static void
-asked(struct net *n, const struct weir_key_fields *k, uint32_t rights)
+/* A peer asks for it. */
+static struct engine_event
+question(struct net *n, const struct weir_key_fields *k, uint32_t rights)
 {
 	struct weir_wire_export wanted = {
 	    .index = k->index, .generation = k->generation, .rights = rights};
@@ -691,6 +692,14 @@ asked(struct net *n, const struct weir_key_fields *k, uint32_t rights)
 
 	memcpy(wanted.secret, k->secret, sizeof(wanted.secret));
 	memcpy(e.conn.service, &wanted, sizeof(wanted));
+	return e;
+}
+
+static void
+asked(struct net *n, const struct weir_key_fields *k, uint32_t rights)
+{
+	struct engine_event e = question(n, k, rights);
+
 	fake_event(n->f[1], 0, &e);
 }
 
@@ -754,6 +763,54 @@ TEST_NET(test_accept, bring_up)
 	fake_leave(f, &s);
 	asked(n, &k, WEIR_RIGHT_WRITE);
 	assert_int_equal(f->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
+}
+
+#define GUESSES 500u
+
+/*
+ * The data plane of a peer asks with guessed secrets, also while the engine answers nothing. Each
+ * guess is refused and leaves nothing; requests among and beside them are served as ever.
+ */
+TEST_NET(test_guesses, bring_up)
+{
+	struct fake *f = n->f[1];
+	struct fake_session s, local;
+	struct weir_key_fields k, guess;
+	struct engine_event e;
+	uint32_t conns, accepts;
+	size_t memory;
+
+	exporter(f, &s);
+	fake_program(f, &local);
+	export(f, &s, 1, 0, 100, WEIR_RIGHT_WRITE);
+	k = key_of(&s);
+	memory = f->live_memory;
+	for (uint32_t round = 0; round < 2; round++) {
+		f->hold = round;
+		conns = f->b->conn_count;
+		accepts = f->count[ENGINE_CONN_ACCEPT];
+		for (uint32_t i = 0; i < GUESSES; i++) {
+			guess = k;
+			guess.secret[i % sizeof(guess.secret)] ^= (uint8_t)(1 + i % 255);
+			e = question(n, i == GUESSES / 2 ? &k : &guess, WEIR_RIGHT_WRITE);
+			fake_emit(f, 0, &e);
+		}
+		open_key(f, &local, &k, WEIR_RIGHT_WRITE);
+		/* of the flood only the request with the key is a connection */
+		assert_int_equal(f->b->conn_count, conns + 2);
+		fake_let_go(f);
+		assert_int_equal(local.reply.type, WEIR_MSG_CONNECTING);
+		assert_int_equal(f->count[ENGINE_CONN_REJECT], (round + 1) * (GUESSES - 1));
+		assert_int_equal(f->last[ENGINE_CONN_REJECT].conn.status, EKEYREJECTED);
+		assert_int_equal(f->count[ENGINE_CONN_ACCEPT], accepts + 1);
+		assert_int_equal(f->b->counters.keys_rejected, (round + 1) * (GUESSES - 1));
+		assert_int_equal(the_link(n, 1)->state, LINK_UP);
+		/* and the link serves others */
+		assert_int_equal(fake_connect(f, &local, 1, "echo", 0), WEIR_MSG_CONNECTING);
+	}
+	assert_int_equal(f->live_memory, memory);
+	fake_leave(f, &local);
+	fake_leave(f, &s);
 }
 
 /* Peers get keys of the export's bytes, with their rights and no others, one for all of them. The

@@ -4,6 +4,8 @@
 #include "worlds/engine_world.h"
 
 #include "engine/conn.h"
+#include "engine/ctrl_line.h"
+#include "engine/events.h"
 #include "engine/link.h"
 #include "engine/state.h"
 #include "weir/memory.h"
@@ -618,8 +620,61 @@ test_reasons_of_memory(void **state)
 	}
 }
 
-ENGINE_TESTS(TEST(test_held), TEST(test_bad_reasons), TEST(test_reasons_of_memory),
-	     TEST(test_bad_heads), TEST(test_bad_lines), TEST(test_bad_flow),
-	     TEST(test_operations_elsewhere), TEST(test_announced_behind_a_stalled_one),
-	     TEST(test_bad_sends), TEST(test_others_connections), TEST(test_random_lines),
-	     TEST(test_random_operations))
+/*
+ * A peer asks for exports without end, while main takes nothing, and takes no answer. The engine
+ * keeps a bounded number, then the link of that peer ends. Requests of others are answered.
+ */
+static void
+test_connects_without_end(void **state)
+{
+	struct stranger *s = aligned_alloc(64, sizeof(*s));
+	struct pair p = pair_with_honest();
+	struct weir_wire_connect guess = {.flags = WEIR_CONNECTS_MEMORY};
+	struct weir_wire_export x = {.index = 1, .generation = 1, .rights = 1};
+	struct engine *e = p.w->node[1].engine;
+	uint32_t asked = 0;
+	struct engine_command gone = {.type = ENGINE_LINK_FAIL, .link = {.link = 2}};
+	struct weir_slot lines[8] = {{.op = WEIR_WIRE_CONNECT}};
+	struct weir_frame_head h;
+	struct pconn *c;
+	struct peer_link *l;
+
+	memset(s, 0, sizeof(*s));
+	l = add_stranger(p.w, s);
+	memcpy(guess.service, &x, sizeof(x));
+	p.w->node[1].full = true;
+	for (unsigned round = 0; round < 2000 && !l->broken; round++) {
+		for (unsigned i = 0; i < 8; i++) {
+			guess.vqpn = ++asked;
+			lines[i].op = WEIR_WIRE_CONNECT;
+			memcpy(lines[i].data, &guess, sizeof(guess));
+		}
+		h = link_next_head(l, 9);
+		h.consumed = h.wrs = 0;
+		link_inject(l, &s->qp[0], lines, 8, &h, 0);
+		world_turn(p.w, 1);
+	}
+	assert_true(l->broken);
+	assert_int_equal(l->error, EPROTO);
+	assert_in_range(asked, CONNECTS + REJECTS, CONNECTS + REJECTS + 256 + 8);
+	p.w->node[1].full = false;
+	assert_int_equal(node_command(&p.w->node[1], &gone), 0);
+	world_run(p.w, 10);
+	/* nothing of it is left */
+	assert_int_equal(e->connect_end, e->connect_first);
+	assert_int_equal(link_of(&p)->broken, 0);
+	p.w->node[1].listener = p.pb->id;
+	c = pconn_connect_memory(p.pa, &x);
+	world_run(p.w, 100);
+	assert_int_equal(c->open_status, ESTALE); /* there is no such export */
+	assert_int_equal(e->reject_end, e->reject_first);
+	honest_traffic(&p);
+	fake_context_fini(&s->nowhere);
+	free(s);
+}
+
+ENGINE_TESTS(TEST(test_connects_without_end), TEST(test_held), TEST(test_bad_reasons),
+	     TEST(test_reasons_of_memory), TEST(test_bad_heads), TEST(test_bad_lines),
+	     TEST(test_bad_flow), TEST(test_operations_elsewhere),
+	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
+	     TEST(test_others_connections), TEST(test_random_lines), TEST(test_random_operations))
