@@ -11,6 +11,7 @@ root=$PWD
 
 SUITES=(lint unit protocol control sanitize model fuzz smoke rxe mutate coverage)
 SEEDS=10000 GATE_SEEDS=1000         # of the protocol suite, see below
+RMA_SEEDS=80 GATE_RMA_SEEDS=8       # of test-rma there: eight in a row are one of each setting
 SEEDS_SANITIZE=${WEIR_SEEDS_SANITIZE:-200}
 SEED_RANGES=10
 FUZZ_SECONDS=${WEIR_FUZZ_SECONDS:-20}
@@ -49,7 +50,7 @@ done
 [ "${#suites[@]}" -gt 0 ] || { gate=1 suites=(lint unit protocol control sanitize model smoke rxe mutate); }
 # The commit id decides which seeds and faults a run draws.
 draw=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)))
-[ "$gate" = 0 ] || { SEEDS=$GATE_SEEDS SEED_RANGES=2; }
+[ "$gate" = 0 ] || { SEEDS=$GATE_SEEDS RMA_SEEDS=$GATE_RMA_SEEDS SEED_RANGES=2; }
 SEEDS=${WEIR_SEEDS:-$SEEDS}
 FIRST_SEED=${WEIR_FIRST_SEED:-$((draw * 1000 + 1))}
 
@@ -234,16 +235,16 @@ reap()
 	running=$((running - 1))
 }
 
-# Ranges of $1 seeds in all from $5 on, as tests named $2/seeds-FROM-TO with $3 before the command of build/$4.
+# Ranges of $1 seeds in all from $6 on, as tests named $2-FROM-TO with $3 before the command of program $5 of build/$4.
 seed_tests()
 {
 	local i from to
 
 	[ -d test/sim ] || return 0
 	for ((i = 0; i < SEED_RANGES; i++)); do
-		from=$(($1 * i / SEED_RANGES + $5))
-		to=$(($1 * (i + 1) / SEED_RANGES + $5 - 1))
-		[ "$from" -le "$to" ] && echo "$2/seeds-$from-$to 3600 $3 $root/build/$4/test/sim/test-sim --from $from --to $to"
+		from=$(($1 * i / SEED_RANGES + $6))
+		to=$(($1 * (i + 1) / SEED_RANGES + $6 - 1))
+		[ "$from" -le "$to" ] && echo "$2-$from-$to 3600 $3 $root/build/$4/test/sim/$5 --from $from --to $to"
 	done
 }
 
@@ -262,7 +263,8 @@ suite_protocol()
 	meson_tests release protocol protocol
 	# 25 s; its seeds beside it have up to 93 nodes
 	echo "protocol/membership-1000 600 $root/build/release/test/sim/test-membership --nodes 1000"
-	seed_tests "$SEEDS" protocol "" release "$FIRST_SEED"
+	seed_tests "$RMA_SEEDS" protocol/rma "" release test-rma "$FIRST_SEED"
+	seed_tests "$SEEDS" protocol/seeds "" release test-sim "$FIRST_SEED"
 }
 
 suite_control()
@@ -287,7 +289,7 @@ suite_sanitize()
 	fi
 	if [ "$gate" = 0 ] && [ -e "$top/asan" ]; then
 		meson_tests asan protocol sanitize/asan "$SANE"
-		seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan "$FIRST_SEED"
+		seed_tests "$SEEDS_SANITIZE" sanitize/asan/seeds "$SANE" asan test-sim "$FIRST_SEED"
 	fi
 	if WEIR_FOR=tsan build tsan -Dbuildtype=debugoptimized -Db_sanitize=thread; then
 		meson_tests tsan tsan sanitize/tsan "$SANE"

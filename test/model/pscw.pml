@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Post, start, complete and wait of windows (lib/window/pscw.c): three members, each of which
- * exposes its part to others and accesses theirs, round after round. Post
- * and complete are notices, found by their source and kind; a complete repeats the number of the
- * exposure that its post told. Puts may go by another connection than notices (shared windows,
- * updates by the engine): complete flushes them first.
+ * exposes its part to others and accesses theirs, round after round. Post and complete are notices,
+ * found by their source and kind; a complete repeats the number of the exposure that its post told.
+ * Between members of a host (WORDS: of all; MIXED: of two) they are words, which keep the number of
+ * the last exposure: a start waits for another number than that of the last one. Puts may go by
+ * another connection than notices (shared windows, updates by the engine): complete flushes them
+ * first.
  *
  * Never: a start that passes without the post of this exposure; a put that is executed outside of
  * an exposure to its origin; a wait that ends before all puts of its exposure are executed, or that
  * counts the complete of another one; members that wait for ever (an invalid end state).
  *
- * variants: ALL ROUNDS=3
- * faults: UNFLUSHED TWICE ALL,UNCOUNTED
+ * variants: ALL ROUNDS=3 WORDS WORDS,ALL WORDS,ROUNDS=3 MIXED,ALL
+ * faults: UNFLUSHED TWICE ALL,UNCOUNTED WORDS,UNFLUSHED WORDS,TWICE WORDS,FORMER
  */
 #ifndef ROUNDS
 #define ROUNDS 2
@@ -24,10 +26,18 @@
 #else /* to the next one */
 #define exposes(i, j) ((j) == ((i) + 1) % N)
 #endif
+#ifdef WORDS
+#define by_words(i, j) true
+#elif defined(MIXED)
+#define by_words(i, j) ((i) != 2 && (j) != 2)
+#else
+#define by_words(i, j) false
+#endif
 
 chan put[N * N] = [1] of { byte };	/* under way from a member to another one: its round */
 chan post[N * N] = [2] of { byte };	/* notices that wait at their target: the exposure's number */
 chan complete[N * N] = [2] of { byte }; /* the same */
+byte posted[N * N], completed[N * N];	/* words: the last number, or 0 */
 byte exposure[N];			/* number of the open one; 0: none */
 byte executed[N * N], started[N * N];	/* puts; rounds */
 
@@ -62,10 +72,28 @@ inline do_post(i)
 	k = 0;
 	do
 	:: k == N -> break
-	:: k < N && exposes(i, k) -> post[line(i, k)] ! round; k++
+	:: k < N && exposes(i, k) ->
+		if
+		:: by_words(i, k) -> posted[line(i, k)] = round
+		:: else -> post[line(i, k)] ! round
+		fi;
+		k++
 	:: k < N && !exposes(i, k) -> k++
 	od
 }
+
+/* A start takes a word: with TWICE, also the one that it took last. */
+#ifdef TWICE
+#define is_new(i, k) (posted[line(k, i)] != 0)
+#else
+#define is_new(i, k) (posted[line(k, i)] != started[line(i, k)])
+#endif
+/* A word ends a wait: with FORMER, also that of an earlier exposure. */
+#ifdef FORMER
+#define is_complete(i, k) (completed[line(k, i)] != 0)
+#else
+#define is_complete(i, k) (completed[line(k, i)] == round)
+#endif
 
 inline do_start(i)
 {
@@ -73,14 +101,20 @@ inline do_start(i)
 	do
 	:: k == N -> break
 	:: k < N && exposes(k, i) ->
-#ifdef TWICE
 		if
-		:: post[line(k, i)] ? number
-		:: started[line(i, k)] -> number = started[line(i, k)] + 1
-		fi;
+		:: by_words(k, i) ->
+			is_new(i, k);
+			number = posted[line(k, i)]
+		:: !by_words(k, i) ->
+#ifdef TWICE
+			if
+			:: post[line(k, i)] ? number
+			:: started[line(i, k)] -> number = started[line(i, k)] + 1
+			fi
 #else
-		post[line(k, i)] ? number;
+			post[line(k, i)] ? number
 #endif
+		fi;
 		assert(number == started[line(i, k)] + 1 && exposure[k] == number);
 		started[line(i, k)] = number;
 		put[line(i, k)] ! number;
@@ -98,7 +132,10 @@ inline do_complete(i)
 #ifndef UNFLUSHED
 		executed[line(i, k)] == round;
 #endif
-		complete[line(i, k)] ! started[line(i, k)];
+		if
+		:: by_words(i, k) -> completed[line(i, k)] = started[line(i, k)]
+		:: else -> complete[line(i, k)] ! started[line(i, k)]
+		fi;
 		k++
 	:: k < N && !exposes(k, i) -> k++
 	od
@@ -118,7 +155,12 @@ inline do_wait(i)
 		fi;
 		k = N - 1;
 #else
-		complete[line(k, i)] ? number;
+		if
+		:: by_words(k, i) ->
+			is_complete(i, k);
+			number = round
+		:: !by_words(k, i) -> complete[line(k, i)] ? number
+		fi;
 #endif
 		assert(number == round);
 		k++

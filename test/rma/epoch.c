@@ -229,6 +229,10 @@ pscw_crossed(struct ranks *r)
 		together(r);
 		if (posts)
 			OK(r, weir_window_post(win, &pair, 1, 0));
+		if (both) { /* nobody has started */
+			WANT(r, weir_window_wait(win, 0), -EAGAIN);
+			together(r);
+		}
 		if (starts) {
 			OK(r, weir_window_start(win, &pair, 1, 0, CASE_MS));
 			OK(r, weir_window_put(win, pair, round, &v, 8, 0));

@@ -261,7 +261,7 @@ op_unlock(struct ranks *r)
 
 #define THREADS 2u
 #define TIMES 50u
-#define BULK 200000u /* bytes of a thread's last put to each member */
+#define BULK 200000u /* bytes of a thread's last puts to all members */
 
 struct worker {
 	struct ranks is;
@@ -315,7 +315,8 @@ work(void *arg)
 			CHECK(r, in == v);
 		}
 	for (uint32_t i = 0; i < r->size; i++)
-		OK(r, weir_window_put(a->win, i, bulk_at(r->rank, a->number) / 8, bulk, BULK, 0));
+		OK(r, weir_window_put(a->win, i, bulk_at(r->rank, a->number) / 8, bulk,
+				      BULK / r->size, 0));
 	free(bulk);
 	if (a->flushes)
 		OK(r, weir_window_flush_all(a->win, CASE_MS));
@@ -356,7 +357,7 @@ thread_each(struct ranks *r)
 		OK(r, weir_window_unlock_all(win, CASE_MS));
 		for (uint32_t i = 0; i < THREADS; i++) {
 			CHECK(r, is_filled(base + bulk_at(r->rank, i),
-					   (uint8_t)(1 + r->rank * THREADS + i), BULK));
+					   (uint8_t)(1 + r->rank * THREADS + i), BULK / r->size));
 			a[i].over = true;
 			OK(r, pthread_join(id[i], NULL));
 		}
@@ -364,7 +365,8 @@ thread_each(struct ranks *r)
 		CHECK(r, word(base, 0) == (uint64_t)r->size * THREADS * TIMES);
 		for (uint32_t i = 0; i < r->size * THREADS; i++)
 			CHECK(r, word(base, 8 + i) == TIMES * 1000 + i &&
-				     is_filled(base + bulk_at(0, i), (uint8_t)(1 + i), BULK));
+				     is_filled(base + bulk_at(0, i), (uint8_t)(1 + i),
+					       BULK / r->size));
 		for (uint32_t i = 0; i < THREADS; i++) {
 			OK(r, weir_window_free(a[i].own, CASE_MS));
 			weir_group_leave(a[i].is.g);

@@ -15,14 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SETTINGS 5u
+#define SETTINGS 8u
 #define LIMIT (300 * SIM_S) /* virtual time of all cases */
 
 /* Where the ranks are. */
 static const struct setting {
 	uint32_t nodes, ranks;
 	bool maps;
-} settings[SETTINGS] = {{1, 3, true}, {1, 3, false}, {2, 2, false}, {2, 4, true}, {3, 3, false}};
+} settings[SETTINGS] = {{4, 8, true},  {1, 3, false}, {2, 2, false}, {2, 4, true},
+			{3, 3, false}, {1, 3, true},  {4, 4, false}, {2, 8, false}};
 
 struct rank {
 	struct sim *s;
@@ -138,8 +139,10 @@ static const struct option_table table = {
     .count = sizeof(specs) / sizeof(specs[0]),
     .size = sizeof(struct arguments),
     .head = "usage: test-rma [--from SEED] [--to SEED] [options]\n",
-    .tail = "A seed and the next four: 3 ranks of a host, mapped and apart; 2 nodes with 1 rank "
-	    "each,\nand with 2 each, mapped; 3 nodes.\n",
+    .tail =
+	"A seed and the next seven: 3 ranks of a host, mapped and apart; 2 nodes with 1 rank "
+	"each,\nwith 2 each, mapped, and with 4 each; 3 nodes; 4 nodes with 1 rank each, and with "
+	"2 each, mapped.\n",
 };
 
 int

@@ -72,6 +72,8 @@ make_sizes(struct sim_scenario *sc, struct rng *r)
 	sc->window = (uint32_t)rng_log(r, 16384, 2u << 20);
 	sc->initial_grant = (uint32_t)rng_log(r, 64, 16384) & ~63u;
 	sc->session_pending = 64u << rng_below(r, 4);
+	sc->connections = 64;
+	sc->channels = 4;
 }
 
 static void
@@ -364,6 +366,9 @@ sim_scenario_ranks(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
 	make_nodes(sc, seed, nodes, &r);
 	sc->mtu = 1024u << rng_below(&r, 3); /* cases move megabytes */
 	sc->arena_bytes = 4u << 20;
+	/* of three threads, to each of eight ranks and back, and to two engines */
+	sc->connections = 256;
+	sc->channels = 8;
 	sc->regions = 32;
 	sc->region_bytes = 64u << 20;
 	sc->exports = sc->export_keys = 64;

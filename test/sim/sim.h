@@ -191,9 +191,11 @@ struct sim_scenario {
 	bool batches;	  /* some ends have calls for several messages */
 	bool holds;	  /* some acceptors hold connections, and facts are compared */
 	uint64_t arena_bytes, timeout_ns, silence_ns;
-	uint32_t links;	    /* of each engine */
-	uint64_t ring_idle; /* ns between looks at which peers need their rings; 0: never */
-	uint64_t link_idle; /* ns after which an idle one ends; 0: by need only */
+	uint32_t links;	      /* of each engine */
+	uint32_t connections; /* of each engine, and of each program */
+	uint32_t channels;    /* of each program */
+	uint64_t ring_idle;   /* ns between looks at which peers need their rings; 0: never */
+	uint64_t link_idle;   /* ns after which an idle one ends; 0: by need only */
 	uint64_t control_delay;
 	uint32_t control_dup;
 	uint32_t control_loss; /* permille; both data planes say it again */

@@ -56,9 +56,13 @@ __wrap_getrandom(void *buf, size_t length, unsigned flags)
 {
 	uint8_t *to = buf;
 	bool wraps = rng_chance(&sim_running->rng, 300);
+	/* programs with stacks name services of groups by such numbers, which must differ */
+	bool differ = sim_running->pass && length > sizeof(uint32_t);
 
 	for (size_t i = 0; i < length; i++)
-		to[i] = wraps && i > 0 ? 0xff : (uint8_t)rng_next(&sim_running->rng);
+		to[i] = !wraps || !i ? (uint8_t)rng_next(&sim_running->rng)
+			: differ     ? (uint8_t)sim_hash(sim_running->steps, to[0], i)
+				     : 0xff;
 	return (ssize_t)length;
 }
 

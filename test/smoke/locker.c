@@ -6,8 +6,9 @@
  *   locker INSTANCE hold KEYFILE KIND      locks ("shared" or "exclusive"), says "held RC", and
  *                                          keeps it until it is killed
  *   locker INSTANCE take KEYFILE KIND      locks, says "held RC" with the time, unlocks, ends
- *   locker INSTANCE window NAME RANK       with two others: 0 has the memory, and is killed; 1
- *                                          locks it as "hold" does, 2 thereafter as "take" does
+ *   locker INSTANCE window NAME RANK       with two others, in a window with that name: 0 has the
+ *                                          memory, and is killed; 1 locks it as "hold" does, 2
+ *                                          thereafter as "take" does
  */
 #include "program.h"
 
@@ -65,6 +66,7 @@ static int
 member(struct weir *w, const char *name, uint32_t rank)
 {
 	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_window_options named = WEIR_WINDOW_OPTIONS_INIT;
 	struct weir_window *win;
 	struct weir_group *g;
 	void *base;
@@ -72,9 +74,10 @@ member(struct weir *w, const char *name, uint32_t rank)
 
 	o.rank = rank;
 	o.size = 3;
+	named.name = name;
 	rc = weir_group_join(w, name, &o, PATIENCE_MS, &g);
 	if (!rc)
-		rc = weir_window_allocate(g, 4096, NULL, PATIENCE_MS, &base, &win);
+		rc = weir_window_allocate(g, 4096, &named, PATIENCE_MS, &base, &win);
 	if (rc)
 		return failed("window", rc);
 	if (rank == 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Groups that are formed again and again, for tests of hostile programs.
+ * Groups that are formed again and again, for tests of hostile programs, and one whose members end.
  *
  *   member INSTANCE meet NAME SIZE   joins the group NAME, whose secret strangers lack, makes
  *                                    collective calls, checks their results and leaves; each time
@@ -10,6 +10,10 @@
  *   member INSTANCE window NAME SIZE as meet, with a window: locked increments, fences, epochs of
  *                                    post and start, notices
  *   member INSTANCE snared NAME SIZE as bear, with all of these
+ *   member INSTANCE endure NAME SIZE RANK
+ *                                    in a window with that name, works on the part of each member;
+ *                                    says "received N", and "member R: RC" when that of R has
+ *                                    ended; "wrong": an operation there gives another RC
  */
 #include "program.h"
 
@@ -19,6 +23,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int
 meet(struct weir *w, const char *name, uint32_t size)
@@ -239,6 +244,76 @@ snared(const struct weir_options *options, const char *name, uint32_t size)
 	}
 }
 
+/* Operations of all kinds on a member's part: 0, or how it has ended. */
+static int
+work_on(struct weir_window *win, uint32_t rank, uint64_t n)
+{
+	uint64_t was[2];
+	int rc = weir_window_put(win, rank, 0, &n, sizeof(n), 0);
+
+	if (!rc)
+		rc = weir_window_get(win, rank, 8, was, sizeof(was), 0);
+	if (!rc)
+		rc = weir_window_fetch_op(win, rank, 16, &n, was, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
+	return rc ? rc : weir_window_flush(win, rank, PATIENCE_MS);
+}
+
+/* Each kind of operation on a part says how it has ended. */
+static void
+check_end(struct weir_window *win, uint32_t rank, int rc)
+{
+	uint64_t n = 0, was = 0;
+	const int all[] = {
+	    weir_window_put(win, rank, 0, &n, sizeof(n), 0),
+	    weir_window_get(win, rank, 8, &was, sizeof(was), 0),
+	    weir_window_accumulate(win, rank, 16, &n, 1, WEIR_T_UINT64, WEIR_ACC_SUM, 0),
+	    weir_window_fetch_op(win, rank, 16, &n, &was, WEIR_T_UINT64, WEIR_ACC_SUM, 0),
+	    weir_window_compare_swap(win, rank, 16, &n, &n, &was, WEIR_T_UINT64, 0),
+	    weir_window_notify(win, rank, 1, 0),
+	};
+
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i] != rc)
+			say("wrong: operation %u on member %u: %d", i, rank, all[i]);
+}
+
+static int
+endure(struct weir *w, const char *name, uint32_t size, uint32_t rank)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_window_options named = WEIR_WINDOW_OPTIONS_INIT;
+	bool ended[WEIR_GROUP_MAX] = {false};
+	struct weir_window *win;
+	struct weir_group *g;
+	void *part;
+	int rc;
+
+	o.size = size;
+	o.rank = rank;
+	named.name = name;
+	rc = weir_group_join(w, name, &o, PATIENCE_MS, &g);
+	if (!rc)
+		rc = weir_window_allocate(g, PART, &named, PATIENCE_MS, &part, &win);
+	if (!rc)
+		rc = weir_window_lock_all(win, WEIR_NO_CHECK, PATIENCE_MS);
+	if (rc)
+		return failed("window", rc);
+	for (uint64_t n = 1; weir_node(w) >= 0; n++) {
+		for (uint32_t i = 0; i < size; i++) {
+			rc = ended[i] ? 0 : work_on(win, i, n);
+			if (!rc)
+				continue;
+			ended[i] = true;
+			check_end(win, i, rc);
+			say("member %u: %d", i, rc);
+		}
+		if (n % 100 == 0)
+			say("received %llu", (unsigned long long)n);
+		usleep(100);
+	}
+	return failed("session", weir_node(w));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -258,6 +333,9 @@ main(int argc, char **argv)
 		rc = bear(w, argv[3]);
 	else if (!strcmp(argv[2], "meet"))
 		rc = meet(w, argv[3], (uint32_t)number_at(argc, argv, 4));
+	else if (!strcmp(argv[2], "endure"))
+		rc = endure(w, argv[3], (uint32_t)number_at(argc, argv, 4),
+			    (uint32_t)number_at(argc, argv, 5));
 	else if (!strcmp(argv[2], "window"))
 		rc = meet_windows(w, argv[3], (uint32_t)number_at(argc, argv, 4));
 	else

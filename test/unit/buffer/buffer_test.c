@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chunks, pools and general allocators: limits, alignment, random use against a map of all bytes,
- * many threads. The data plane grants a session 3 regions and 192 MiB.
+ * Chunks, pools and general allocators: limits, lack of memory, alignment, random use against a map
+ * of all bytes, many threads. The data plane grants a session 3 regions and 192 MiB.
  */
 #include "worlds/stream_pair.h"
 #include "worlds/test.h"
@@ -11,6 +11,24 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+
+/* ---- the allocator: linked with --wrap=malloc ---- */
+
+static unsigned fails_at; /* the call, counted from now on, that finds no memory; 0: none */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *
+__wrap_malloc(size_t size)
+{
+	if (!fails_at || --fails_at)
+		return __real_malloc(size);
+	errno = ENOMEM;
+	return NULL;
+}
+
+/* ---- a session ---- */
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -196,6 +214,49 @@ TEST(test_regions_run_out)
 	for (unsigned i = 0; i < 3; i++)
 		assert_non_null(weir_chunk_get(d.c));
 	expect_null(weir_chunk_get(d.c), EMFILE);
+	world_close(&d);
+}
+
+/* Whichever memory is missing, nothing is left of the region, and the next call finds all. */
+TEST(test_memory_runs_out)
+{
+	struct world d = world_open(4096, 4 * 4096, 8 * 4096);
+	unsigned n = 0, chunks = 0;
+	void *at;
+
+	for (; chunks < 4; chunks++)
+		assert_non_null(weir_chunk_get(d.c));
+	do {
+		fails_at = ++n;
+		at = weir_chunk_get(d.c);
+		if (!fails_at)
+			expect_null(at, ENOMEM);
+		plane_settle(d.f);
+		assert_int_equal(plane_regions(d.f, d.w), at ? 2 : 1);
+	} while (!at);
+	assert_true(n > 2); /* the chunks have two records of a region */
+	fails_at = 0;
+	for (chunks++; weir_chunk_get(d.c); chunks++)
+		;
+	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(chunks, 8);
+	world_close(&d);
+}
+
+/* The largest region that the user's limit leaves; what there is stays, and the limit may rise. */
+TEST(test_limit_of_the_user)
+{
+	struct world d = world_open(32 * MIB, 0, 0);
+	void *at;
+
+	plane_set(d.f, "user.0.memory", "64M"); /* of which the arena takes a part */
+	at = weir_chunk_get(d.c);
+	assert_non_null(at);
+	expect_null(weir_chunk_get(d.c), EDQUOT);
+	weir_chunk_put(d.c, at);
+	assert_ptr_equal(weir_chunk_get(d.c), at);
+	plane_set(d.f, "user.0.memory", "none");
+	assert_non_null(weir_chunk_get(d.c));
 	world_close(&d);
 }
 

@@ -14,6 +14,8 @@
 #define PART 4096u
 #define WRITERS 3u
 
+static pthread_barrier_t meeting; /* of members, without the library */
+
 /* ---- timeouts ---- */
 
 static int
@@ -96,25 +98,36 @@ TEST(test_given_up)
 
 struct writer {
 	struct weir_window *win;
-	uint32_t rank, number;
+	uint32_t to, from, number;
 	int rc;
 };
 
+/* All threads send to one member, and take what another one sends. */
 static void *
 write_words(void *arg)
 {
 	struct writer *w = arg;
-	uint64_t one = 1;
+	struct weir_watch watch;
+	uint64_t one = 1, seen = 0;
 
-	for (uint32_t n = 0; n < 50 && !w->rc; n++)
-		w->rc = weir_window_accumulate(w->win, w->rank, w->number, &one, 1, WEIR_T_UINT64,
-					       WEIR_ACC_SUM, 0);
+	weir_watch_init(&watch, w->win, w->from, w->number, 1);
+	for (uint64_t n = 1; n <= 50 && !w->rc; n++) {
+		if (weir_window_accumulate(w->win, w->to, w->number, &one, 1, WEIR_T_UINT64,
+					   WEIR_ACC_SUM, 0) ||
+		    weir_window_put(w->win, w->to, WRITERS + w->number, &n, 8, 0) ||
+		    weir_window_get(w->win, w->to, WRITERS + w->number, &seen, 8, 0) ||
+		    weir_window_flush(w->win, w->to, PATIENT) || seen != n ||
+		    weir_window_notify(w->win, w->to, w->number, 0) ||
+		    weir_watch_wait(&watch, PATIENT))
+			w->rc = __LINE__;
+		weir_watch_start(&watch);
+	}
 	return NULL;
 }
 
 /* The end of an epoch covers what all threads did; an exclusive lock is the program's. */
 static int
-write_by_threads(struct team *t, uint32_t i)
+write_by_threads(struct team *t, uint32_t i, uint32_t flags)
 {
 	uint32_t rank = weir_group_rank(t->g[i]), size = weir_group_size(t->g[i]);
 	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
@@ -124,7 +137,7 @@ write_by_threads(struct team *t, uint32_t i)
 	uint64_t *base;
 	void *at;
 
-	o.flags = WEIR_WINDOW_APART;
+	o.flags = flags;
 	o.disp_unit = 8;
 	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &at, &win))
 		return __LINE__;
@@ -136,7 +149,7 @@ write_by_threads(struct team *t, uint32_t i)
 			      : weir_window_lock_all(win, 0, PATIENT))
 			return __LINE__;
 		for (uint32_t k = 0; k < WRITERS; k++) {
-			writer[k] = (struct writer){win, to, k, 0};
+			writer[k] = (struct writer){win, to, (rank + size - 1) % size, k, 0};
 			if (pthread_create(&thread[k], NULL, write_words, &writer[k]))
 				return __LINE__;
 		}
@@ -151,7 +164,7 @@ write_by_threads(struct team *t, uint32_t i)
 		if (weir_group_barrier(t->g[i], PATIENT))
 			return __LINE__;
 		for (uint32_t k = 0; k < WRITERS; k++)
-			if (base[k] != 50 * (exclusive + 1))
+			if (base[k] != 50 * (exclusive + 1) || base[WRITERS + k] != 50)
 				return __LINE__;
 		if (weir_group_barrier(t->g[i], PATIENT))
 			return __LINE__;
@@ -159,9 +172,23 @@ write_by_threads(struct team *t, uint32_t i)
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
 
+static int
+write_apart(struct team *t, uint32_t i)
+{
+	return write_by_threads(t, i, WEIR_WINDOW_APART);
+}
+
+static int
+write_mapped(struct team *t, uint32_t i)
+{
+	return write_by_threads(t, i, 0);
+}
+
 TEST(test_threads)
 {
-	team_of(4, write_by_threads);
+	team_of(4, write_apart);
+	team_of_one_node(3, write_mapped);
+	team_of(4, write_mapped);
 }
 
 /* ---- members that end ---- */
@@ -916,6 +943,70 @@ two_rounds(struct team *t, uint32_t i)
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
 
+/* The end of an epoch waits for what the engine does, also where all else is done without it. */
+static int
+end_early(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_group *g = t->g[i];
+	struct weir_window *win;
+	const uint64_t one = 1;
+	void *base;
+
+	o.flags = WEIR_WINDOW_BY_ENGINE;
+	if (weir_window_allocate(g, PART, &o, PATIENT, &base, &win))
+		return __LINE__;
+	for (uint64_t n = 1; n <= 4; n++) {
+		bool locks = n % 2;
+
+		if (!locks && !rank && weir_window_post(win, &other, 1, 0))
+			return __LINE__;
+		if (rank) {
+			if (locks ? weir_window_lock_all(win, 0, PATIENT)
+				  : weir_window_start(win, &other, 1, 0, PATIENT))
+				return __LINE__;
+			/* the lock is acquired, and this thread's connection open */
+			if (weir_window_put(win, other, 8, &n, 8, 0) ||
+			    weir_window_accumulate(win, other, 0, &one, 1, WEIR_T_UINT64,
+						   WEIR_ACC_SUM, 0) ||
+			    weir_window_flush(win, other, PATIENT))
+				return __LINE__;
+			plane_hold(t->f, true);
+			if (weir_window_accumulate(win, other, 0, &one, 1, WEIR_T_UINT64,
+						   WEIR_ACC_SUM, 0) ||
+			    (locks ? weir_window_unlock_all(win, 0)
+				   : weir_window_complete(win, 0)) != -EAGAIN)
+				return __LINE__;
+		}
+		pthread_barrier_wait(&meeting);
+		if (!locks && !rank && weir_window_wait(win, 0) != -EAGAIN)
+			return __LINE__;
+		pthread_barrier_wait(&meeting);
+		if (rank) {
+			plane_hold(t->f, false);
+			if (locks ? weir_window_unlock_all(win, PATIENT)
+				  : weir_window_complete(win, PATIENT))
+				return __LINE__;
+		}
+		if (!locks && !rank && weir_window_wait(win, PATIENT))
+			return __LINE__;
+		if (locks)
+			pthread_barrier_wait(&meeting);
+		if (!rank && *(uint64_t *)base != 2 * n)
+			return __LINE__;
+	}
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_ends_early)
+{
+	pthread_barrier_init(&meeting, NULL, 2);
+	team_of_one_node(2, end_early);
+	team_of(2, end_early);
+	pthread_barrier_destroy(&meeting);
+}
+
 static _Atomic int writing;
 
 /* Requests that are taken back, when they may just have been granted, leave the lock as it is. */
@@ -947,8 +1038,6 @@ take_back(struct team *t, uint32_t i)
 	}
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
-
-static pthread_barrier_t meeting;
 
 /* A request is taken back before the engine has read it: meanwhile the words are not used, since
  * the engine will grant it and take it back. */

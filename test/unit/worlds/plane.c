@@ -457,7 +457,9 @@ plane_stop(struct plane *p)
 void
 plane_hold(struct plane *p, bool held)
 {
+	pthread_mutex_lock(&p->lock); /* no turn goes on that began before */
 	atomic_store(&p->held, held);
+	pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- programs ---- */
