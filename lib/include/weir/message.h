@@ -25,11 +25,13 @@
  *                  noticed; one that calls weir_wake() is. Calls that release something go on to
  *                  their end instead: weir_messenger_close(), weir_message_disconnect() and
  *                  weir_message_unregister()
+ *
  * Errors of every call that sends:
  *   -EHOSTUNREACH  the node is unknown, not reached from here or lost, or its program has closed
- * the connection -ECONNREFUSED  no messenger of this name is open on the node -ENOSPC        all
- * links of the data plane, or of the node's, are in use, and none became idle within 5 s;
- * weir_reason() names the option that allows more
+ *                  the connection
+ *   -ECONNREFUSED  no messenger of this name is open on the node
+ *   -ENOSPC        all links of the data plane, or of the node's, are in use, and none became idle
+ *                  within 5 s; weir_reason() names the option that allows more
  */
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
