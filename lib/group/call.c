@@ -7,14 +7,6 @@
 
 #include <string.h>
 
-void
-group_set_inside(struct weir_group *g, bool inside)
-{
-	weir_bias_lock(&g->lock);
-	g->inside = inside;
-	weir_bias_unlock(&g->lock);
-}
-
 int
 group_enter(struct weir_group *g, const struct group_call *call)
 {

@@ -140,7 +140,19 @@ uint64_t group_mix(uint64_t a, uint64_t b);
 
 /* ---- call.c ---- */
 /* The calling thread is inside a call of the group from now on, or is not any more. */
-void group_set_inside(struct weir_group *g, bool inside);
+static inline void
+group_set_inside(struct weir_group *g, bool inside)
+{
+	struct weir_bias_seat *s = weir_bias_enter(&g->lock);
+
+	if (weir_unlikely(!s))
+		weir_bias_lock_slow(&g->lock);
+	g->inside = inside;
+	if (weir_likely(s))
+		weir_bias_leave(s);
+	else
+		weir_bias_unlock_slow(&g->lock);
+}
 /* Begins a collective call, or goes on with it: 0; 1: it has begun before; then the thread is
  * inside; or an error. */
 int group_enter(struct weir_group *g, const struct group_call *call);
