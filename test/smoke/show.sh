@@ -104,7 +104,7 @@ grep -q 'weir-dataplane: stopped: all programs and peers have been told' "$weir_
 
 # docs/memory.md shows what is printed, of a machine with this much memory
 timeout 60 weir-dataplane --no-huge -m 512 --no-pci --lcores 0@0,1@1 --vdev "net_memif0,role=server,socket=$weir_tmp/doc.sock,bsize=4224" -- \
-	--instance doc --max-memory 12638257152 --links 1134 --nic roce:net_memif0,ip=10.91.0.1/24 >"$weir_tmp/memory.log" 2>&1 &
+	--instance doc --max-memory 12638257152 --links 1171 --nic roce:net_memif0,ip=10.91.0.1/24 >"$weir_tmp/memory.log" 2>&1 &
 doc=$!
 await grep -q 'segment of two threads' "$weir_tmp/memory.log" || fail "no memory is printed: $(cat "$weir_tmp/memory.log")"
 kill "$doc"
