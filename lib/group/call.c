@@ -63,9 +63,10 @@ group_meet(struct weir_group *g)
 	const struct collective_call meeting = {.kind = COLLECTIVE_MEETING};
 	int rc = group_enter(g, &call);
 
-	if (!rc)
+	if (!rc) {
 		rc = exchange_begin(&g->x, &meeting);
-	weir_assert(rc >= 0 || g->call.op != CALL_MEET); /* a meeting takes no memory */
+		weir_assert(!rc); /* a meeting takes no memory */
+	}
 	g->announce_at = 0;
 	return rc;
 }

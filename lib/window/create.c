@@ -735,7 +735,7 @@ weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint64_t 
 	do
 		rc = query(win, rank, base, &n);
 	while (any && !rc && !n && ++rank < weir_group_size(win->g));
-	if (rc)
+	if (rc && rc != -EOWNERDEAD)
 		return rc;
 	if (any && !n)
 		return weir_fail(-ENOENT, "the parts of all members are empty");
@@ -743,7 +743,7 @@ weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint64_t 
 		*bytes = n;
 	if (disp_unit)
 		*disp_unit = win->args.disp_unit;
-	return 0;
+	return rc;
 }
 
 void

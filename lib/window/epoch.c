@@ -12,6 +12,10 @@
 
 #include <errno.h>
 
+/* Time for a data plane's answer, also where the caller does not wait: a first lock is asked for.
+ */
+#define ANSWER_MS 10
+
 static uint32_t
 epoch_of(struct weir_window *win)
 {
@@ -101,11 +105,17 @@ window_target_slow(struct weir_window *win, uint32_t rank, struct window_member 
 int
 window_addressed(struct weir_window *win, struct window_member *m)
 {
+	_Atomic(struct window_member *) *at = &win->addressed;
+	struct window_member *next;
+
 	pthread_mutex_lock(&win->lock);
 	if (!m->addressed) {
-		m->next_addressed = atomic_load_explicit(&win->addressed, memory_order_relaxed);
-		/* pairs with the acquire in lock_addressed() */
-		atomic_store_explicit(&win->addressed, m, memory_order_release);
+		while ((next = atomic_load_explicit(at, memory_order_relaxed)) &&
+		       next->rank < m->rank)
+			at = &next->next_addressed;
+		atomic_store_explicit(&m->next_addressed, next, memory_order_relaxed);
+		/* pairs with the acquire in addressed_behind() */
+		atomic_store_explicit(at, m, memory_order_release);
 		m->addressed = true;
 	}
 	pthread_mutex_unlock(&win->lock);
@@ -276,6 +286,13 @@ weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms)
 	return rc;
 }
 
+/* Whether it says that a member's part has ended: operations there fail by themselves. */
+static bool
+has_ended(int rc)
+{
+	return rc == -ECONNRESET || rc == -EHOSTDOWN || rc == -ESTALE;
+}
+
 /* Parts that the program may load and store without asking for their address: its own and, since
  * all lie in one memory, those of a shared window. 0 or -errno. */
 static int
@@ -284,53 +301,74 @@ address_parts(struct weir_window *win)
 	bool shared = win->args.kind == WEIR_WINDOW_SHARED;
 	uint32_t own = weir_group_rank(win->g), end = shared ? weir_group_size(win->g) : own + 1;
 	struct window_member *m;
-	int rc = 0;
+	int rc;
 
 	if (!win->args.bytes && !shared && win->args.kind != WEIR_WINDOW_DYNAMIC)
 		end = own;
-	for (uint32_t i = shared ? 0 : own; !rc && i < end; i++) {
+	for (uint32_t i = shared ? 0 : own; i < end; i++) {
 		rc = window_member_open(win, i, &m);
-		rc = rc ? rc : window_addressed(win, m);
+		if (!rc)
+			window_addressed(win, m);
+		else if (!has_ended(rc))
+			return rc;
 	}
-	win->parts_addressed = !rc;
-	return rc;
+	win->parts_addressed = true;
+	return 0;
 }
 
-/* Acquires the locks of parts that the program may load and store. 0, -EOWNERDEAD, or another
- * error: none is held. */
+/* The member behind `at` in the list of those that are addressed. */
+static struct window_member *
+addressed_behind(_Atomic(struct window_member *) *at)
+{
+	/* pairs with the release in window_addressed() */
+	return atomic_load_explicit(at, memory_order_acquire);
+}
+
+/*
+ * Acquires the locks of parts that the program may load and store, in the order of ranks: programs
+ * that do so cannot wait for each other. 0, -EOWNERDEAD, or another error: none is held.
+ */
 static int
 lock_addressed(struct weir_window *win, int timeout_ms)
 {
-	/* pairs with the release in window_addressed() */
-	struct window_member *first = atomic_load_explicit(&win->addressed, memory_order_acquire);
+	uint32_t doubtful = WEIR_RANK_ANY, n = 0;
+	struct window_member *m;
 	uint64_t end = 0;
-	uint32_t n = 0;
-	int rc = 0, doubt = 0;
+	int rc = 0;
 
-	for (struct window_member *m = first; m && !rc; m = m->next_addressed) {
+	for (m = addressed_behind(&win->addressed); m; m = addressed_behind(&m->next_addressed)) {
+		rc = 0;
 		if (!m->words || !weir_words_ready(m->known) ||
 		    !window_words_take(win, m, WEIR_LOCK_SHARED)) {
-			end = end ? end : weir_time_end(timeout_ms);
+			end = end ? end : weir_time_end(timeout_ms ? timeout_ms : ANSWER_MS);
 			rc = window_lock_take(win, m, WEIR_LOCK_SHARED, weir_time_left(end));
 		}
-		if (rc == -EOWNERDEAD) {
-			doubt = rc;
-			rc = 0;
-		}
-		if (rc) {
-			window_note(win, m->rank, rc);
+		if (rc == -EOWNERDEAD)
+			doubtful = m->rank;
+		else if (has_ended(window_note(win, m->rank, rc)))
+			continue;
+		else if (rc)
 			break;
-		}
 		/* pairs with the acquire in window_member_ready(): what the lock protects */
 		atomic_store_explicit(&m->lock, LOCK_HELD, memory_order_release);
 		n++;
 	}
-	for (struct window_member *m = first; rc && n--; m = m->next_addressed) {
+	if (!m) {
+		atomic_store_explicit(&win->acquired, n, memory_order_relaxed);
+		return doubtful == WEIR_RANK_ANY
+			   ? 0
+			   : weir_fail(-EOWNERDEAD,
+				       "the last exclusive holder of member %u's lock ended with "
+				       "it; make the data of the part consistent",
+				       doubtful);
+	}
+	for (m = addressed_behind(&win->addressed); m; m = addressed_behind(&m->next_addressed)) {
+		if (atomic_load_explicit(&m->lock, memory_order_relaxed) != LOCK_HELD)
+			continue;
 		window_lock_leave(win, m);
 		atomic_store_explicit(&m->lock, LOCK_NONE, memory_order_relaxed);
 	}
-	atomic_store_explicit(&win->acquired, rc ? 0 : n, memory_order_relaxed);
-	return rc ? rc : doubt;
+	return rc;
 }
 
 int
@@ -345,7 +383,7 @@ weir_window_lock_all(struct weir_window *win, unsigned asserts, int timeout_ms)
 	if (epoch != EPOCH_NONE && epoch != EPOCH_FENCED)
 		return other_epoch();
 	win->unchecked = asserts & WEIR_NO_CHECK;
-	win->all_ms = timeout_ms;
+	win->all_ms = timeout_ms ? timeout_ms : ANSWER_MS;
 	if (!win->unchecked) {
 		rc = win->parts_addressed ? 0 : address_parts(win);
 		rc = rc ? rc : lock_addressed(win, timeout_ms);

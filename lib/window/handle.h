@@ -58,8 +58,8 @@ struct window_member {
 	uint64_t may_put, may_get, may_update;
 	bool flush_direct;
 	struct window_member *next_of_all; /* of all that were accessed */
-	/* of those whose parts the program itself may load and store */
-	struct window_member *next_addressed;
+	/* of those whose parts the program itself may load and store, by rank */
+	_Atomic(struct window_member *) next_addressed;
 	bool addressed;		     /* it is one of them. With weir_window.lock */
 	pthread_mutex_t acquiring;   /* threads wait for the lock one behind the other */
 	struct weir_remote *memory;  /* puts and gets */

@@ -422,14 +422,19 @@ look(struct weir_watch *const *watches, unsigned n, bool check, bool *naps)
 	}
 	for (unsigned i = 0; check && i < n; i++) {
 		struct weir_window *win = window_of(watches[i]);
-		uint32_t source = watches[i]->source;
+		uint32_t source = watches[i]->source, rank = source;
 
-		if (source == WEIR_RANK_ANY || window_member_open(win, source, &m))
-			rc = check_all(win, naps);
-		else
-			rc = window_note(win, source, weir_remote_check(m->locks));
-		if (rc) /* it may have sent before it ended */
-			return weir_watch_test(watches[i]) == 1 ? (int)i : rc;
+		rc = group_look(win->g, &rank, naps); /* members pass on what they hear of others */
+		if (source != WEIR_RANK_ANY && !window_member_open(win, source, &m)) {
+			rank = source;
+			rc = weir_remote_check(m->locks);
+		}
+		window_note(win, rank, rc);
+		for (unsigned k = 0; rc && k < n; k++) /* it may have sent before it ended */
+			if (weir_watch_test(watches[k]) == 1)
+				return (int)k;
+		if (rc)
+			return rc;
 	}
 	return -EAGAIN;
 }

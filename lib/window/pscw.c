@@ -10,6 +10,7 @@
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
+#include "group/board.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -185,12 +186,14 @@ has_come(struct weir_window *win, struct window_member *from)
 	return from ? posted(win, from) : all_completed(win);
 }
 
-/* 0, or how a member has ended from which something is awaited. */
+/* 0, or how a member has ended from which something is awaited; *naps as group_look(). */
 static int
-check_awaited(struct weir_window *win, struct window_member *from)
+check_awaited(struct weir_window *win, struct window_member *from, bool *naps)
 {
+	uint32_t rank;
 	int rc = 0;
 
+	group_look(win->g, &rank, naps); /* members pass on what they hear of others */
 	if (from)
 		return window_note(win, from->rank, weir_remote_check(from->locks));
 	for (uint32_t i = win->completed; !rc && i < win->exposed_count; i++)
@@ -229,9 +232,10 @@ await(struct weir_window *win, struct window_member *from, uint64_t end)
 			board_before_look(win->board, &wait, &sleeps);
 		rc = has_come(win, from);
 		/* a member may have ended after what it sent: then it is awaited no more */
-		if (!rc && (wait.armed || ++looks % LOOKS_CHECK == 0) && check_awaited(win, from)) {
+		if (!rc && (wait.armed || ++looks % LOOKS_CHECK == 0) &&
+		    check_awaited(win, from, &wait.nap_always)) {
 			rc = has_come(win, from);
-			failed = rc ? 0 : check_awaited(win, from);
+			failed = rc ? 0 : check_awaited(win, from, &wait.nap_always);
 		}
 		if (!rc && !failed)
 			failed = weir_wait_next(&wait);

@@ -231,7 +231,7 @@ struct weir_group *weir_window_group(const struct weir_window *win);
  * rank; a dynamic window has no part to address), -ENOENT (ANY: all parts are empty), or the errors
  * of weir_remote_open(), since it opens the part. Within an epoch of weir_window_lock_all() it
  * acquires the part's lock, and returns the errors of operations there, too; *base is valid after
- * -EOWNERDEAD. Any thread.
+ * -EOWNERDEAD. Any thread, but not while another one begins or ends such an epoch.
  */
 int weir_window_query(struct weir_window *win, uint32_t rank, void **base, uint64_t *bytes,
 		      uint32_t *disp_unit);
@@ -262,7 +262,7 @@ int weir_window_set_name(struct weir_window *win, const char *name);
  *   -ERANGE      a byte would lie outside the part
  *   -EOWNERDEAD  within lock_all: the member's lock was acquired, and its last exclusive holder
  *                ended with it: make the data consistent. Nothing began; call again
- *   -EAGAIN      within lock_all: another program held the lock for the time that
+ *   -EAGAIN      within lock_all: the lock was not acquired in the time that
  *                weir_window_lock_all() got, also with WEIR_NOWAIT. Nothing began; call again
  * The first one to a member opens its part, which takes as long as weir_remote_open(), also with
  * WEIR_NOWAIT.
@@ -374,15 +374,17 @@ int weir_window_unlock(struct weir_window *win, uint32_t rank, int timeout_ms);
 
 /*
  * Begins an epoch with shared locks of all members. The call acquires those of parts that the
- * program may load and store: its own, those whose address it has asked for (weir_window_query()),
- * and all of a shared window. Another member's lock is acquired by the first operation to it; a
- * member without operations costs nothing.
+ * program may load and store, in the order of ranks: its own, those whose address it has asked for
+ * (weir_window_query()), and all of a shared window. Another member's lock is acquired by the first
+ * operation to it; a member without operations costs nothing. Programs that hold some locks and
+ * wait for others may wait for each other: give a time, and end the epoch after -EAGAIN.
  *
  * @timeout_ms  milliseconds that this call, and each operation that acquires a lock, waits at most;
- *              below 0: no limit; 0: they do not wait
+ *              below 0: no limit; 0: for the data plane's answer alone, at most 10
  *
  * Returns 0, -EALREADY (an epoch is open), or as weir_window_lock(): after -EOWNERDEAD of one of
- * the parts the epoch has begun, after other errors no lock is held.
+ * the parts the epoch has begun, after other errors no lock is held. Parts that have ended have no
+ * lock, and operations there fail.
  */
 int weir_window_lock_all(struct weir_window *win, unsigned asserts, int timeout_ms);
 /* Completes all operations, then releases all locks. As weir_window_unlock(); -ENOLCK: there is no

@@ -532,6 +532,70 @@ TEST(test_end_of_any)
 	team_of_one_node(4, end_of_any);
 }
 
+/* Members that have ended a call in which all meet. One that dies earlier may end it for others. */
+static _Atomic unsigned have_met;
+
+static void
+await_met(const struct team *t)
+{
+	for (have_met++; have_met < t->size;)
+		usleep(100);
+	usleep(20000); /* the others are in their next call, most likely */
+}
+
+/* ---- lock_all ---- */
+
+static _Atomic bool has_locked;
+
+/* Locks are acquired in the order of ranks, whatever the order of questions. A part that has ended
+ * has no lock, and the others are accessed. */
+static int
+lock_asked(struct team *t, uint32_t i)
+{
+	uint32_t rank = weir_group_rank(t->g[i]), last = weir_group_size(t->g[i]) - 1, n = 0, ended;
+	struct window_member *m;
+	struct weir_window *win;
+	uint64_t v = 1;
+	void *base;
+
+	if (weir_window_allocate(t->g[i], PART, NULL, PATIENT, &base, &win))
+		return __LINE__;
+	for (uint32_t k = 0; !rank && k <= last; k++)
+		if (weir_window_query(win, last - k, &base, NULL, NULL))
+			return __LINE__;
+	if (!rank &&
+	    (weir_window_lock_all(win, 0, PATIENT) || weir_window_unlock_all(win, PATIENT)))
+		return __LINE__;
+	for (m = rank ? NULL : win->addressed; m; m = m->next_addressed)
+		if (m->rank != n++)
+			return __LINE__;
+	if (weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	if (rank == last) {
+		await_met(t);
+		plane_die(t->f, t->w[i]);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	have_met++;
+	while (weir_group_failed(t->g[i], &ended, 1) < 1)
+		usleep(1000);
+	if (!rank && (n != last + 1 || weir_window_lock_all(win, 0, PATIENT) ||
+		      weir_window_put(win, 1, 0, &v, sizeof(v), 0)))
+		return __LINE__;
+	if (!rank)
+		weir_window_unlock_all(win, PATIENT);
+	for (has_locked |= !rank; !has_locked;)
+		usleep(1000);
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_lock_asked)
+{
+	has_locked = false;
+	have_met = 0;
+	team_of_one_node(4, lock_asked);
+}
+
 /* ---- what engines do ---- */
 
 static struct weir_window *of[2];
@@ -652,17 +716,6 @@ TEST(test_by_engine)
 
 static struct weir_window *kept[3]; /* of members that left before they freed them */
 static unsigned kept_count;
-
-/* Members that have ended a call in which all meet. One that dies earlier may end it for others. */
-static _Atomic unsigned have_met;
-
-static void
-await_met(const struct team *t)
-{
-	for (have_met++; have_met < t->size;)
-		usleep(100);
-	usleep(20000); /* the others are in their next call, most likely */
-}
 
 /* One ends, or leaves, while the others wait for it in a fence. */
 static int
@@ -995,6 +1048,8 @@ end_early(struct team *t, uint32_t i)
 			pthread_barrier_wait(&meeting);
 		if (!rank && *(uint64_t *)base != 2 * n)
 			return __LINE__;
+		if (!locks) /* the next round changes it */
+			pthread_barrier_wait(&meeting);
 	}
 	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
 }
