@@ -16,7 +16,7 @@
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 11u
+#define WEIR_CTL_VERSION 12u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_CTL_VERSIONS ((struct weir_versions){WEIR_CTL_VERSION, WEIR_CTL_VERSION})
 #define WEIR_CTL_MAX 32768u

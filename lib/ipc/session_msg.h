@@ -16,7 +16,7 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION 14u
+#define WEIR_SESSION_VERSION 15u
 /* what is spoken besides: until 1.0 nothing */
 #define WEIR_SESSION_VERSIONS ((struct weir_versions){WEIR_SESSION_VERSION, WEIR_SESSION_VERSION})
 #define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */

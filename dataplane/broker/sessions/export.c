@@ -408,7 +408,7 @@ named(struct broker_session *s, uint32_t number, uint32_t generation)
 	uint32_t i = number - 1;
 	struct broker_export *x = i < s->b->config.exports ? &s->export[i] : NULL;
 
-	if (x && x->generation == generation && x->state != EXPORT_ADDING)
+	if (x && x->generation == generation && x->state > EXPORT_ADDING)
 		return x;
 	session_refuse(s, ENOENT, "no export %u; it ended with its region, or before", number);
 	return NULL;

@@ -108,6 +108,8 @@ TEST_FAKE(test_export, two_engines)
 	b = key_of(&s);
 	assert_int_not_equal(a.index, b.index);
 	assert_memory_not_equal(a.secret, b.secret, sizeof(a.secret));
+	/* a number that is free has generation 0 */
+	assert_int_equal(revoke_export(f, &s, 3, 0), WEIR_MSG_REFUSED);
 	assert_int_equal(revoke_export(f, &s, 1, a.generation), WEIR_MSG_OK);
 	assert_int_equal(f->count[ENGINE_EXPORT_REMOVE], 2);
 	assert_int_equal(f->last[ENGINE_EXPORT_REMOVE].export.generation, a.generation);
