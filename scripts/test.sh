@@ -560,8 +560,8 @@ out_of_idle() # PID
 {
 	local pid
 
-	chrt --other --pid 0 "$1"
-	renice -n 5 -p "$1" >/dev/null
+	chrt --all-tasks --other --pid 0 "$1"
+	for pid in /proc/"$1"/task/*; do renice -n 5 -p "${pid##*/}" >/dev/null; done
 	for pid in $(pgrep -P "$1"); do out_of_idle "$pid"; done
 } 2>/dev/null
 
@@ -630,7 +630,7 @@ tell_left_out()
 {
 	[ -s "$top/left_out" ] || [ "$gate" = 1 ] || return
 	echo "not part of this run (scripts/test.sh --full): fuzz, coverage, all but unit tests under ASan," \
-		"$((10000 - GATE_SEEDS)) of 10000 seeds; and"
+		"$((10000 - GATE_SEEDS)) of 10000 seeds, $((80 - GATE_RMA_SEEDS)) of 80 of test-rma; and"
 	sort -u "$top/left_out" | awk -F/ '
 		{ n[$1]++; names[$1] = names[$1] " " substr($0, length($1) + 2) }
 		END { for (s in n) printf "  %s: %d%s\n", s, n[s], (n[s] > 60 ? "" : ":" names[s]) }' | fold -s -w 118

@@ -112,9 +112,9 @@ weir_ctrl_may_refuse(struct weir_channel *ch)
 void
 weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
 {
-	weir_assert(ch->refused_count < ch->refused_room);
 	weir_conn_refused(ch->pipe.worker, vqpn);
-	if (!put_close(ch, vqpn))
+	/* another refusal may have used the room that was seen to */
+	if (!put_close(ch, vqpn) && !weir_ctrl_may_refuse(ch))
 		ch->refused[ch->refused_count++] = vqpn;
 }
 

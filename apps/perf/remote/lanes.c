@@ -94,8 +94,8 @@ block(struct lane *l, uint64_t n, bool timed)
 	uint64_t i;
 	int rc = 0;
 
-	if (perf_is_round(l->run->request.test))
-		l->run->rounds.timed = timed;
+	/* a fence is one call */
+	l->run->rounds.timed = timed && l->run->request.test == PERF_PSCW;
 	for (i = 0; i < n && !rc; i++) {
 		rc = complete_one(l);
 		if (!timed)
