@@ -72,6 +72,9 @@ run_seed(struct sim *s, uint64_t seed, char **names, int n)
 	sim_reset(s, seed);
 	lockstep_reset(s);
 	sim_scenario_ranks(&s->sc, seed, p->nodes);
+	/* of three threads, to each of eight ranks and back, and to two engines */
+	s->sc.connections = 256;
+	s->sc.channels = 8;
 	memset(&s->counts, 0, sizeof(s->counts));
 	if (s->options.verbose)
 		sim_scenario_print(&s->sc);

@@ -366,9 +366,6 @@ sim_scenario_ranks(struct sim_scenario *sc, uint64_t seed, uint32_t nodes)
 	make_nodes(sc, seed, nodes, &r);
 	sc->mtu = 1024u << rng_below(&r, 3); /* cases move megabytes */
 	sc->arena_bytes = 4u << 20;
-	/* of three threads, to each of eight ranks and back, and to two engines */
-	sc->connections = 256;
-	sc->channels = 8;
 	sc->regions = 32;
 	sc->region_bytes = 64u << 20;
 	sc->exports = sc->export_keys = 64;

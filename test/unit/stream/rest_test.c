@@ -541,7 +541,7 @@ test_accepted_too_late(void **state)
 static void
 accepted_too_late(bool with_memory)
 {
-	enum { CONNS = 12 };
+	enum { CONNS = 24 }; /* more than a first vector of refusals has room for */
 	static const struct plane_options small = {.ring_slots = 32, .first = 4096};
 	struct pair p = pair_open(PLANE_REMOTE, &small, false);
 	struct weir_address address;
