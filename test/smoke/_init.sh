@@ -480,3 +480,15 @@ left_pages() {
 now_ms() {
 	awk '{printf "%d\n", $1 * 1000}' /proc/uptime
 }
+
+# Makes what a reader has cloned, of this tree, and this build as build/release: prints the folder.
+readers_clone() {
+	local clone=$weir_tmp/weir entry
+
+	mkdir -p "$clone/build"
+	for entry in "$weir_root"/* "$weir_root"/.git; do
+		[[ ${entry##*/} == build* ]] || ln -s "$entry" "$clone/"
+	done
+	ln -s "$WEIR_BUILD" "$clone/build/release"
+	echo "$clone"
+}

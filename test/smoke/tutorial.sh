@@ -9,13 +9,7 @@
 # shellcheck source=test/smoke/_tutorial.sh
 . "$(dirname "$0")/_tutorial.sh"
 
-# A reader's clone: this tree, and this build as build/release.
-clone=$weir_tmp/weir
-mkdir -p "$clone/build"
-for entry in "$weir_root"/* "$weir_root"/.git; do
-	[[ ${entry##*/} == build* ]] || ln -s "$entry" "$clone/"
-done
-ln -s "$WEIR_BUILD" "$clone/build/release"
+clone=$(readers_clone)
 
 tutorial_programs "$clone"
 {
