@@ -151,6 +151,11 @@ int group_number(struct weir_group *g);
 int group_error(const struct weir_group *g, int rc);
 uint64_t group_mix(uint64_t a, uint64_t b);
 
+/* ---- launch.c ---- */
+/* Name and options of the group for which a launcher has started the program; both point into the
+ * environment. 0, -ENOENT or -EINVAL. */
+int group_launched(const char **name, struct weir_group_options *o);
+
 /* ---- call.c ---- */
 /* The calling thread is inside a call of the group from now on, or is not any more. */
 static inline void

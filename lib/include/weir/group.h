@@ -78,9 +78,13 @@ struct weir_group_options {
  *
  * The name is free again once the group is complete: later programs form another group.
  *
+ * With name and options NULL the program joins the group for which weir-run, or another launcher,
+ * has started it. They come from the environment: WEIR_GROUP (name), WEIR_GROUP_SIZE,
+ * WEIR_GROUP_RANK (unset: assigned), WEIR_GROUP_SECRET (unset: none).
+ *
  * @w           session handle
  * @name        1 to WEIR_GROUP_NAME_MAX letters, digits, '_', '-', '.'; copied
- * @options     size and rank; not NULL
+ * @options     size and rank; NULL only if `name` is NULL
  * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
  * @group       receives the group, freed by weir_group_leave()
  *
@@ -89,10 +93,12 @@ struct weir_group_options {
  *                of this node
  *   -EEXIST      another member has the rank
  *   -EACCES      the secret differs from that of the program that gathers
- *   -EINVAL      the size differs from its size, or an argument is invalid
+ *   -EINVAL      the size differs from its size, or an argument or variable is invalid
+ *   -ENOENT      no name, and WEIR_GROUP is not set: no launcher has started the program
  *   -ECONNRESET, -EHOSTDOWN  a member ended while the group was formed
  *   and errors of weir_listen_with(), weir_connect() and every call (weir/stream.h).
- * An error leaves nothing behind. Any thread.
+ * An error leaves nothing behind. Any thread; without a name, none may change the environment
+ * meanwhile.
  */
 int weir_group_join(struct weir *w, const char *name, const struct weir_group_options *options,
 		    int timeout_ms, struct weir_group **group);
