@@ -98,6 +98,7 @@ lint_layering()
 
 	needs_only 'lib/libweir.so.*' "$c"
 	needs_only apps/perf/weir-perf "$c|libedit\.so.*|libweir\.so\..*"
+	needs_only apps/run/weir-run "$c|libevent_core.*"
 	needs_only apps/weirctl "$c|libcrypto\.so.*|libweir\.so\..*|libjansson\.so.*|libedit\.so.*"
 	needs_only control/weir-control "$c|libevent.*|libssl\.so.*|libcrypto\.so.*|libprotobuf-c\.so.*|libjansson\.so.*|libcurl\.so.*"
 }

@@ -51,6 +51,7 @@ WALLS = {
     "apps/weirctl": ("", "apps/pki lib/ipc lib/base lib/include"),
     "apps/perf": ("calibrate.h histogram.h", "lib/include lib/ipc lib/base"),
     "apps/lend": ("lend.h", "lib/include lib/ipc lib/base"),
+    "apps/run": ("run.h", "lib/ipc lib/base"),
     "apps/examples": ("", "lib/include"),
 }
 DPDK = "dataplane/lcore dataplane/daemon dataplane/nic/roce_port dataplane/tools".split()

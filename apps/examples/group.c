@@ -2,11 +2,13 @@
 /*
  * Programs that compute together: group NAME SIZE STEPS. Each of SIZE programs, on any nodes, joins
  * the group NAME and integrates its part of 4 / (1 + x²) from 0 to 1; the sum of all parts is pi.
- * Each program checks it, and that all have the same bits.
+ * Each program checks it, and that all have the same bits. "weir-run -n SIZE group STEPS" starts
+ * such programs on this machine.
  */
 #include <weir/group.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,18 +53,20 @@ int
 main(int argc, char **argv)
 {
 	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	bool named = argc == 4; /* else it is the launcher's group */
 	struct weir_group *g;
 	struct weir *w;
 	int rc;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: group NAME SIZE STEPS\n");
+	if (!named && argc != 2) {
+		fprintf(stderr, "usage: group [NAME SIZE] STEPS\n");
 		return 2;
 	}
-	o.size = (uint32_t)strtoul(argv[2], NULL, 10);
+	if (named)
+		o.size = (uint32_t)strtoul(argv[2], NULL, 10);
 	rc = weir_attach(NULL, &w);
 	if (!rc) {
-		rc = weir_group_join(w, argv[1], &o, 30000, &g);
+		rc = weir_group_join(w, named ? argv[1] : NULL, named ? &o : NULL, 30000, &g);
 		if (rc)
 			weir_detach(w);
 	}
@@ -70,7 +74,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "group: %s\n", weir_reason());
 		return 1;
 	}
-	rc = compute(g, strtoul(argv[3], NULL, 10));
+	rc = compute(g, strtoul(argv[argc - 1], NULL, 10));
 	weir_group_leave(g);
 	weir_detach(w);
 	return rc;

@@ -467,6 +467,7 @@ option_parse(const struct option_table *table, void *into, int *argc, char **arg
 				    table->remedy ? table->remedy : "see --help");
 		else
 			argv[operands++] = word;
+		only_operands |= operands && table->command;
 	}
 	*argc = (int)operands;
 	return rc < 0 ? rc : 0;

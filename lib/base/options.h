@@ -53,6 +53,7 @@ struct option_table {
 	size_t size;		 /* bytes of the struct that is filled in */
 	unsigned operands;	 /* most words that are not options */
 	bool exact;		 /* long names can not be abbreviated */
+	bool command;		 /* the first operand is a program: no option stands behind it */
 	const char *remedy;	 /* of unknown options; NULL: "see --help" */
 	const char *head, *tail; /* text of --help before and after the options; NULL: none */
 };

@@ -206,6 +206,16 @@ weir_wait_disarm(struct weir_wait *wait)
 	wait->armed = false;
 }
 
+void
+weir_wait_again(struct weir_wait *wait)
+{
+	if (wait->armed)
+		weir_wait_disarm(wait);
+	wait->yields = 0;
+	if (wait->start) /* `polls` goes on: the deadline is looked at whatever the looks find */
+		wait->start = weir_clock();
+}
+
 int
 weir_wait_next(struct weir_wait *wait)
 {

@@ -46,6 +46,8 @@ weir_wait_init(struct weir_wait *wait, struct weir_thread *worker, int timeout_m
  * weir_gone(). No lock held.
  */
 int weir_wait_next(struct weir_wait *wait);
+/* A look has found work, though not what is awaited: polls as long as at first before it sleeps. */
+void weir_wait_again(struct weir_wait *wait);
 void weir_wait_disarm(struct weir_wait *wait);
 /* Ends a wait, successful or not. */
 static inline void

@@ -8,6 +8,7 @@
 
 struct weir;
 struct weir_group;
+struct weir_wait;
 
 /* The session of a group. */
 struct weir *group_session(const struct weir_group *g);
@@ -25,6 +26,10 @@ int group_meet(struct weir_group *g);
 int group_met(struct weir_group *g, int rc);
 /* Takes messages that have come, between them. 0, or how a member or the session has ended. */
 int group_watch(struct weir_group *g);
+/* As weir_wait_next(), after a look for what g awaits; runs the function of weir_group_idle(). */
+int group_wait_next(struct weir_group *g, struct weir_wait *wait);
+/* `part` works for g: while it waits, the function of g runs. */
+void group_work_for(struct weir_group *part, struct weir_group *g);
 /* The caller waits for a member, which has left: it counts as ended, and all will hear of it. */
 void group_missing(struct weir_group *g, uint32_t rank);
 /* Whether no call can succeed any more, as far as is known now: a member has failed, or the session

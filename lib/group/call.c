@@ -14,6 +14,8 @@ group_enter(struct weir_group *g, const struct group_call *call)
 
 	if (weir_state(g->endpoint->w) != WEIR_UP)
 		return weir_gone(g->endpoint->w);
+	if (g->idling)
+		return group_in_idle();
 	if (rc && memcmp(&g->call, call, sizeof(*call)))
 		return weir_fail(-EBUSY, "another collective call has begun; repeat it with the "
 					 "same arguments until it is complete");

@@ -19,6 +19,19 @@ weir_group_leave(struct weir_group *g)
 	group_free(g);
 }
 
+void
+weir_group_idle(struct weir_group *g, int (*f)(void *arg), void *arg)
+{
+	g->idle = f;
+	g->idle_arg = arg;
+}
+
+void
+group_work_for(struct weir_group *part, struct weir_group *g)
+{
+	part->idler = g;
+}
+
 struct weir *
 group_session(const struct weir_group *g)
 {

@@ -84,6 +84,12 @@ struct weir_group {
 	 * inside a call: that one uses it without the lock */
 	struct weir_bias lock;
 	bool inside;
+	/* weir_group_idle() */
+	int (*idle)(void *arg);
+	void *idle_arg;
+	bool idling;		  /* inside idle() */
+	struct weir_group *idler; /* its idle() runs while this group waits: this one, or one for
+				   * which this one works */
 	/* of a call that makes a group */
 	struct choice choice, *choices;
 	struct weir_group *sub;
@@ -102,6 +108,13 @@ static inline int
 group_no_memory(void)
 {
 	return weir_fail(-ENOMEM, "no memory for a group; free some");
+}
+
+static inline int
+group_in_idle(void)
+{
+	return weir_fail(-EBUSY, "a function of weir_group_idle() makes a collective call of its "
+				 "group; make it when the present one is complete");
 }
 
 /* ---- endpoint.c ---- */
@@ -137,6 +150,11 @@ int group_number(struct weir_group *g);
 /* Sets weir_reason() for the result of a collective call. */
 int group_error(const struct weir_group *g, int rc);
 uint64_t group_mix(uint64_t a, uint64_t b);
+
+/* ---- launch.c ---- */
+/* Name and options of the group for which a launcher has started the program; both point into the
+ * environment. 0, -ENOENT or -EINVAL. */
+int group_launched(const char **name, struct weir_group_options *o);
 
 /* ---- call.c ---- */
 /* The calling thread is inside a call of the group from now on, or is not any more. */

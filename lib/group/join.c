@@ -571,13 +571,19 @@ weir_group_join(struct weir *w, const char *name, const struct weir_group_option
 		int timeout_ms, struct weir_group **group)
 {
 	uint64_t deadline = weir_time_end(timeout_ms);
+	struct weir_group_options launched;
 	struct gathering *j;
-	int rc;
+	int rc = 0;
 
-	if (!w || !o || !group)
+	if (!w || (name && !o) || !group)
 		return weir_fail(-EINVAL, "no session, no options, or no place for the group; see "
 					  "weir/group.h");
-	rc = check_join(name, o);
+	if (!o) {
+		rc = group_launched(&name, &launched);
+		o = &launched;
+	}
+	if (!rc)
+		rc = check_join(name, o);
 	if (rc)
 		return rc;
 	j = calloc(1, sizeof(*j));

@@ -5,6 +5,7 @@
  * the same call may have the same number: the first one has all its connections before the next
  * begins.
  */
+#include "board.h"
 #include "handle.h"
 
 #include "client/progress.h"
@@ -32,6 +33,7 @@ make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t conte
 	rc = group_new(g->endpoint, mine, n, context, &sub);
 	if (rc)
 		return rc;
+	group_work_for(sub, g);
 	for (uint32_t i = 0; i < n; i++)
 		sub->member[i] = g->member[ranks[i]];
 	for (uint32_t i = 0; i < sub->x.neighbours; i++)
@@ -46,6 +48,15 @@ make_sub(struct weir_group *g, const uint32_t *ranks, uint32_t n, uint64_t conte
 	return rc;
 }
 
+/* All members of g->sub have made it. */
+static void
+hand_out(struct weir_group *g, struct weir_group **out)
+{
+	group_work_for(g->sub, g->sub);
+	*out = g->sub;
+	g->sub = NULL;
+}
+
 /* Waits until all members of g->sub have made it. */
 static int
 finish_sub(struct weir_group *g, uint64_t deadline, struct weir_group **out)
@@ -53,8 +64,7 @@ finish_sub(struct weir_group *g, uint64_t deadline, struct weir_group **out)
 	int rc = group_await(g->sub, deadline);
 
 	if (!rc) {
-		*out = g->sub;
-		g->sub = NULL;
+		hand_out(g, out);
 		return 0;
 	}
 	if (rc != exchange_error(&g->sub->x))
@@ -282,6 +292,8 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 	*h = NULL;
 	if (weir_state(g->endpoint->w) != WEIR_UP)
 		return weir_gone(g->endpoint->w);
+	if (g->idling)
+		return group_in_idle();
 	if (g->call.op != CALL_NONE && g->call.op != CALL_SURVIVORS) {
 		group_set_inside(g, true);
 		exchange_cancel(&g->x);
@@ -298,7 +310,7 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 	weir_wait_init(&wait, g->endpoint->worker, timeout_ms);
 	wait.nap_always = true;
 	while ((rc = survive_step(g)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
+		rc = group_wait_next(g, &wait);
 		if (rc)
 			break;
 	}
@@ -308,11 +320,11 @@ weir_group_survivors(struct weir_group *g, int timeout_ms, struct weir_group **h
 		return rc;
 	}
 	if (!rc) {
-		*h = g->sub;
+		hand_out(g, h);
 	} else if (g->sub) {
 		group_error(g->sub, rc);
 		group_free(g->sub);
+		g->sub = NULL;
 	}
-	g->sub = NULL;
 	return group_take_back(g, rc);
 }

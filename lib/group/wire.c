@@ -55,6 +55,7 @@ group_new(struct endpoint *e, uint32_t rank, uint32_t size, uint64_t context,
 	g->unready = g->x.neighbours;
 	g->made = weir_clock();
 	g->endpoint = e;
+	g->idler = g;
 	endpoint_keep(e);
 	*out = g;
 	return 0;
@@ -283,6 +284,23 @@ group_progress(struct weir_group *g)
 	return rc ? rc : exchange_step(&g->x);
 }
 
+int
+group_wait_next(struct weir_group *g, struct weir_wait *wait)
+{
+	struct weir_group *idler = g->idler;
+	int items;
+
+	if (idler->idle) {
+		weir_assert(!idler->idling); /* group_enter() */
+		idler->idling = true;
+		items = idler->idle(idler->idle_arg);
+		idler->idling = false;
+		if (items > 0)
+			weir_wait_again(wait);
+	}
+	return weir_wait_next(wait);
+}
+
 static int
 await(struct weir_group *g, uint64_t deadline)
 {
@@ -293,7 +311,7 @@ await(struct weir_group *g, uint64_t deadline)
 	while ((rc = group_progress(g)) == -EAGAIN) {
 		/* another thread may have accepted what this one awaits, and no doorbell tells */
 		wait.nap_always = g->unready || g->nap;
-		rc = weir_wait_next(&wait);
+		rc = group_wait_next(g, &wait);
 		if (rc)
 			break;
 	}

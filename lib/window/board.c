@@ -368,6 +368,8 @@ board_make(struct board *b, uint64_t deadline)
 					      weir_time_left(deadline), &b->leaders);
 			if (rc && group_is_calling(b->g))
 				break;
+			if (b->leaders)
+				group_work_for(b->leaders, b->g);
 			b->vote = rc && !b->vote ? rc : b->vote;
 			rc = 0;
 			b->stage = BOARD_VOTE;
@@ -495,7 +497,7 @@ await_lines(struct board *b, bool all_hosts, uint64_t deadline)
 			rc = group_watch(b->g);
 		}
 		if (!rc)
-			rc = weir_wait_next(&wait);
+			rc = group_wait_next(b->g, &wait);
 		for (uint32_t looks = 1; !rc && looks < wait.looks; looks++) {
 			if (have_come(b, all_hosts, &i))
 				break;

@@ -38,7 +38,7 @@ out=$(LD_LIBRARY_PATH=$libdir WEIR_INSTANCE=A "$weir_tmp/outside/other") || fail
 [ "$out" = "node 1" ] || fail "it says '$out'"
 readelf -d "$weir_tmp/outside/other" | has 'NEEDED.*\[libweir\.so\.[0-9]*\]' || fail "not linked to the soname"
 LD_LIBRARY_PATH=$libdir "$dest/bin/weirctl" --instance A show nodes | has up || fail "the installed weirctl"
-for program in bin/weirctl bin/weir-perf bin/weir-lend sbin/weir-dataplane sbin/weir-control; do
+for program in bin/weirctl bin/weir-perf bin/weir-lend bin/weir-run sbin/weir-dataplane sbin/weir-control; do
 	LD_LIBRARY_PATH=$libdir "$dest/$program" --version | has . || fail "$program --version"
 	LD_LIBRARY_PATH=$libdir "$dest/$program" --help | has -- --instance || fail "$program --help"
 	find "$dest/share/man" -name "${program##*/}.[18]*" | has . || fail "$program has no man page"

@@ -44,7 +44,7 @@ dpkg --root="$root" --force-not-root --force-script-chrootless --install "${debs
 
 # What belongs to which package, and that nothing was left out.
 libdir=$(dirname "$(find "$root/usr/lib" -name 'libweir.so.0')")
-for file in usr/sbin/weir-dataplane usr/sbin/weir-control usr/bin/weirctl usr/bin/weir-perf usr/bin/weir-nicperf \
+for file in usr/sbin/weir-dataplane usr/sbin/weir-control usr/bin/weirctl usr/bin/weir-perf usr/bin/weir-nicperf usr/bin/weir-run \
 	usr/lib/systemd/system/weir-dataplane@.service usr/lib/systemd/system/weir-lend@.service usr/share/man/man8/weir-dataplane.8.gz; do
 	dpkg-deb -c "$weir_tmp/package/weir_"*.deb | has " \./$file\$" || fail "weir has no $file"
 done

@@ -22,7 +22,8 @@
  *                  group is of no use any more, and every member is told; or an argument is
  *                  invalid: nothing has begun
  *   -EAGAIN, -EINTR  as above; causes of -EINTR as in weir/stream.h
- *   -EBUSY         another collective call of this group has begun and is not complete
+ *   -EBUSY         another collective call of this group has begun and is not complete, or the
+ *                  function of weir_group_idle() makes this one
  *   -ENOMEM        no memory; nothing has begun
  *   -ENODEV, -ECONNABORTED, -ENOTCONN  the session is over, as in weir/stream.h; leave the group
  *
@@ -77,9 +78,13 @@ struct weir_group_options {
  *
  * The name is free again once the group is complete: later programs form another group.
  *
+ * With name and options NULL the program joins the group for which weir-run, or another launcher,
+ * has started it. They come from the environment: WEIR_GROUP (name), WEIR_GROUP_SIZE,
+ * WEIR_GROUP_RANK (unset: assigned), WEIR_GROUP_SECRET (unset: none).
+ *
  * @w           session handle
  * @name        1 to WEIR_GROUP_NAME_MAX letters, digits, '_', '-', '.'; copied
- * @options     size and rank; not NULL
+ * @options     size and rank; NULL only if `name` is NULL
  * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
  * @group       receives the group, freed by weir_group_leave()
  *
@@ -88,10 +93,12 @@ struct weir_group_options {
  *                of this node
  *   -EEXIST      another member has the rank
  *   -EACCES      the secret differs from that of the program that gathers
- *   -EINVAL      the size differs from its size, or an argument is invalid
+ *   -EINVAL      the size differs from its size, or an argument or variable is invalid
+ *   -ENOENT      no name, and WEIR_GROUP is not set: no launcher has started the program
  *   -ECONNRESET, -EHOSTDOWN  a member ended while the group was formed
  *   and errors of weir_listen_with(), weir_connect() and every call (weir/stream.h).
- * An error leaves nothing behind. Any thread.
+ * An error leaves nothing behind. Any thread; without a name, none may change the environment
+ * meanwhile.
  */
 int weir_group_join(struct weir *w, const char *name, const struct weir_group_options *options,
 		    int timeout_ms, struct weir_group **group);
@@ -224,6 +231,29 @@ int weir_group_allreduce(struct weir_group *g, const void *mine, void *result, s
  */
 int weir_group_alltoall(struct weir_group *g, const void *mine, size_t length, void *all,
 			int timeout_ms);
+
+/*
+ * Sets a function that runs while a thread waits in a collective call of g, or of a window of g
+ * (weir/window.h), for the other members. So a member serves other programs, or threads of its own,
+ * while it waits. Groups made from g have no function at first.
+ *
+ * It runs after each look that does not complete the call, thus at least once in a call that cannot
+ * complete at once, also with timeout 0. The thread sleeps when nothing happens. It then wakes, and
+ * the function runs, when something arrives on a connection of the thread that joined g or of the
+ * calling thread: immediately if both are one thread, else within a millisecond, and so in a fence
+ * of a window.
+ *
+ * The function may make any call but collective calls of g and its windows, which return -EBUSY,
+ * and weir_group_leave(). Members wait while it runs, the timeout of the call is looked at when it
+ * returns, and signal handlers of the thread may run only then.
+ *
+ * @f    returns how many items it has handled, or 0; above 0 the thread looks again before it
+ *       sleeps. NULL: no function any more
+ * @arg  passed to f; valid as long as f is set
+ *
+ * Does not block. One thread at a time makes calls on g, and this is one; f may make it, too.
+ */
+void weir_group_idle(struct weir_group *g, int (*f)(void *arg), void *arg);
 
 /* ---- Failure ---- */
 

@@ -7,15 +7,16 @@
 #include "daemon/options.h"
 #include "lend/lend.h"
 #include "perf/options.h"
+#include "run/run.h"
 #include "tools/nicperf/options.h"
 #include "tools/roce_peer/options.h"
 #include "tools/switch/options.h"
 #include "weirctl/weirctl.h"
 
 static const struct option_table *const tables[] = {
-    &options_table,	&control_option_table, &weirctl_option_table,
-    &pki_option_table,	&perf_option_table,    &nicperf_option_table,
-    &peer_option_table, &switch_option_table,  &lend_option_table,
+    &options_table,	&control_option_table, &weirctl_option_table, &pki_option_table,
+    &perf_option_table, &nicperf_option_table, &peer_option_table,    &switch_option_table,
+    &lend_option_table, &run_option_table,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -439,6 +440,11 @@ static const struct call {
      false,
      {"write", "verify"},
      {TESTS("lat") "lat,lat,lat,lat", "latency", "lat,", ""}},
+    {&run_option_table,
+     "instances",
+     false,
+     {THIRTY "1", "a,b,c"},
+     {THIRTY "12", "a,,b", "a,", ".a", "-a", "a/b", SIXTY_FOUR ",1", ""}},
     {&peer_option_table, "m", false, {"256", "4096"}, {"128", "255", "1000", "8k", ""}},
     {&peer_option_table,
      "nic",
@@ -587,6 +593,40 @@ TEST(test_spelling)
 	/* what stands behind --help is not read */
 	assert_int_equal(parse(&perf_option_table, "--help", "--colourless", NULL, NULL), 0);
 	assert_true(o->help);
+}
+
+/* A program follows, with options of its own. */
+TEST(test_command)
+{
+	static const char *const words[] = {"program", "-t", "--", "--help"};
+	const struct run_options *o = (struct run_options *)into;
+	char *argv[] = {(char *)"-n", (char *)"3",  (char *)"program",
+			(char *)"-t", (char *)"--", (char *)"--help"};
+	int argc = 6;
+
+	assert_int_equal(option_defaults(&run_option_table, into, error, sizeof(error)), 0);
+	assert_int_equal(option_parse(&run_option_table, into, &argc, argv, error, sizeof(error)),
+			 0);
+	assert_true(o->processes == 3 && !o->threads && !o->help);
+	assert_int_equal(argc, 4);
+	for (int i = 0; i < argc; i++)
+		assert_string_equal(argv[i], words[i]);
+	/* the first "--" is weir-run's */
+	assert_int_equal(parse(&run_option_table, "--", "-n", "--", NULL), 0);
+	assert_int_equal(o->processes, 0);
+}
+
+/* Consecutive ranks at each data plane. */
+TEST(test_instances)
+{
+	static const char *const by_rank[] = {"a", "a", "b", "b", "c"};
+	const struct run_options *o = (struct run_options *)into;
+
+	assert_int_equal(parse(&run_option_table, "--instances", "a,b,c", "-n", "5"), 0);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		assert_string_equal(run_instance(o, rank), by_rank[rank]);
+	assert_int_equal(parse(&run_option_table, "-n", "1024", NULL, NULL), 0);
+	assert_string_equal(run_instance(o, 1023), "default");
 }
 
 int

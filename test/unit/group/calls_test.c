@@ -201,6 +201,132 @@ test_differ(void **state)
 	team_close(&t);
 }
 
+/* ---- work while a member waits ---- */
+
+#define WORK_MS 60000u /* after that it never comes */
+
+/* The others enter a call when the function of the member with index 0 has run in it. */
+static struct {
+	struct weir_group *g; /* of that member */
+	_Atomic unsigned runs;
+	unsigned refused; /* runs whose collective calls were refused */
+} idle;
+
+static int
+work(void *arg)
+{
+	uint32_t rank = weir_group_rank(idle.g), dead;
+	struct weir_group *h;
+
+	assert_ptr_equal(arg, &idle);
+	idle.refused += weir_group_barrier(idle.g, 0) == -EBUSY &&
+			strstr(weir_reason(), "_idle()") &&
+			weir_group_subset(idle.g, &rank, 1, 0, &h) == -EBUSY &&
+			weir_group_split_host(idle.g, 0, &h) == -EBUSY &&
+			weir_group_survivors(idle.g, 0, &h) == -EBUSY && !h &&
+			weir_group_failed(idle.g, &dead, 1) == 0;
+	return atomic_fetch_add(&idle.runs, 1) % 2;
+}
+
+/* Before the call in which it is to run. */
+static void
+await_work(struct weir_group *g, bool waits)
+{
+	if (waits) {
+		idle.g = g;
+		idle.refused = 0;
+		weir_group_idle(g, work, &idle);
+	}
+	for (unsigned ms = 0; !waits && !atomic_load(&idle.runs) && ms < WORK_MS; ms++)
+		usleep(1000);
+}
+
+/* Behind that call, which all members have made. 0, or the line that fails. */
+static int
+work_done(struct weir_group *g, bool waits)
+{
+	unsigned runs = atomic_load(&idle.runs);
+
+	if (!waits)
+		return weir_group_barrier(g, PATIENT) ? __LINE__ : 0;
+	if (!runs || idle.refused != runs)
+		return __LINE__;
+	weir_group_idle(idle.g, NULL, NULL);
+	atomic_store(&idle.runs, 0);
+	if (weir_group_barrier(g, PATIENT))
+		return __LINE__;
+	return atomic_load(&idle.runs) ? __LINE__ : 0;
+}
+
+static int
+idle_calls(struct team *t, uint32_t i)
+{
+	struct weir_group *g = t->g[i], *h;
+	uint32_t ranks[MOST], size = weir_group_size(g);
+	uint64_t mine = i, all[MOST];
+	int rc;
+
+	for (uint32_t k = 0; k < size; k++)
+		ranks[k] = k;
+	await_work(g, !i);
+	if (weir_group_allgather(g, &mine, sizeof(mine), all, PATIENT))
+		return __LINE__;
+	rc = work_done(g, !i);
+	if (rc)
+		return rc;
+	/* while the members of a new group meet, the function of the old one runs, and not later */
+	await_work(g, !i);
+	if (weir_group_subset(g, ranks, size, PATIENT, &h))
+		return __LINE__;
+	rc = work_done(g, !i);
+	if (rc)
+		return rc;
+	if (!i)
+		weir_group_idle(g, work, &idle);
+	if (all_calls(h) || (!i && atomic_load(&idle.runs)))
+		return __LINE__;
+	weir_group_leave(h);
+	await_work(g, !i);
+	if (weir_group_survivors(g, PATIENT, &h))
+		return __LINE__;
+	rc = work_done(h, !i);
+	weir_group_leave(h);
+	return rc;
+}
+
+static void
+test_idle(void **state)
+{
+	team_of_one_node(3, idle_calls);
+	team_of(4, idle_calls);
+}
+
+static int
+never_done(void *arg)
+{
+	assert_true(++*(unsigned *)arg < 20000000);
+	return 1;
+}
+
+/* A function that always has handled something does not keep a call from its end. */
+static void
+test_idle_ends(void **state)
+{
+	unsigned runs = 0;
+	struct team t;
+
+	team_open(&t, 2, true);
+	team_join(&t);
+	weir_group_idle(t.g[0], never_done, &runs);
+	assert_int_equal(weir_group_barrier(t.g[0], 0), -EAGAIN);
+	assert_int_equal(runs, 1);
+	assert_int_equal(weir_group_barrier(t.g[0], 50), -EAGAIN);
+	assert_true(runs > 10);
+	weir_wake(t.w[0]);
+	assert_int_equal(weir_group_barrier(t.g[0], PATIENT), -EINTR);
+	team_close(&t);
+}
+
 /* ---- members that end ---- */
 
 static int
@@ -305,6 +431,7 @@ main(void)
 	    cmocka_unit_test(test_parts),  cmocka_unit_test(test_continue),
 	    cmocka_unit_test(test_differ), cmocka_unit_test(test_death),
 	    cmocka_unit_test(test_leave),  cmocka_unit_test(test_absent),
+	    cmocka_unit_test(test_idle),   cmocka_unit_test(test_idle_ends),
 	};
 
 	return cmocka_run_group_tests_name("group_calls", tests, NULL, NULL);

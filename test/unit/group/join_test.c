@@ -92,6 +92,112 @@ test_disagree(void **state)
 	}
 }
 
+/* ---- programs of a launcher ---- */
+
+static const struct {
+	const char *name, *size, *rank, *secret;
+	int result;
+	const char *reason; /* in it */
+} launches[] = {
+    {NULL, "1", "0", NULL, -ENOENT, "weir-run"},
+    {"", "1", "0", NULL, -EINVAL, "not a group name"},
+    {"a/b", "1", "0", NULL, -EINVAL, ""},
+    {"job", NULL, "0", NULL, -EINVAL,
+     "'' for $WEIR_GROUP_SIZE (expected a number from 1 to 65536)"},
+    {"job", "", "0", NULL, -EINVAL, "'' for $WEIR_GROUP_SIZE"},
+    {"job", "0", "0", NULL, -EINVAL, "'0' for $WEIR_GROUP_SIZE"},
+    {"job", "65537", "0", NULL, -EINVAL, "'65537' for"},
+    {"job", "1x", "0", NULL, -EINVAL, "'1x' for"},
+    {"job", " 1", "0", NULL, -EINVAL, "' 1' for"},
+    {"job", "-1", "0", NULL, -EINVAL, "'-1' for"},
+    {"job", "4294967297", "0", NULL, -EINVAL, "'4294967297' for"},
+    {"job", "18446744073709551617", "0", NULL, -EINVAL, "for $WEIR_GROUP_SIZE"},
+    {"job", "1", "1", NULL, -EINVAL, "'1' for $WEIR_GROUP_RANK (expected a number from 0 to 0)"},
+    {"job", "1", "", NULL, -EINVAL, "'' for $WEIR_GROUP_RANK"},
+    {"job", "1", "0", "1234567890123456789012345678901234567890123456789012345678901234", -EINVAL,
+     "secret"},
+    {"job", "1", "0", "open sesame", 0, NULL},
+    {"job", "1", NULL, NULL, 0, NULL},
+};
+
+static void
+set_variable(const char *name, const char *value)
+{
+	assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+static void
+set_launch(const char *name, const char *size, const char *rank, const char *secret)
+{
+	set_variable("WEIR_GROUP", name);
+	set_variable("WEIR_GROUP_SIZE", size);
+	set_variable("WEIR_GROUP_RANK", rank);
+	set_variable("WEIR_GROUP_SECRET", secret);
+}
+
+static int
+join_launched(struct team *t, uint32_t i)
+{
+	return weir_group_join(t->w[i], NULL, NULL, PATIENT, &t->g[i]);
+}
+
+static int
+join_half_launched(struct team *t, uint32_t i)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+
+	o.size = 2;
+	o.rank = 1;
+	o.secret = "open sesame";
+	return i ? join_launched(t, i) : weir_group_join(t->w[i], "job", &o, PATIENT, &t->g[i]);
+}
+
+static void
+test_launched(void **state)
+{
+	struct weir_group_options o = WEIR_GROUP_OPTIONS_INIT;
+	struct weir_group *g;
+	struct team t;
+
+	team_open(&t, 1, true);
+	for (size_t i = 0; i < sizeof(launches) / sizeof(launches[0]); i++) {
+		set_launch(launches[i].name, launches[i].size, launches[i].rank,
+			   launches[i].secret);
+		if (weir_group_join(t.w[0], NULL, NULL, PATIENT, &g) != launches[i].result)
+			fail_msg("launch %zu: %s", i, weir_reason());
+		if (!launches[i].result)
+			weir_group_leave(g);
+		else if (!strstr(weir_reason(), launches[i].reason))
+			fail_msg("launch %zu: %s", i, weir_reason());
+	}
+	/* the environment replaces both or nothing */
+	assert_int_equal(weir_group_join(t.w[0], "job", NULL, PATIENT, &g), -EINVAL);
+	o.size = 1;
+	assert_int_equal(weir_group_join(t.w[0], NULL, &o, PATIENT, &g), -EINVAL);
+	team_close(&t);
+
+	/* one environment for all: without ranks */
+	set_launch("job", "3", NULL, "open sesame");
+	team_open(&t, 3, false);
+	team_run(&t, join_launched);
+	for (uint32_t i = 0; i < t.size; i++) {
+		assert_int_equal(t.result[i], 0);
+		assert_int_equal(weir_group_size(t.g[i]), 3);
+	}
+	team_run(&t, use);
+	for (uint32_t i = 0; i < t.size; i++)
+		assert_int_equal(t.result[i], 0);
+	team_close(&t);
+	/* beside a member that gives the same options itself */
+	set_launch("job", "2", "0", "open sesame");
+	team_open(&t, 2, true);
+	team_run(&t, join_half_launched);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+	assert_int_equal(weir_group_rank(t.g[1]), 0);
+	team_close(&t);
+	set_launch(NULL, NULL, NULL, NULL);
+}
+
 /* ---- programs that join without the library ---- */
 
 /* A team, and one more program at its only node. */
@@ -532,6 +638,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_disagree),
+	    cmocka_unit_test(test_launched),
 	    cmocka_unit_test(test_silent),
 	    cmocka_unit_test(test_many_silent),
 	    cmocka_unit_test(test_silent_neighbours),

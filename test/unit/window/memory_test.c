@@ -190,6 +190,7 @@ __wrap_weir_revoke(struct weir_export *x)
 
 struct weir *__wrap_group_session(const struct weir_group *g);
 bool __wrap_group_is_calling(const struct weir_group *g);
+void __wrap_group_work_for(struct weir_group *part, struct weir_group *g);
 void **__wrap_group_board(struct weir_group *g, void (*free_board)(void *board));
 uint32_t __wrap_weir_group_rank(const struct weir_group *g);
 uint32_t __wrap_weir_group_size(const struct weir_group *g);
@@ -213,6 +214,12 @@ bool
 __wrap_group_is_calling(const struct weir_group *g)
 {
 	return false;
+}
+
+void
+__wrap_group_work_for(struct weir_group *part, struct weir_group *g)
+{
+	assert_ptr_equal(part, &leaders);
 }
 
 void **

@@ -780,6 +780,57 @@ TEST(test_leave_in_fence)
 	team_of_one_node(3, leave_in_fence);
 }
 
+/* ---- work while a fence waits ---- */
+
+static _Atomic unsigned fence_runs; /* of the function of rank 0 */
+static bool two_hosts;
+
+static int
+count_run(void *arg)
+{
+	return (int)(atomic_fetch_add(&fence_runs, 1) % 2);
+}
+
+/* Rank 0 waits in a fence until its function has run: on one host for the other members, else as
+ * the first of its host for that of the other. */
+static int
+idle_in_fence(struct team *t, uint32_t i)
+{
+	struct weir_group *g = t->g[i];
+	uint32_t rank = weir_group_rank(g);
+	struct weir_window *win;
+	struct weir_member first;
+	void *base;
+
+	if (weir_window_allocate(g, PART, NULL, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT) || weir_group_member(g, 0, &first))
+		return __LINE__;
+	if (!rank)
+		weir_group_idle(g, count_run, NULL);
+	if (!rank && two_hosts) /* the other member of its host has come */
+		usleep(100000);
+	for (unsigned ms = 0;
+	     rank && !(two_hosts && first.local) && !atomic_load(&fence_runs) && ms < 60000; ms++)
+		usleep(1000);
+	if (weir_window_fence(win, 0, PATIENT) || (!rank && !atomic_load(&fence_runs)))
+		return __LINE__;
+	if (!rank)
+		weir_group_idle(g, NULL, NULL);
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_idle_in_fence)
+{
+	two_hosts = false;
+	fence_runs = 0;
+	team_of_one_node(3, idle_in_fence);
+	two_hosts = true;
+	fence_runs = 0;
+	team_of(3, idle_in_fence);
+}
+
+/* ---- members in different calls ---- */
+
 static bool fence_first;
 
 /* Members in a fence and in another call wait for each other: all hear of it. */

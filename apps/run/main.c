@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-run: starts a group of processes on this machine, and ends with it. */
+#include "starter.h"
+
+#include <stdio.h>
+
+static int
+usage(const char *error)
+{
+	fprintf(stderr, "weir-run: %s\n", error);
+	return EXIT_USAGE;
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct run_options o;
+	char error[256];
+	int words = argc - 1;
+
+	if (option_defaults(&run_option_table, &o, error, sizeof(error)) ||
+	    option_parse(&run_option_table, &o, &words, argv + 1, error, sizeof(error)))
+		return usage(error);
+	if (o.help) {
+		option_print_help(&run_option_table, stdout);
+		return 0;
+	}
+	if (o.version) {
+		puts("weir-run " WEIR_VERSION);
+		return 0;
+	}
+	if (!o.processes)
+		return usage("-n is missing; see --help");
+	if (o.instances > o.processes)
+		return usage("more instances than processes; name fewer, or raise -n");
+	if (!words)
+		return usage("no program; see --help");
+	argv[1 + words] = NULL; /* behind the program's arguments */
+	return starter_run(&o, argv + 1);
+}
