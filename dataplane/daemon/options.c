@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "base/fail.h"
+#include "engine/engine.h"
 #include "ipc/remote.h"
 #include "ipc/slot.h"
 
@@ -132,7 +133,7 @@ static const struct option_spec specs[] = {
     {"links", 0, OPTION_UNSIGNED, AT(links), "N", NULL,
      "links from each engine to engines of peers; beyond this number, an unused link makes room "
      "[1171, or as many as fit into 1/32 of the machine's memory, up to 2048]",
-     .env = "WEIR_LINKS", .min = 1, .max = 4096},
+     .env = "WEIR_LINKS", .min = 1, .max = ENGINE_LINKS_MOST},
     {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
      "format of log lines: for people, or for programs with time, level and fields",
      .env = "WEIR_LOG_FORMAT", .words = "text|logfmt|json"},

@@ -46,6 +46,19 @@ struct nic_spec {
 	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
 };
 
+/* Of packets of connections of the class, as queue pairs and address handles are told. */
+static inline uint8_t
+nic_spec_traffic_class(const struct nic_spec *spec, enum weir_class class)
+{
+	return (uint8_t)(spec->dscp[class] << 2);
+}
+
+static inline uint8_t
+nic_spec_priority(const struct nic_spec *spec, enum weir_class class)
+{
+	return (uint8_t)(spec->level[class] + 1);
+}
+
 struct options {
 	bool help, version; /* asked for: nothing else was parsed */
 	const char *instance;

@@ -358,8 +358,8 @@ make_broker(struct plane *p, char *error, size_t size)
 		for (unsigned k = 0; e->port >= 0 && k < WEIR_CLASSES; k++) {
 			const struct nic_spec *spec = &o->nic[p->port[e->port].index];
 
-			config.engine[i].mark[k].traffic_class = (uint8_t)(spec->dscp[k] << 2);
-			config.engine[i].mark[k].priority = (uint8_t)(spec->level[k] + 1);
+			config.engine[i].mark[k].traffic_class = nic_spec_traffic_class(spec, k);
+			config.engine[i].mark[k].priority = nic_spec_priority(spec, k);
 		}
 	}
 	p->broker = broker_create(&config);

@@ -3,6 +3,7 @@
 #include "answer.h"
 #include "channel.h"
 #include "conn.h"
+#include "ctrl_line.h"
 #include "export.h"
 #include "link.h"
 #include "base/list.h"
@@ -182,7 +183,7 @@ check_link(const struct engine *e, const struct peer_link *l)
 	    l->tx_pos - l->credited > l->mask + 1)
 		return "the peer's ring is overrun";
 	if (!l->look && l->hold != WEIR_RESUME_BOTH && !(skipped && e->now >= l->credit_due) &&
-	    (link_has_rest(e, l) || (l->frame_wrs && !skipped)))
+	    (link_has_rest(l) || (l->frame_wrs && !skipped)))
 		return "a link has something to send that no turn looks for";
 	if ((l->rx_pos != l->rx_told || l->wrs_back != l->wrs_told) && l->credit_due == UINT64_MAX)
 		return "credit is owed that never leaves";
@@ -233,6 +234,7 @@ check_link(const struct engine *e, const struct peer_link *l)
 const char *
 engine_check(const struct engine *e)
 {
+	uint32_t rejects_left = REJECTS;
 	const char *wrong = NULL;
 
 	if (!e->rare && (engine_tells_later(e) || !list_empty(&e->settling) ||
@@ -244,5 +246,10 @@ engine_check(const struct engine *e)
 	for (uint32_t i = 0; i < e->config.links && !wrong; i++)
 		if (e->links[i].up && !e->links[i].broken)
 			wrong = check_link(e, &e->links[i]);
+	for (uint32_t i = 0; i < e->config.links; i++)
+		if (e->links[i].rejects.count > REJECTS_OWN)
+			rejects_left -= e->links[i].rejects.count - REJECTS_OWN;
+	if (rejects_left != e->rejects_left)
+		return "places for rejections are not those that links have";
 	return wrong;
 }

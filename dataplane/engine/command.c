@@ -219,9 +219,12 @@ execute(struct engine *e, struct engine_command *command)
 		l = link_find(e, k->link);
 		if (!l || !link_lasts(l))
 			return -EHOSTDOWN;
-		return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)
-			   ? 0
-			   : -EAGAIN;
+		/* it does not wait for the peer: few commands can be under way */
+		if (!reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)) {
+			l->unanswered = true;
+			link_break(e, l, RING, EPROTO, 0);
+		}
+		return 0;
 	case ENGINE_CONN_LOCAL:
 		c = make_conn(e, k, &result);
 		if (!c)

@@ -8,8 +8,13 @@
 struct conn;
 struct peer_link;
 
+/*
+ * Places for rejections of connection requests that wait for room in the ring of the peer. A link
+ * has its own ones, and takes as many of the common ones as it leaves to the other links.
+ */
 enum {
-	REJECTS = 4096, /* rejections of connection requests that wait for room in the ring */
+	REJECTS = 8192,	 /* common to all links */
+	REJECTS_OWN = 8, /* of each link */
 };
 
 /* Control lines that a connection owes its peer, in the order in which they are written. */
@@ -31,9 +36,18 @@ enum ctrl_line {
 };
 
 struct reject {
-	struct peer_link *link;
-	uint32_t peer_vqpn, status;
+	uint32_t peer_vqpn;
+	uint16_t status;
+	uint16_t next; /* index of the next one of the link, or that is free; 0: none */
 };
+
+/* Entries of engine.rejects, of which the first is not used. */
+static inline uint32_t
+reject_entries(uint32_t links)
+{
+	static_assert(1 + REJECTS + ENGINE_LINKS_MOST * REJECTS_OWN <= UINT16_MAX, "reject.next");
+	return 1 + REJECTS + links * REJECTS_OWN;
+}
 
 /* Marks the control lines `what` (enum ctrl_line) as due. */
 void ctrl_line_due(struct engine *e, struct conn *c, unsigned what);
@@ -49,7 +63,9 @@ void ctrl_line_hold(struct conn *c);
 void ctrl_line_release(struct engine *e, struct conn *c);
 /* Takes a control line. False: no peer of ours sends this. */
 bool ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s);
-/* Queues the rejection of a connection request. False: too many wait. */
+/* Queues the rejection of a connection request. False: the peer lets too many wait. */
 bool reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status);
+/* Takes the oldest rejection out of the queue of a link, which is not empty. */
+struct reject reject_take(struct engine *e, struct peer_link *l);
 
 #endif

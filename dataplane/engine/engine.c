@@ -39,7 +39,8 @@ lay_out(const struct engine_config *config)
 	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct peer_link), 64);
 	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
 	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
-	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
+	p.free_conns =
+	    p.rejects + WEIR_ALIGN_UP(reject_entries(config->links) * sizeof(struct reject), 64);
 	p.srq_free = p.free_conns + config->connections * sizeof(uint32_t);
 	p.bytes = WEIR_ALIGN_UP(p.srq_free + config->srq_depth * sizeof(uint32_t), 64);
 	return p;
@@ -59,7 +60,8 @@ engine_create(const struct engine_config *config)
 	uint8_t *memory;
 
 	if (!config->connections || !config->sessions || !config->ring_doorbell || !config->emit ||
-	    (uint64_t)(config->id + 1) * config->connections > 1u << 20) {
+	    (uint64_t)(config->id + 1) * config->connections > 1u << 20 ||
+	    config->links > ENGINE_LINKS_MOST) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -75,6 +77,7 @@ engine_create(const struct engine_config *config)
 	e->sessions = (struct session *)(void *)(memory + at.sessions);
 	e->connects = (struct engine_event *)(void *)(memory + at.connects);
 	e->rejects = (struct reject *)(void *)(memory + at.rejects);
+	e->rejects_left = REJECTS;
 	e->free_conns = (uint32_t *)(void *)(memory + at.free_conns);
 	e->first_index = config->id * config->connections;
 	list_init(&e->hot);

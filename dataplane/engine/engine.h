@@ -169,7 +169,8 @@ enum engine_command_type {
 			       closing; CONN_START follows again */
 	ENGINE_CONN_ACCEPT, /* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn. -ESTALE: the export
 			       that it names has gone */
-	ENGINE_CONN_REJECT, /* conn: answer to ENGINE_EVENT_CONNECT with status */
+	ENGINE_CONN_REJECT, /* conn: answer to ENGINE_EVENT_CONNECT with status. A peer that lets
+			       too many wait loses its link: LINK_ERROR, or LINK_RESUME fails */
 	ENGINE_CONN_LOCAL,  /* conn: one end of a local connection on this engine; out: vqpn.
 			       listener = ENGINE_LISTENER_NONE: the connecting end */
 	ENGINE_CONN_LOCAL_OPENED, /* conn: vqpn, peer_vqpn: the other end exists: tell the program
@@ -220,6 +221,7 @@ engine_recv_bytes(uint32_t srq_depth)
 }
 #define ENGINE_SEND_WRS 256u /* depth of the send queue of each QP of a link */
 #define ENGINE_LINK_NONE UINT32_MAX
+#define ENGINE_LINKS_MOST 4096u
 #define ENGINE_LISTENER_NONE UINT32_MAX
 
 /* How the two ends of a connection exchange data. */
@@ -418,7 +420,7 @@ struct engine_config {
 	uint32_t connections;	  /* entries of this engine's connection table (vqpn index = id *
 				     connections + i) */
 	uint32_t sessions;	  /* largest number of sessions */
-	uint32_t links;		  /* largest number of links */
+	uint32_t links;		  /* largest number of links, at most ENGINE_LINKS_MOST */
 	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
 	uint32_t regions;	  /* of adopted memory that one session may have */
 	uint32_t exports;	  /* of that memory that one session may have */

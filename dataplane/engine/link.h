@@ -123,6 +123,10 @@ struct peer_link {
 	uint32_t last_weight;  /* frame_weight of the last frame */
 	struct list_node busy; /* in engine.busy: sends, or awaits credit or owes some */
 	bool look;	       /* more than the open frame may be there to send */
+	bool unanswered;       /* a rejection found no place: the link is not repaired any more */
+	struct {
+		uint16_t first, last, count; /* indices in engine.rejects */
+	} rejects;
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
@@ -224,7 +228,7 @@ void link_send(struct engine *e, struct peer_link *l);
 /* Frames have come: credit is owed to the peer. */
 void link_owes(struct engine *e, struct peer_link *l);
 /* Whether something but an open frame waits for the next turn of link_send(). */
-bool link_has_rest(const struct engine *e, const struct peer_link *l);
+bool link_has_rest(const struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
 bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs,
 		 uint64_t executed);

@@ -82,13 +82,15 @@ struct engine {
 	struct datagrams datagrams;
 	struct link_qp datagram_user;
 	uint16_t node;
-	struct reject *rejects; /* rings */
-	uint32_t reject_first, reject_end;
-	struct engine_event *connects;
+	struct reject *rejects;	       /* reject_entries() */
+	uint16_t reject_free;	       /* list of entries, 0: none */
+	uint16_t rejects_fresh;	       /* entries behind this one were never used */
+	uint16_t rejects_left;	       /* of REJECTS */
+	struct engine_event *connects; /* ring */
 	uint32_t connect_first, connect_end;
 	struct node_event node_events[NODE_EVENTS];
 	uint32_t node_event_end;
-	struct engine_command *waiting; /* for room: CHANNEL_ADD, CONN_REJECT */
+	struct engine_command *waiting; /* each turn executes them again: see engine_execute() */
 	struct engine_command *done, **done_last;
 	struct engine_counters counters;
 	struct weir_conn_desc no_desc; /* of all passive ends: written, never read */

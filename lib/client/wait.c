@@ -193,16 +193,53 @@ weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	}
 }
 
+/* Raises the sleep flags for a wait. */
+static void
+arm(struct weir_wait *wait)
+{
+	struct weir_thread *worker = wait->worker, *self = wait->self;
+
+	wait->waiter.fd = self->wake_fd;
+	wait->waiter.awaits = wait->awaits;
+	wait->waiter.signals = wait->signals;
+	wait->waiter.looks = false;
+	if (self == worker)
+		wait->own = NULL;
+	if (wait->events) {
+		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
+	} else {
+		weir_lock(worker);
+		weir_thread_arm(worker, &wait->waiter);
+		wait->nap = self != worker ? needs_nap(worker) : worker->report_pending;
+		weir_unlock(worker);
+	}
+	if (wait->own) {
+		*wait->own = (struct weir_waiter){.fd = self->wake_fd};
+		weir_lock(self);
+		weir_thread_arm(self, wait->own);
+		wait->nap |= self->report_pending;
+		weir_unlock(self);
+	}
+	wait->armed = true;
+}
+
+static void
+disarm(struct weir_thread *t, struct weir_waiter *waiter)
+{
+	weir_lock(t);
+	weir_thread_disarm(t, waiter);
+	weir_unlock(t);
+}
+
 void
 weir_wait_disarm(struct weir_wait *wait)
 {
-	if (wait->events) {
+	if (wait->events)
 		weir_thread_disarm_all(wait->worker, &wait->waiter);
-	} else {
-		weir_lock(wait->worker);
-		weir_thread_disarm(wait->worker, &wait->waiter);
-		weir_unlock(wait->worker);
-	}
+	else
+		disarm(wait->worker, &wait->waiter);
+	if (wait->own)
+		disarm(wait->self, wait->own);
 	wait->armed = false;
 }
 
@@ -219,7 +256,7 @@ weir_wait_again(struct weir_wait *wait)
 int
 weir_wait_next(struct weir_wait *wait)
 {
-	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	struct pollfd fds[3] = {{.events = POLLIN}, {.events = POLLIN}, {.events = POLLIN}};
 	struct weir_thread *worker = wait->worker;
 	uint32_t limit = shared_cpu || wait->nap_ns ? 0
 			 : wait->start		    ? POLLS_AFTER_YIELD
@@ -227,9 +264,10 @@ weir_wait_next(struct weir_wait *wait)
 	uint64_t now, ns, count;
 	static const struct timespec none;
 	struct timespec ts;
+	nfds_t n = 2;
 	int rc;
 
-	weir_assert(!wait->events || !wait->self || wait->self == worker);
+	weir_assert(!wait->events || (!wait->own && (!wait->self || wait->self == worker)));
 	if (weir_unlikely(weir_state(worker->w) != WEIR_UP))
 		return weir_gone(worker->w);
 	if (!wait->timeout_ms)
@@ -266,7 +304,9 @@ weir_wait_next(struct weir_wait *wait)
 				       .tv_nsec = (long)(ns % NS_PER_S)};
 		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
 		fds[1].fd = wait->self->wake_fd;
-		rc = weir_guard_poll(&wait->guard, fds, 2, wait->bell ? &none : &ts);
+		if (wait->own)
+			fds[n++].fd = wait->self->rings_fd;
+		rc = weir_guard_poll(&wait->guard, fds, n, wait->bell ? &none : &ts);
 		if (!rc && wait->bell) /* a signal handler runs with the next look */
 			syscall(SYS_futex, wait->bell, FUTEX_WAIT, wait->bell_seen, &ts, NULL, 0);
 		wait->waiter.looks = wait->awaits && rc != -EINTR;
@@ -303,19 +343,7 @@ weir_wait_next(struct weir_wait *wait)
 				 strerror(errno));
 	while (read(wait->self->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
-	wait->waiter.fd = wait->self->wake_fd;
-	wait->waiter.awaits = wait->awaits;
-	wait->waiter.signals = wait->signals;
-	wait->waiter.looks = false;
-	if (wait->events) {
-		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
-	} else {
-		weir_lock(worker);
-		weir_thread_arm(worker, &wait->waiter);
-		wait->nap = wait->self != worker ? needs_nap(worker) : worker->report_pending;
-		weir_unlock(worker);
-	}
-	wait->armed = true;
+	arm(wait);
 	return 0;
 }
 

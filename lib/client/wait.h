@@ -26,6 +26,9 @@ struct weir_wait {
 	_Atomic uint32_t *bell;
 	uint64_t start, deadline; /* ns; 0: the clock was not read yet */
 	struct weir_waiter waiter;
+	/* if worker is another thread's: what comes for the calling thread ends a sleep, too. The
+	 * caller's memory, for the time of the wait; NULL: it does not */
+	struct weir_waiter *own;
 	struct weir_guard guard;
 };
 

@@ -76,6 +76,7 @@ struct weir_group {
 	uint64_t made;		/* ns */
 	int why;		/* -errno of the first connection that ended; 0: none has */
 	bool nap;		/* no doorbell ends a wait for what it needs now */
+	bool elsewhere;		/* the thread that makes progress is not the one that joined */
 	struct member *member;	/* by rank */
 	struct edge *edge;	/* by neighbour */
 	struct group_call call; /* has begun and is not complete */

@@ -258,8 +258,8 @@ take_all(struct weir_group *g)
 	if (weir_state(t->w) != WEIR_UP)
 		return weir_gone(t->w);
 	own = weir_thread_get(t->w);
-	/* no doorbell of the caller's own ends a wait for the group */
-	g->nap = own != t;
+	g->nap = false;
+	g->elsewhere = own != t;
 	progress(t);
 	if (own && own != t)
 		progress(own);
@@ -304,10 +304,12 @@ group_wait_next(struct weir_group *g, struct weir_wait *wait)
 static int
 await(struct weir_group *g, uint64_t deadline)
 {
+	struct weir_waiter own;
 	struct weir_wait wait;
 	int rc;
 
 	weir_wait_init(&wait, g->endpoint->worker, weir_time_left(deadline));
+	wait.own = &own;
 	while ((rc = group_progress(g)) == -EAGAIN) {
 		/* another thread may have accepted what this one awaits, and no doorbell tells */
 		wait.nap_always = g->unready || g->nap;
@@ -428,7 +430,7 @@ group_look(struct weir_group *g, uint32_t *rank, bool *naps)
 	weir_bias_lock(&g->lock);
 	if (!g->inside)
 		group_progress(g);
-	*naps |= g->inside || g->unready || g->nap;
+	*naps |= g->inside || g->unready || g->nap || g->elsewhere;
 	while (!g->inside && i < g->x.failures && g->x.failure[i].rank == NOBODY)
 		i++;
 	if (!g->inside && i < g->x.failures) {

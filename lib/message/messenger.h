@@ -71,6 +71,7 @@ struct weir_messenger {
 	struct peer **peers[NODES / NODE_PAGE];
 	TAILQ_HEAD(, peer) open, stepping;
 	uint32_t connected; /* peers that are not DOWN */
+	uint32_t counted;   /* of these, those that count against the limit */
 	TAILQ_HEAD(, sender) senders;
 	uint32_t sender_count;	   /* of the present session */
 	struct lane_spares former; /* lanes of earlier sessions */

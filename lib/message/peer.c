@@ -130,6 +130,8 @@ evict(struct weir_messenger *m)
 		bool busy = outstanding(p);
 		uint32_t at = used(p);
 
+		if (!p->counts)
+			continue;
 		if (p->state != PEER_OPEN)
 			return; /* one closes already */
 		if (is_opening(p))
@@ -161,6 +163,17 @@ peer_enter(struct peer *p, enum peer_state to)
 	weir_enter(legal, p->state, to);
 }
 
+/*
+ * Whether both ends of the connection are those of the thread that drives the messenger. While it
+ * waits for room, it handles no messages, and the connection does not close before they are
+ * handled. So that one makes no room for another, and needs none.
+ */
+static bool
+is_own(const struct weir_messenger *m, const struct peer *p)
+{
+	return m->driven && !(m->o.flags & WEIR_MESSENGER_CLIENT) && weir_node(m->w) == p->node;
+}
+
 int
 peer_use(struct weir_messenger *m, struct peer *p, bool must)
 {
@@ -173,13 +186,15 @@ peer_use(struct weir_messenger *m, struct peer *p, bool must)
 		peer_enter(p, PEER_LEAVING);
 	if (p->state != PEER_DOWN)
 		return 0;
-	if (m->connected >= m->o.connections) {
+	p->counts = !is_own(m, p);
+	if (p->counts && m->counted >= m->o.connections) {
 		evict(m);
 		if (!must)
 			return weir_fail(-EAGAIN, "the limit of connected nodes is reached and "
 						  "none closed in time; raise `connections`");
 	}
 	m->connected++;
+	m->counted += p->counts;
 	peer_enter(p, PEER_OPEN);
 	p->lost = 0;
 	TAILQ_INSERT_TAIL(&m->open, p, in_open);
@@ -202,9 +217,10 @@ down(struct weir_messenger *m, struct peer *p)
 	if (p->state == PEER_DOWN)
 		return;
 	peer_enter(p, PEER_DOWN);
-	weir_assert(m->connected && TAILQ_EMPTY(&p->lanes));
+	weir_assert(m->connected && m->counted >= p->counts && TAILQ_EMPTY(&p->lanes));
 	p->lives++;
 	m->connected--;
+	m->counted -= p->counts;
 	TAILQ_REMOVE(&m->open, p, in_open);
 	if (p->stepping)
 		TAILQ_REMOVE(&m->stepping, p, in_stepping);

@@ -23,6 +23,7 @@ struct peer {
 	uint8_t state; /* enum peer_state */
 	bool told;     /* the program was told CREATED */
 	bool evicted;
+	bool counts;	   /* against the limit of connections */
 	bool stepping;	   /* on m->stepping */
 	bool asked;	   /* BYE was received since we began to close */
 	uint32_t threads;  /* receivers over there, as its messenger said; else 1 */

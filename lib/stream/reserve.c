@@ -129,6 +129,8 @@ try_reserve(struct weir_conn *c, size_t length, void **buf)
 		return weir_gone(c->worker->w);
 	weir_lock(c->worker);
 	rc = reserve(c, (uint32_t)length, buf);
+	if (rc == -EAGAIN && weir_send_take_events(c))
+		rc = reserve(c, (uint32_t)length, buf);
 	weir_unlock(c->worker);
 	return rc;
 }

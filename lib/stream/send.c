@@ -424,25 +424,38 @@ weir_send_error(const struct weir_conn *c)
 	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c, c->send_error);
 }
 
+bool
+weir_send_take_events(struct weir_conn *c)
+{
+	/* of a channel that carries the data, each call takes them */
+	if ((!c->local && !c->send_error) || !weir_ring_peek(&c->channel->pipe.rx))
+		return false;
+	return weir_channel_progress(c->channel, NULL);
+}
+
 int
 weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 {
+	bool again = false;
 	int rc;
 
-	weir_assert(weir_worker_locked(c->worker) && weir_conn_is_settled(c));
-	if (weir_unlikely(c->send_error))
-		rc = weir_send_error(c);
-	else if (weir_unlikely(c->mtu && m->length > c->mtu))
-		rc = weir_fail(-EMSGSIZE,
-			       "a datagram to this peer has at most %u bytes, not %u; send it in "
-			       "parts, or connect without WEIR_UD",
-			       c->mtu, m->length);
-	else if (c->pipe->local)
-		rc = put_local(c, m);
-	else
-		rc = put_remote(c, m);
-	if (weir_likely(!rc))
-		return 0;
+	do {
+		weir_assert(weir_worker_locked(c->worker) && weir_conn_is_settled(c));
+		if (weir_unlikely(c->send_error))
+			rc = weir_send_error(c);
+		else if (weir_unlikely(c->mtu && m->length > c->mtu))
+			rc = weir_fail(-EMSGSIZE,
+				       "a datagram to this peer has at most %u bytes, not %u; send "
+				       "it in parts, or connect without WEIR_UD",
+				       c->mtu, m->length);
+		else if (c->pipe->local)
+			rc = put_local(c, m);
+		else
+			rc = put_remote(c, m);
+		if (weir_likely(!rc))
+			return 0;
+		again = rc == -EAGAIN && !again && weir_send_take_events(c);
+	} while (again);
 	if (rc == -EAGAIN)
 		weir_send_blocked(c, m->length, m->transfer & WEIR_SLOT_BULK);
 	if (rc == -ENOMEM)

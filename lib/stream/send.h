@@ -45,6 +45,11 @@ int weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout
 /* WRITABLE is wanted for a message of `length`: asks the engine or the peer to report room. `bulk`:
  * it needs no window. Worker locked. */
 void weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk);
+/*
+ * Nothing can be sent now: takes events that may change this. A program that only sends, and never
+ * waits, makes no other call that takes them. False: there were none. Worker locked.
+ */
+bool weir_send_take_events(struct weir_conn *c);
 /* The reason why nothing can be sent, or -EAGAIN. */
 int weir_send_error(const struct weir_conn *c);
 /* Makes progress on the worker while a sender waits. */

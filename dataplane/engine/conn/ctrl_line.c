@@ -42,11 +42,40 @@ ctrl_line_due(struct engine *e, struct conn *c, unsigned what)
 bool
 reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status)
 {
-	if (e->reject_end - e->reject_first == REJECTS)
-		return false;
-	e->rejects[e->reject_end++ % REJECTS] = (struct reject){l, peer_vqpn, status};
+	uint16_t at = e->reject_free;
+
+	weir_assert(l->up && status <= UINT16_MAX);
+	if (l->rejects.count >= REJECTS_OWN) {
+		if (l->rejects.count - REJECTS_OWN >= e->rejects_left)
+			return false;
+		e->rejects_left--;
+	}
+	if (at)
+		e->reject_free = e->rejects[at].next;
+	else
+		at = ++e->rejects_fresh;
+	e->rejects[at] = (struct reject){.peer_vqpn = peer_vqpn, .status = (uint16_t)status};
+	if (l->rejects.count++)
+		e->rejects[l->rejects.last].next = at;
+	else
+		l->rejects.first = at;
+	l->rejects.last = at;
 	link_busy(e, l);
 	return true;
+}
+
+struct reject
+reject_take(struct engine *e, struct peer_link *l)
+{
+	uint16_t at = l->rejects.first;
+	struct reject r = e->rejects[at];
+
+	weir_assert(l->rejects.count);
+	e->rejects_left += l->rejects.count-- > REJECTS_OWN;
+	l->rejects.first = r.next;
+	e->rejects[at].next = e->reject_free;
+	e->reject_free = at;
+	return r;
 }
 
 static struct weir_slot *
@@ -257,13 +286,10 @@ ctrl_lines_send(struct engine *e, struct peer_link *l)
 	bool room = true;
 
 	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
-	for (uint32_t n = e->reject_end - e->reject_first; UNLIKELY(n); n--) {
-		struct reject r = e->rejects[e->reject_first++ % REJECTS];
+	while (UNLIKELY(l->rejects.count) && link_room(e, l, 1) == ROOM) {
+		struct reject r = reject_take(e, l);
 
-		if (r.link == l && l->up && link_room(e, l, 1) == ROOM)
-			put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
-		else if (r.link && r.link->up)
-			e->rejects[e->reject_end++ % REJECTS] = r;
+		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
 	}
 	while (room && !list_empty(&l->ctrl_due)) {
 		struct conn *c = LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due);

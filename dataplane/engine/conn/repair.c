@@ -55,7 +55,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	/* LINK_LEFT has arrived: the peer names the memory that follows */
 	bool moved = l->way == WAY_LEFT && k->consumed == l->left_at;
 
-	if (k->peer_ring_lines != (moved ? l->next_way.lines : l->mask + 1))
+	if (l->unanswered || k->peer_ring_lines != (moved ? l->next_way.lines : l->mask + 1))
 		return -EPROTO;
 	if (k->consumed < l->credited || k->consumed > l->tx_posted ||
 	    k->received < l->wrs_credited || k->received > l->wrs_used)

@@ -430,17 +430,12 @@ link_owes(struct engine *e, struct peer_link *l)
 }
 
 bool
-link_has_rest(const struct engine *e, const struct peer_link *l)
+link_has_rest(const struct peer_link *l)
 {
-	if (l->replaying || l->peer_stalled || l->lines_due || l->way == WAY_LEFT ||
-	    (l->stalled && !l->stall_told) || l->prompt || !list_empty(&l->ctrl_due) ||
-	    !list_empty(&l->active) || flight_waits(l) || answers_waiting(l) || answers_payable(l))
-		return true;
-	/* a refusal for this link: the engine's links share one queue */
-	for (uint32_t i = e->reject_first; i != e->reject_end; i++)
-		if (e->rejects[i % REJECTS].link == l)
-			return true;
-	return false;
+	return l->replaying || l->peer_stalled || l->lines_due || l->way == WAY_LEFT ||
+	       (l->stalled && !l->stall_told) || l->prompt || l->rejects.count ||
+	       !list_empty(&l->ctrl_due) || !list_empty(&l->active) || flight_waits(l) ||
+	       answers_waiting(l) || answers_payable(l);
 }
 
 void
@@ -458,7 +453,7 @@ link_send(struct engine *e, struct peer_link *l)
 	if (post_frame(e, l) && replay(e, l)) {
 		if (UNLIKELY(l->way == WAY_LEFT))
 			link_way_settle(e, l);
-		if (!list_empty(&l->ctrl_due) || e->reject_first != e->reject_end)
+		if (!list_empty(&l->ctrl_due) || l->rejects.count)
 			ctrl_lines_send(e, l);
 		if (UNLIKELY(answers_waiting(l))) {
 			l->frame_max =
@@ -492,7 +487,7 @@ link_send(struct engine *e, struct peer_link *l)
 	}
 	if (flight_waits(l))
 		flight_turn(e, l);
-	l->look = l->frame_wrs || link_has_rest(e, l);
+	l->look = l->frame_wrs || link_has_rest(l);
 	/* nothing is left to send, to acknowledge or to return */
 	if (!l->look && l->executed == l->tx_posted && l->rx_pos == l->rx_told &&
 	    l->wrs_seen == l->wrs_told)
@@ -642,9 +637,8 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 			if (event->conn.link == l->id)
 				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
 		}
-		for (uint32_t i = e->reject_first; i != e->reject_end; i++)
-			if (e->rejects[i % REJECTS].link == l) /* not over the next one */
-				e->rejects[i % REJECTS].link = NULL;
+		while (l->rejects.count)
+			reject_take(e, l);
 		l->news = 0;
 		list_remove(&l->telling);
 		list_remove(&l->in_use);

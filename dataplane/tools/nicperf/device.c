@@ -110,6 +110,7 @@ nicperf_offer(const struct nicperf *np, const struct nicperf_end *end, struct ni
 int
 nicperf_connect(struct nicperf *np, struct nicperf_end *end)
 {
+	const struct nic_spec *nic = &np->options->nic;
 	const struct nicperf_offer *peer = &end->peer;
 
 	for (uint32_t i = 0; i < np->qps; i++) {
@@ -121,6 +122,8 @@ nicperf_connect(struct nicperf *np, struct nicperf_end *end)
 		    .remote_qpn = peer->qpn[i],
 		    .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC |
 			      NIC_REMOTE_INVALIDATE,
+		    .traffic_class = nic_spec_traffic_class(nic, WEIR_CLASS_NORMAL),
+		    .priority = nic_spec_priority(nic, WEIR_CLASS_NORMAL),
 		};
 
 		end->flow[i] = (struct nicperf_flow){

@@ -455,7 +455,11 @@ make_datagrams(struct verify *v, struct side *side)
 	struct nic_qp_init init = {
 	    .type = NIC_UD, .send_wrs = v->np->depth, .srq = v->np->srq, .user = &side->ud};
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT, .qkey = QKEY, .mtu = v->np->attr.mtu};
-	struct nic_ah_attr to = {.gid = side->end->peer.gid, .lid = side->end->peer.lid};
+	const struct nic_spec *nic = &v->np->options->nic;
+	struct nic_ah_attr to = {.gid = side->end->peer.gid,
+				 .lid = side->end->peer.lid,
+				 .traffic_class = nic_spec_traffic_class(nic, WEIR_CLASS_NORMAL),
+				 .priority = nic_spec_priority(nic, WEIR_CLASS_NORMAL)};
 	int rc = NIC_OPS(v->np->nic)->qp_create(v->np->nic, &init, &side->ud.qp);
 
 	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++)

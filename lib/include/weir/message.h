@@ -87,7 +87,9 @@ struct weir_messenger_options {
 	uint32_t receivers;
 	/* Sending threads with lanes of their own, 1 to WEIR_LANES_MAX; further threads share. */
 	uint32_t lanes;
-	/* Nodes connected at a time, at least 1; beyond it the least recently used idle one ends.
+	/*
+	 * Nodes connected at a time, at least 1; beyond it the least recently used idle one ends.
+	 * Without handler threads the node of the messenger itself does not count.
 	 */
 	uint32_t connections;
 	/* Flow-control window per lane, bytes, at least 64 KiB; 0: the data plane's default. */

@@ -291,6 +291,8 @@ marked(unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f)
 	assert_int_equal(n->level[WEIR_CLASS_NORMAL], d);
 	assert_int_equal(n->level[WEIR_CLASS_LOW], e);
 	assert_int_equal(n->level[WEIR_CLASS_HIGH], f);
+	assert_int_equal(nic_spec_traffic_class(n, WEIR_CLASS_HIGH), 4 * c);
+	assert_int_equal(nic_spec_priority(n, WEIR_CLASS_LOW), 1 + e);
 }
 
 TEST(priorities)

@@ -302,6 +302,9 @@ test_operations_elsewhere(void **state)
 	}
 }
 
+/* Rejections that wait for one peer, if no other takes of the common places. */
+enum { REJECTS_ONE = REJECTS / 2 + REJECTS_OWN };
+
 /* A second peer of node 1, which has only the link. */
 struct stranger {
 	struct nic_context nowhere;
@@ -656,7 +659,7 @@ test_connects_without_end(void **state)
 	}
 	assert_true(l->broken);
 	assert_int_equal(l->error, EPROTO);
-	assert_in_range(asked, CONNECTS + REJECTS, CONNECTS + REJECTS + 256 + 8);
+	assert_in_range(asked, CONNECTS + REJECTS_ONE, CONNECTS + REJECTS_ONE + 256 + 8);
 	p.w->node[1].full = false;
 	assert_int_equal(node_command(&p.w->node[1], &gone), 0);
 	world_run(p.w, 10);
@@ -667,14 +670,153 @@ test_connects_without_end(void **state)
 	c = pconn_connect_memory(p.pa, &x);
 	world_run(p.w, 100);
 	assert_int_equal(c->open_status, ESTALE); /* there is no such export */
-	assert_int_equal(e->reject_end, e->reject_first);
+	assert_int_equal(e->rejects_left, REJECTS);
+	assert_int_equal(link_of(&p)->rejects.count, 0);
 	honest_traffic(&p);
 	fake_context_fini(&s->nowhere);
 	free(s);
 }
 
-ENGINE_TESTS(TEST(test_connects_without_end), TEST(test_held), TEST(test_bad_reasons),
-	     TEST(test_reasons_of_memory), TEST(test_bad_heads), TEST(test_bad_lines),
-	     TEST(test_bad_flow), TEST(test_operations_elsewhere),
+/* Main rejects requests of the stranger until this number of rejections waits. */
+static void
+reject_until(struct pair *p, const struct peer_link *l, uint32_t waiting)
+{
+	struct engine_command k = {.type = ENGINE_CONN_REJECT, .conn = {.link = l->id}};
+
+	while (l->rejects.count < waiting) {
+		k.conn.peer_vqpn++;
+		assert_int_equal(node_command(&p->w->node[1], &k), 0);
+		if (k.conn.peer_vqpn % 64 == 0)
+			world_turn(p->w, 1);
+	}
+}
+
+/*
+ * A peer takes no rejections. Rejections of another peer leave meanwhile; with one more than its
+ * share the first peer loses its link. Main's commands never wait for it.
+ */
+static void
+test_rejections_not_taken(void **state)
+{
+	struct stranger *s = aligned_alloc(64, sizeof(*s));
+	struct pair p = pair_with_honest();
+	struct engine *e = p.w->node[1].engine;
+	struct engine_command k = {.type = ENGINE_CONN_REJECT, .conn = {.link = 2}},
+			      gone = {.type = ENGINE_LINK_FAIL, .link = {.link = 2}};
+	struct peer_link *l;
+	struct pconn *c;
+
+	memset(s, 0, sizeof(*s));
+	l = add_stranger(p.w, s);
+	reject_until(&p, l, REJECTS_ONE);
+	world_run(p.w, 3);
+	assert_int_equal(l->rejects.count, REJECTS_ONE);
+	assert_false(l->broken);
+	p.w->node[1].refuse = true;
+	for (unsigned i = 0; i < 2 * REJECTS_OWN; i++) {
+		c = pconn_connect(p.pa);
+		STEP_MOST(p.w, 50, !c->open_status);
+		assert_int_equal(c->open_status, ECONNREFUSED);
+		pconn_close(c);
+	}
+	assert_int_equal(l->rejects.count, REJECTS_ONE);
+	assert_int_equal(node_command(&p.w->node[1], &k), 0);
+	assert_true(l->broken);
+	world_run(p.w, 3);
+	assert_int_equal(p.w->node[1].link_errors, 1);
+	assert_int_equal(p.w->node[1].link_error, EPROTO);
+	assert_false(link_of(&p)->broken);
+	honest_traffic(&p);
+	assert_int_equal(node_command(&p.w->node[1], &gone), 0);
+	assert_int_equal(e->rejects_left, REJECTS);
+	fake_context_fini(&s->nowhere);
+	free(s);
+}
+
+/* A link that is being repaired keeps its rejections, and ends if one of them found no place. */
+static void
+test_rejections_while_repaired(void **state)
+{
+	for (unsigned more = 0; more < 2; more++) {
+		struct stranger *s = aligned_alloc(64, sizeof(*s));
+		struct pair p = pair_with_honest();
+		struct engine_command k = {
+		    .type = ENGINE_LINK_PAUSE,
+		    .link = {.link = 2, .resumes = WEIR_RESUME_BOTH},
+		};
+		struct peer_link *l;
+
+		memset(s, 0, sizeof(*s));
+		l = add_stranger(p.w, s);
+		assert_int_equal(node_command(&p.w->node[1], &k), 0);
+		reject_until(&p, l, REJECTS_ONE);
+		k.type = ENGINE_CONN_REJECT;
+		k.conn = (struct engine_conn_command){.link = 2, .peer_vqpn = 1};
+		if (more)
+			assert_int_equal(node_command(&p.w->node[1], &k), 0);
+		k.type = ENGINE_LINK_RESUME;
+		k.link = l->is;
+		k.link.resumes = WEIR_RESUME_BOTH;
+		k.link.peer_ring_lines = 256;
+		assert_int_equal(node_command(&p.w->node[1], &k), more ? -EPROTO : 0);
+		assert_int_equal(l->rejects.count, REJECTS_ONE);
+		k.type = ENGINE_LINK_FAIL;
+		assert_int_equal(node_command(&p.w->node[1], &k), 0);
+		assert_int_equal(p.w->node[1].engine->rejects_left, REJECTS);
+		fake_context_fini(&s->nowhere);
+		free(s);
+		world_end(state);
+	}
+}
+
+/* Each link has its own places, and one that takes the common ones leaves as many to the others. */
+static void
+test_shares_of_rejections(void **state)
+{
+	enum { LINKS = 40 };
+	struct world *w = WORLD(0);
+	struct engine_config config = w->node[1].engine->config;
+	struct engine *e;
+
+	config.links = ENGINE_LINKS_MOST + 1;
+	assert_null(engine_create(&config));
+	config.links = LINKS;
+	e = engine_create(&config);
+	assert_non_null(e);
+	for (unsigned round = 0; round < 3; round++) {
+		uint32_t left = REJECTS;
+
+		for (uint32_t i = 0; i < LINKS; i++) {
+			struct peer_link *l = &e->links[i];
+			uint32_t n = 0;
+
+			l->up = true;
+			while (reject_later(e, l, WEIR_VQPN(n, 1), 1 + i))
+				n++;
+			assert_int_equal(n, REJECTS_OWN + (left + 1) / 2);
+			left -= n - REJECTS_OWN;
+			assert_int_equal(e->rejects_left, left);
+		}
+		assert_int_equal(left, 0);
+		for (uint32_t i = 0; i < LINKS; i++) {
+			struct peer_link *l = &e->links[(i * 7 + round) % LINKS];
+
+			for (uint32_t n = 0; l->rejects.count; n++) {
+				struct reject r = reject_take(e, l);
+
+				assert_int_equal(r.peer_vqpn, WEIR_VQPN(n, 1));
+				assert_int_equal(r.status, 1 + (i * 7 + round) % LINKS);
+			}
+		}
+		assert_int_equal(e->rejects_left, REJECTS);
+		assert_int_equal(e->rejects_fresh, REJECTS + LINKS * REJECTS_OWN);
+	}
+	engine_destroy(e);
+}
+
+ENGINE_TESTS(TEST(test_connects_without_end), TEST(test_rejections_not_taken),
+	     TEST(test_rejections_while_repaired), TEST(test_shares_of_rejections), TEST(test_held),
+	     TEST(test_bad_reasons), TEST(test_reasons_of_memory), TEST(test_bad_heads),
+	     TEST(test_bad_lines), TEST(test_bad_flow), TEST(test_operations_elsewhere),
 	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
 	     TEST(test_others_connections), TEST(test_random_lines), TEST(test_random_operations))

@@ -586,6 +586,82 @@ fill(struct pair *p, struct weir_conn *c)
 	return n;
 }
 
+enum { RESERVES = 5, WAYS };
+
+/* One of the ways to send that take a timeout, with 0. */
+static int
+send_by(struct weir_conn *c, unsigned way)
+{
+	static char text[400];
+	struct iovec v = {text, sizeof(text)};
+	void *memory;
+	int rc;
+
+	switch (way) {
+	case 0:
+		return weir_send(c, text, 1, 0);
+	case 1:
+		return weir_send(c, text, sizeof(text), 0);
+	case 2:
+		return weir_send_notify(c, text, 1, WEIR_NOTIFY, 7, 0);
+	case 3:
+		return weir_sendv(c, &v, 1, 0, 0, 0);
+	case 4:
+		rc = weir_send_many(c, &v, 1, 0);
+		return rc == 1 ? 0 : rc;
+	}
+	rc = weir_send_reserve(c, sizeof(text), 0, &memory);
+	if (!rc)
+		weir_send_abandon(c, memory);
+	return rc;
+}
+
+/* A program that only sends, and never waits, hears whether its connection opens. */
+TEST(test_only_sends)
+{
+	for (unsigned i = 0; i < 2 * WAYS * 2; i++) {
+		struct pair p = strangers(places[i % 2], WEIR_LISTEN_HOLD);
+		struct weir_address address;
+		unsigned way = i / 2 % WAYS;
+		bool refuses = i < 2 * WAYS;
+
+		assert_int_equal(weir_address_parse(places[i % 2], &address), 0);
+		assert_int_equal(weir_connect(p.a, &address, 0, &p.c), 0);
+		assert_int_equal(send_by(p.c, way), -EAGAIN);
+		plane_settle(p.f);
+		assert_int_equal(send_by(p.c, way), -EAGAIN);
+		p.d = take_held(&p);
+		if (refuses)
+			assert_int_equal(weir_refuse(p.d, "full"), 0);
+		else
+			assert_int_equal(weir_admit(p.d, NULL), 0);
+		plane_settle(p.f);
+		assert_int_equal(send_by(p.c, way), refuses ? -ECONNREFUSED : 0);
+		if (refuses)
+			p.d = NULL;
+		pair_close(&p);
+	}
+}
+
+/* Nor does it miss that the other end has closed, and leaves no room. */
+TEST(test_only_sends_to_closed)
+{
+	for (unsigned i = 0; i < 2 * RESERVES; i++) {
+		struct pair p = pair_open(places[i % 2], &users, false);
+		unsigned n = 0;
+		int rc;
+
+		fill(&p, p.c);
+		weir_close(p.d);
+		p.d = NULL;
+		plane_settle(p.f);
+		while (!(rc = send_by(p.c, i / 2)) && n++ < 100000)
+			;
+		assert_int_equal(rc, -ECONNRESET);
+		pair_close(&p);
+	}
+}
+
 static void
 drain(struct pair *p, struct weir_conn *c, unsigned n)
 {
