@@ -25,10 +25,12 @@ struct export
 		struct list_node queue; /* struct engine_seat, in the order of their coming */
 		uint32_t holders, waiters;
 		uint32_t holder; /* vqpn of the latest; 0: not known */
-		uint64_t since;	 /* ns: the lock has been held since then, or longer */
-		bool exclusive;	 /* they are one, exclusive */
-		bool in_doubt;	 /* the last exclusive one ended with it; none was told */
-		bool told;	 /* the present one, exclusive, of the end of the one before */
+		/* ns: the lock has been held since then, or longer; 0: not known, as programs leave
+		 * and take open words again */
+		uint64_t since;
+		bool exclusive; /* they are one, exclusive */
+		bool in_doubt;	/* the last exclusive one ended with it; none was told */
+		bool told;	/* the present one, exclusive, of the end of the one before */
 		bool ended;
 		struct list_node polled; /* in engine.lock_polls */
 		uint32_t scanned;	 /* words closed: programs before it do not hold the lock */

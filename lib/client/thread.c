@@ -143,7 +143,8 @@ create(struct weir *w)
 	memset(t, 0, sizeof(*t));
 	t->w = w;
 	t->life = w->life;
-	t->engine = w->turn++ % w->geometry.engines;
+	t->number = w->turn++;
+	t->engine = t->number % w->geometry.engines;
 	t->timer_fd = -1;
 	SLIST_INIT(&t->channels);
 	LIST_INIT(&t->segments);

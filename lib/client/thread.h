@@ -75,7 +75,8 @@ struct weir_thread {
 	struct weir *w;
 	struct weir_life *life;
 	_Atomic(struct weir *)
-	    session; /* w while it is attached; detach writes, its OS thread reads */
+	    session;	 /* w while it is attached; detach writes, its OS thread reads */
+	uint32_t number; /* consecutive among the objects of w; does not change */
 	SLIST_HEAD(, weir_channel) channels;
 	LIST_HEAD(, weir_segment) segments;
 	struct weir_channel *channel_to[WEIR_ENGINES_MAX];

@@ -27,19 +27,21 @@ struct weir_export {
 	LIST_ENTRY(weir_export) in_session;
 };
 
+#define WEIR_RECENT_LANES 8u
+
 struct weir_remote {
 	struct weir *w;
 	struct weir_key key;
 	uint32_t rights; /* WEIR_MAY_* */
 	bool local;
-	bool dynamic;		  /* of a dynamic export: weir_remote_set_dynamic() */
-	_Atomic uint64_t refused; /* operations outside its ranges, that weir_remote_refused() has
-				     not told yet */
-	/* the lane that was used last: a hint, written and read by all threads; its worker is set
-	 * before the release that publishes it */
-	_Atomic(struct weir_remote_lane *) recent;
+	bool dynamic;		   /* of a dynamic export: weir_remote_set_dynamic() */
+	_Atomic uint64_t refused;  /* operations outside its ranges, that weir_remote_refused() has
+				      not told yet */
 	struct weir_direct direct; /* memory of this host that the key lets programs map */
 	uint64_t mapped_room;	   /* bytes of the mapping */
+	/* by weir_thread.number: the lane of a thread with that remainder, a hint, so that few
+	 * threads share one; its worker is set before the release that publishes it */
+	_Atomic(struct weir_remote_lane *) recent[WEIR_RECENT_LANES];
 	/* mapped: a thread has begun what the data plane does, which a flush awaits. All threads */
 	_Atomic bool by_engine;
 	struct weir_conn *lender; /* stands for memory that is lent; NULL: it is not */
@@ -81,6 +83,12 @@ struct weir_remote_lane {
 	uint64_t next_at, refused_at;
 	LIST_ENTRY(weir_remote_lane) in_remote;
 };
+
+static inline _Atomic(struct weir_remote_lane *) *
+weir_lane_recent(struct weir_remote *r, const struct weir_thread *t)
+{
+	return r->recent + t->number % WEIR_RECENT_LANES;
+}
 
 /* ---- lane.c ---- */
 

@@ -79,8 +79,9 @@ weir_lane_rejected(const struct weir_remote_lane *l, int rc)
 static struct weir_remote_lane *
 lane_of(struct weir_remote *r, const struct weir_thread *t)
 {
+	_Atomic(struct weir_remote_lane *) *recent = weir_lane_recent(r, t);
 	/* pairs with the releases below and in weir_remote_make_conn() */
-	struct weir_remote_lane *l = atomic_load_explicit(&r->recent, memory_order_acquire);
+	struct weir_remote_lane *l = atomic_load_explicit(recent, memory_order_acquire);
 
 	if (weir_likely(l && l->worker == t))
 		return l;
@@ -90,7 +91,7 @@ lane_of(struct weir_remote *r, const struct weir_thread *t)
 		break;
 	pthread_mutex_unlock(&r->lock);
 	if (l)
-		atomic_store_explicit(&r->recent, l, memory_order_release);
+		atomic_store_explicit(recent, l, memory_order_release);
 	return l;
 }
 
@@ -442,7 +443,7 @@ weir_remote_make_conn(struct weir_remote *r, int timeout_ms, int *rc)
 		LIST_INSERT_HEAD(&r->lanes, l, in_remote);
 		pthread_mutex_unlock(&r->lock);
 		/* pairs with the acquire in lane_of() */
-		atomic_store_explicit(&r->recent, l, memory_order_release);
+		atomic_store_explicit(weir_lane_recent(r, t), l, memory_order_release);
 	}
 	if (c) /* there may be room now */
 		leave_refused(l);

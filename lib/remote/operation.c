@@ -548,8 +548,8 @@ static inline __attribute__((always_inline)) bool
 cell_quickly(struct weir_remote *r, uint8_t op, void *fields, uint64_t offset, uint32_t bytes,
 	     const void *buf, uint32_t length, void *to)
 {
-	/* pairs with the release in lane_of() */
-	struct weir_remote_lane *l = atomic_load_explicit(&r->recent, memory_order_acquire);
+	struct weir_thread *t = weir_thread_get(r->w);
+	struct weir_remote_lane *l;
 	struct weir_bias_seat *seat;
 	struct weir_cell_access *access = fields;
 	struct weir_slot *s;
@@ -557,9 +557,13 @@ cell_quickly(struct weir_remote *r, uint8_t op, void *fields, uint64_t offset, u
 	struct weir_ring *tx;
 	uint64_t whole;
 
-	if (!l || l->worker != weir_thread_get(r->w) || weir_state(r->w) != WEIR_UP)
+	if (weir_unlikely(!t))
 		return false;
-	seat = weir_bias_enter(&l->worker->lock);
+	/* pairs with the release in lane_of() */
+	l = atomic_load_explicit(weir_lane_recent(r, t), memory_order_acquire);
+	if (!l || l->worker != t || weir_state(r->w) != WEIR_UP)
+		return false;
+	seat = weir_bias_enter(&t->lock);
 	if (weir_unlikely(!seat))
 		return false;
 	c = l->conn;

@@ -758,6 +758,15 @@ weir_window_user(const struct weir_window *win)
 	return win->user;
 }
 
+/* 0 also where there is no such export any more, which no operator sees. */
+static int
+rename_export(struct weir_export *x, const char *name)
+{
+	int rc = x ? weir_export_rename(x, name) : 0;
+
+	return rc == -ENOENT ? 0 : rc;
+}
+
 int
 weir_window_set_name(struct weir_window *win, const char *name)
 {
@@ -766,11 +775,14 @@ weir_window_set_name(struct weir_window *win, const char *name)
 	name = name ? name : "";
 	if (strlen(name) > WEIR_WINDOW_NAME_MAX)
 		return weir_fail(-EINVAL, "a name has at most %u bytes", WEIR_WINDOW_NAME_MAX);
-	rc = weir_export_rename(win->x, name);
-	if (!rc && win->whole_x)
-		rc = weir_export_rename(win->whole_x, name);
-	if (rc && rc != -ENOENT) /* then no operator sees it any more */
+	rc = rename_export(win->x, name);
+	if (rc)
 		return rc;
+	rc = rename_export(win->whole_x, name);
+	if (rc) {
+		rename_export(win->x, win->name);
+		return rc;
+	}
 	snprintf(win->name, sizeof(win->name), "%s", name);
 	return 0;
 }

@@ -183,8 +183,10 @@ held_by_words(const struct engine *e, struct export *x, uint8_t kind)
 static COLD void
 open_words(struct export *x)
 {
-	if (!x->words || x->lock.holders || x->lock.in_doubt || x->lock.ended ||
-	    !(atomic_load_explicit(&x->words->word, memory_order_relaxed) & WEIR_LOCK_CLOSED))
+	if (!x->words || x->lock.holders || x->lock.in_doubt || x->lock.ended)
+		return;
+	x->lock.since = 0;
+	if (!(atomic_load_explicit(&x->words->word, memory_order_relaxed) & WEIR_LOCK_CLOSED))
 		return;
 	/* pairs with the acquire of who takes it: what former holders have done */
 	atomic_fetch_and_explicit(&x->words->word, ~WEIR_LOCK_CLOSED, memory_order_release);
@@ -364,8 +366,10 @@ static void
 release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool unseen)
 {
 	weir_assert(x->lock.holders);
-	if (x->lock.exclusive)
+	if (x->lock.exclusive) { /* nobody else had it */
 		x->lock.in_doubt = dead || (unseen && x->lock.told);
+		x->lock.since = 0;
+	}
 	x->lock.exclusive = false;
 	count_held(e, x, -1);
 	x->lock.scanned = 0; /* the engine of its connection may have given it to words */
@@ -603,13 +607,11 @@ void
 lock_record(const struct engine *e, const struct export *x, struct engine_export_record *r)
 {
 	const struct engine_seat *first;
-	uint32_t word = 0;
 
 	/* programs of this engine's connections hold it by words */
 	if (x->words) {
+		uint32_t word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 		const struct list_node *node;
-
-		word = atomic_load_explicit(&x->words->word, memory_order_relaxed);
 
 		for (node = x->conns.next; node != &x->conns; node = node->next) {
 			const struct conn_cold *cold =
@@ -634,9 +636,7 @@ lock_record(const struct engine *e, const struct export *x, struct engine_export
 	if (x->lock.holder)
 		r->lock_holder = x->lock.holder;
 	r->lock_waiters = x->lock.waiters;
-	/* open words may have been left and taken again: they do not tell when */
-	r->lock_held_ns =
-	    x->lock.holders || word & WEIR_LOCK_CLOSED ? e->now - x->lock.since : UINT64_MAX;
+	r->lock_held_ns = x->lock.since ? e->now - x->lock.since : UINT64_MAX;
 	if (list_empty(&x->lock.queue))
 		return;
 	first = LIST_OWNER(x->lock.queue.next, const struct engine_seat, queued);

@@ -817,6 +817,36 @@ test_words_record(void **state)
 	}
 }
 
+/* A program that spoils its words is shown as a holder, but not since when. */
+static void
+test_words_record_spoilt(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		struct pair p = words_programs();
+		struct pconn *a = open_member(&p, 1), *c = open_remote(&p, RIGHTS);
+		struct engine_export_record r;
+
+		if (i) { /* the engine has granted the lock, and it was left */
+			lock(c, i == 1 ? SHARED : EXCLUSIVE);
+			assert_true(has(&p, c, 0));
+			r = record_of(&p);
+			assert_true(r.lock_holders == 1 && r.lock_held_ns < p.w->now);
+			if (i == 3) /* in doubt: the words stay closed */
+				pconn_close(c);
+			else
+				unlock(c);
+			world_run(p.w, 200);
+		}
+		words_of(&p)->word |= WEIR_LOCK_CLOSED | 1;
+		r = record_of(&p);
+		assert_int_equal(r.lock_holders, 1);
+		assert_int_equal(r.lock_holder, a->vqpn);
+		assert_int_equal(r.lock_held_ns, UINT64_MAX);
+		assert_int_equal(r.lock_in_doubt, i == 3);
+		world_end(state);
+	}
+}
+
 /* A lock that a program held by words passes on with its end, at any engine. */
 static void
 test_words_dead(void **state)
@@ -1201,7 +1231,7 @@ test_bad_peers(void **state)
 ENGINE_TESTS(TEST(test_queue), TEST(test_sleep), TEST(test_withdraw), TEST(test_unseen),
 	     TEST(test_owner), TEST(test_asked), TEST(test_no_credit), TEST(test_ends),
 	     TEST(test_lost), TEST(test_cut), TEST(test_words), TEST(test_words_record),
-	     TEST(test_words_dead), TEST(test_words_withdraw), TEST(test_words_owner),
-	     TEST(test_words_of_others), TEST(test_words_ended), TEST(test_words_gone),
-	     TEST(test_words_many), TEST(test_words_bad), TEST(test_bad_programs),
-	     TEST(test_bad_peers))
+	     TEST(test_words_record_spoilt), TEST(test_words_dead), TEST(test_words_withdraw),
+	     TEST(test_words_owner), TEST(test_words_of_others), TEST(test_words_ended),
+	     TEST(test_words_gone), TEST(test_words_many), TEST(test_words_bad),
+	     TEST(test_bad_programs), TEST(test_bad_peers))

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A link whose QPs fail goes on with new ones, and the programs on it don't notice. */
 
-#include "worlds/engine_world.h"
+#include "answers.h"
 
-#include "engine/conn.h"
-#include "engine/link.h"
 #include "engine/rndv.h"
 #include "engine/state.h"
 
@@ -422,7 +420,167 @@ test_ring_left(void **state)
 	}
 }
 
+/* ---- remote memory ---- */
+
+#define NOTICES 1u    /* channel of the exporting thread */
+#define PUT_AT 4096u  /* of a put by WRITE in the export */
+#define PUT_OF 10000u /* bytes of it */
+
+static void
+notify(struct pconn *c, uint32_t tag)
+{
+	const struct weir_cell_notice n = {
+	    .handle = WEIR_HANDLE_FIRST, .options = WEIR_NOTICE_DELIVER, .tag = tag};
+	struct weir_slot s = {.op = WEIR_OP_NOTICE, .order = (uint16_t)c->sent, .vqpn = c->vqpn};
+
+	memcpy(s.data, &n, sizeof(n));
+	program_slot(c->p, 0, &s);
+	c->sent++;
+}
+
+/* Takes a notice, and returns its window. False: there is none. */
+static bool
+take_notice(struct program *p, uint32_t *tag)
+{
+	struct weir_slot *s = weir_ring_peek(&p->rx[NOTICES]);
+	struct weir_slot back = {.op = WEIR_OP_NOTICED, .length = 1};
+	struct weir_slot_notice n;
+
+	if (!s)
+		return false;
+	assert_int_equal(s->op, WEIR_OP_NOTICE);
+	memcpy(&n, s->data, sizeof(n));
+	*tag = n.tag;
+	back.place[0] = s->vqpn | UINT64_C(1) << 32;
+	weir_ring_pop(&p->rx[NOTICES], 1);
+	weir_ring_publish_tail(&p->rx[NOTICES]);
+	ring_put(&p->returns[NOTICES], &back);
+	return true;
+}
+
+/* Both programs have region 1; pb exports a part of it, also to WRITEs, and reads its rings itself.
+ */
+static struct pconn *
+open_for_notices(struct pair *p)
+{
+	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
+				   .export = {.session = p->pb->id,
+					      .number = 1,
+					      .generation = GENERATION,
+					      .region = 1,
+					      .offset = START,
+					      .length = LENGTH,
+					      .rights = ALL | WEIR_RIGHT_NOTIFY,
+					      .channel = NOTICES}};
+	struct nic_mr mr;
+
+	rounds_made = 0;
+	program_adopt(p->pa, 1, BYTES, WEIR_ADOPT_SEND | WEIR_ADOPT_RECV);
+	program_adopt(p->pb, 1, BYTES, WEIR_ADOPT_SEND | WEIR_ADOPT_RECV);
+	memset(p->pb->region[0].base, 0, BYTES);
+	assert_int_equal(program_command(p->pb, &k), 0);
+	mr = fake_mr(&p->w->net, p->pb->region[0].base + START, LENGTH,
+		     NIC_REMOTE_WRITE | NIC_REMOTE_READ);
+	p->w->node[1].key = (struct engine_export_key){mr.address, mr.rkey};
+	p->pb->stopped = true;
+	return open_remote(p->pa, ALL | WEIR_RIGHT_NOTIFY);
+}
+
+/* Whether the place of a put by WRITE has this in each byte. */
+static bool
+is_put(const struct program *p, uint8_t value)
+{
+	const uint8_t *at = p->region[0].base + START + PUT_AT;
+
+	return at[0] == value && !memcmp(at, at + 1, PUT_OF - 1);
+}
+
+/*
+ * Updates, fetches, puts and notices, a fault every few microseconds: each takes effect once, in
+ * its order, also if the target had executed it and not said so. A put by WRITE is there when its
+ * notice comes, and never again afterwards.
+ */
+static void
+test_memory(void **state)
+{
+	enum { ALL_ROUNDS = 400, WORDS = 32, EACH = 4, WRITTEN = 8 };
+	struct pair p = pair_programs(
+	    &(struct world_options){.delay_ns = 3000, .ring_lines = 256, .ring_idle_ns = 7000}, 2);
+	struct pconn *c = open_for_notices(&p);
+	const struct peer_link *link = link_of(p.w, 1);
+	uint32_t begun = 0, seen = 0, came = 0, since = 0, unsaid = 0, tag;
+	const int64_t three = 3;
+
+	for (unsigned step = 0; step < 100000 && came < ALL_ROUNDS; step++) {
+		/* one put by WRITE at a time: both programs use its memory */
+		if (begun < ALL_ROUNDS && begun < seen + WORDS / EACH && begun < came + WRITTEN &&
+		    (begun % WRITTEN || begun == came) &&
+		    pconn_granted(c) >= (begun + 1) * (uint64_t)WEIR_NOTICE_COST) {
+			struct weir_cell_access a = {.handle = WEIR_HANDLE_FIRST,
+						     .type = WEIR_T_INT64,
+						     .acc = WEIR_ACC_SUM,
+						     .offset = 8,
+						     .count = 1};
+
+			add(c, 0, 1, begun % WORDS);
+			push(c, WEIR_OP_UPDATE, &a, &three, sizeof(three));
+			if (begun % WRITTEN) {
+				put(c, 16 + begun % WORDS * 8, begun);
+			} else {
+				const struct weir_cell_transfer t = {.place = WEIR_PLACE(1, 0),
+								     .handle = WEIR_HANDLE_FIRST,
+								     .offset = PUT_AT};
+				struct weir_slot s = {.op = WEIR_OP_TRANSFER,
+						      .order = (uint16_t)c->sent,
+						      .vqpn = c->vqpn,
+						      .length = PUT_OF};
+
+				memset(p.pa->region[0].base, (int)(begun / WRITTEN) + 1, PUT_OF);
+				memcpy(s.data, &t, sizeof(t));
+				program_slot(c->p, 0, &s);
+				c->sent++;
+			}
+			notify(c, begun++);
+		}
+		world_step(p.w);
+		/* a result is the number of those before it */
+		while (seen < begun && pconn_completed(c) > (uint64_t)EACH * seen) {
+			assert_int_equal(result_word(p.pa, seen % WORDS), seen);
+			seen++;
+		}
+		while (take_notice(p.pb, &tag)) {
+			assert_int_equal(tag, came);
+			assert_true(word_at(p.pb, 0) > came && word_at(p.pb, 8) > 3 * (int)came);
+			if (came % WRITTEN) {
+				assert_int_equal(word_at(p.pb, 16 + came % WORDS * 8), came);
+			} else {
+				assert_true(is_put(p.pb, (uint8_t)(came / WRITTEN + 1)));
+				memset(p.pb->region[0].base + START + PUT_AT, 0, PUT_OF);
+			}
+			came++;
+		}
+		assert_true(came % WRITTEN == 0 || is_put(p.pb, 0));
+		/* best when the target has executed something and not said so */
+		if (++since > 30 && rounds_made < 200 &&
+		    (since > 60 || link->rx_pos != link->rx_told)) {
+			unsaid += link->rx_pos != link->rx_told;
+			repair(&p, rounds_made % 4 ? WEIR_RESUME_BOTH : WEIR_RESUME_BULK);
+			since = 0;
+		}
+	}
+	flush(c, 2000);
+	assert_true(unsaid > 10);
+	assert_int_equal(came, ALL_ROUNDS);
+	assert_false(take_notice(p.pb, &tag));
+	assert_int_equal(word_at(p.pb, 0), ALL_ROUNDS);
+	assert_int_equal(word_at(p.pb, 8), 3 * ALL_ROUNDS);
+	assert_true(is_put(p.pb, 0));
+	assert_int_equal(node_counters(p.w, 1)->remote_updates, 2 * ALL_ROUNDS);
+	assert_int_equal(node_counters(p.w, 1)->remote_notices, ALL_ROUNDS);
+	assert_false(p.pa->violated || p.pb->violated || c->done);
+}
+
 ENGINE_TESTS(TEST(test_streams), TEST(test_bulk_alone), TEST(test_held_back),
 	     TEST(test_credit_of_lost_frames), TEST(test_liar), TEST(test_refused),
 	     TEST(test_refused_behind_others), TEST(test_small), TEST(test_reset_waits),
-	     TEST(test_ring_left))
+	     TEST(test_ring_left), TEST(test_memory))

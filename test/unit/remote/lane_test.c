@@ -447,6 +447,29 @@ test_other_thread(void **state)
 	end(&w);
 }
 
+/* Threads that use one handle in turn do not displace each other's lanes. */
+static void
+test_turns(void **state)
+{
+	struct weir_thread *t[2];
+	struct world w;
+
+	begin(&w, (struct plane_options){.engines = 2}, false);
+	assert_int_equal(weir_remote_open(w.a, &w.key[0], ALL, 0, PATIENT, &w.r[0]), 0);
+	t[0] = weir_thread_get(w.a);
+	t[1] = weir_thread_new(w.a);
+	assert_non_null(t[1]);
+	for (unsigned i = 0; i < 8; i++) {
+		weir_thread_use(t[i % 2]);
+		add(&w, 0, 1, NULL);
+		assert_int_equal(weir_remote_flush(w.r[0], PATIENT), 0);
+		for (unsigned k = 0; k < 2 && i; k++)
+			assert_ptr_equal(atomic_load(weir_lane_recent(w.r[0], t[k]))->worker, t[k]);
+	}
+	assert_int_equal(word(&w, 0, 0), 8);
+	end(&w);
+}
+
 /* ---- ends ---- */
 
 /* An end while nobody looked is told as an end, by each call, and not as a wrong key. */
@@ -570,7 +593,7 @@ main(void)
 	    cmocka_unit_test(test_kept),	 cmocka_unit_test(test_threads),
 	    cmocka_unit_test(test_other_thread), cmocka_unit_test(test_ended),
 	    cmocka_unit_test(test_notices),	 cmocka_unit_test(test_mapped),
-	    cmocka_unit_test(test_links),
+	    cmocka_unit_test(test_links),	 cmocka_unit_test(test_turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

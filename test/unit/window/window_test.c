@@ -372,6 +372,71 @@ TEST(test_names)
 }
 
 static struct {
+	struct weir_transport real;
+	unsigned succeed; /* requests to rename an export, before one fails */
+} renaming;
+
+static int
+rename_some(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply,
+	    int fds[WEIR_SESSION_FDS])
+{
+	if (m->type == WEIR_MSG_NAME && !renaming.succeed--)
+		return -EPROTO;
+	return renaming.real.request(user, m, reply, fds);
+}
+
+static bool
+is_named(struct team *t, uint32_t i, struct weir_window *win, const char *name)
+{
+	struct weir_window_info info;
+
+	weir_window_info(win, &info);
+	return !strcmp(info.name, name) &&
+	       plane_export_is(t->f, t->w[i], win->whole_x->number, name);
+}
+
+/* A shared window has two exports at rank 0: a request fails, then one export has ended. */
+static int
+renames_half(struct team *t, uint32_t i)
+{
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	struct weir_transport *transport = &t->w[i]->transport;
+	struct weir_window *win;
+	void *base;
+	int rc;
+
+	o.name = "first";
+	if (weir_window_allocate_shared(t->g[i], PART, &o, PATIENT, &base, &win))
+		return __LINE__;
+	renaming.real = *transport;
+	for (unsigned n = 0; n < 2; n++) {
+		renaming.succeed = n;
+		transport->request = rename_some;
+		if (weir_window_set_name(win, "second") != -EPROTO)
+			return __LINE__;
+		transport->request = renaming.real.request;
+		if (!is_named(t, i, win, "first") ||
+		    !plane_export_is(t->f, t->w[i], win->x->number, "first"))
+			return __LINE__;
+	}
+	if (weir_region_free(win->region))
+		return __LINE__;
+	win->region = NULL;
+	do
+		rc = weir_export_rename(win->x, "first");
+	while (!rc);
+	if (rc != -ENOENT || weir_window_set_name(win, "third") || !is_named(t, i, win, "third"))
+		return __LINE__;
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+/* A window that cannot be renamed keeps its name; what is left of one can be renamed. */
+TEST(test_names_half)
+{
+	team_of_one_node(1, renames_half);
+}
+
+static struct {
 	_Atomic(struct weir *) w;
 	_Atomic uint32_t number;
 } evictee;
