@@ -124,8 +124,8 @@ struct peer_link {
 	struct list_node busy; /* in engine.busy: sends, or awaits credit or owes some */
 	bool look;	       /* more than the open frame may be there to send */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
-	struct nic_send_wr frame[2]; /* of the frame being posted */
-	uint32_t frame_wrs, frame_posted;
+	struct nic_send_wr frame[2]; /* WRs that the QP did not take at once */
+	uint32_t frame_wrs;
 	struct list_node writing; /* struct queue: programs with bulk segments to write */
 	struct list_node reading; /* connections that have segments to read */
 	struct list_node to_read; /* connections that get receive memory next, in placing order */

@@ -27,7 +27,7 @@ link_pause(struct engine *e, struct engine_link_command *k)
 	if (k->resumes == WEIR_RESUME_BOTH) {
 		l->broken = true;
 		l->tx_limit = 0;
-		l->frame_wrs = l->frame_posted = 0;
+		l->frame_wrs = 0;
 		/* the peer will count from what we have received, as if all were posted again */
 		l->wrs_back = l->wrs_told = l->wrs_seen;
 		l->heard = false;

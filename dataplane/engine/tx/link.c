@@ -209,31 +209,39 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 		l->sq_signaled[RING] = l->sq_posted[RING];
 }
 
-/* Posts the WRs of the frame. False: some are left. */
+/* Posts WRs of a frame. False: some are left, and kept in the link. */
 static inline bool
-post_frame(struct engine *e, struct peer_link *l)
+post_wrs(struct engine *e, struct peer_link *l, const struct nic_send_wr *wr, uint32_t count)
 {
-	int n;
+	int n = nic_post_send(l->is.qp[RING], wr, count);
 
-	if (!l->frame_wrs)
-		return true;
-	n = nic_post_send(l->is.qp[RING], &l->frame[l->frame_posted],
-			  l->frame_wrs - l->frame_posted);
-	if (n < 0) {
+	if (UNLIKELY(n < 0)) {
 		link_break(e, l, RING, (uint32_t)-n, 0);
 		return false;
 	}
-	l->frame_posted += (uint32_t)n;
-	if (l->frame_posted < l->frame_wrs)
-		return false;
-	l->frame_wrs = l->frame_posted = 0;
-	return true;
+	if (LIKELY((uint32_t)n == count))
+		return true;
+	l->frame_wrs = count - (uint32_t)n;
+	memmove(l->frame, wr + n, l->frame_wrs * sizeof(*wr));
+	return false;
 }
 
-static void
-add_write(struct peer_link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
+/* Posts the WRs that are left of a frame. False: some still are. */
+static inline bool
+post_rest(struct engine *e, struct peer_link *l)
 {
-	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
+	uint32_t count = l->frame_wrs;
+
+	if (LIKELY(!count))
+		return true;
+	l->frame_wrs = 0;
+	return post_wrs(e, l, l->frame, count);
+}
+
+static inline void
+make_write(struct peer_link *l, struct nic_send_wr *wr, uint64_t at, uint32_t lines,
+	   uint32_t frame_lines)
+{
 	uint64_t line = at & l->mask;
 
 	/* the rest of it counts for other opcodes */
@@ -257,15 +265,18 @@ credit_told(struct peer_link *l)
 	l->peer_stalled = l->peer_prompts = false;
 }
 
-/* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
-static inline __attribute__((always_inline)) void
-add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bool send)
+/*
+ * Makes the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. Returns
+ * their number.
+ */
+static inline __attribute__((always_inline)) uint32_t
+make_wrs(struct engine *e, struct peer_link *l, struct nic_send_wr wr[2], uint64_t at,
+	 uint32_t lines, bool send)
 {
-	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
+	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line, n = 0;
 
-	weir_assert(lines && lines <= l->mask + 1 && !l->frame_posted);
+	weir_assert(lines && lines <= l->mask + 1 && !l->frame_wrs);
 	if (send) {
-		struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
 		uint32_t lkey = l->is.staging_mr.lkey;
 
 		first = first < lines ? first : lines;
@@ -279,15 +290,16 @@ add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bo
 		finish_wr(l, wr);
 		count(&e->counters.frames_by_send, 1);
 	} else {
-		if (lines > first)
-			add_write(l, at, first, 0);
+		if (UNLIKELY(lines > first))
+			make_write(l, &wr[n++], at, first, 0);
 		else
 			first = 0;
-		add_write(l, at + first, lines - first, lines);
+		make_write(l, &wr[n], at + first, lines - first, lines);
 	}
 	l->wrs_used++;
 	l->frames_sent++;
 	count(&e->counters.frames_sent, 1);
+	return n + 1;
 }
 
 void
@@ -327,13 +339,16 @@ replay(struct engine *e, struct peer_link *l)
 		return true;
 	while (l->replay != l->tx_posted) {
 		const struct weir_frame_head *head = (const void *)link_at(l, l->replay);
+		struct nic_send_wr wr[2];
+		uint32_t n;
 
 		if (!queue_has(l, 3) || !wrs_left(l))
 			return false;
-		add_frame(e, l, l->replay, head->lines, false); /* its place in the ring is free */
+		/* its place in the ring is free */
+		n = make_wrs(e, l, wr, l->replay, head->lines, false);
 		l->replay += head->lines;
 		count(&e->counters.frames_replayed, 1);
-		if (!post_frame(e, l))
+		if (!post_wrs(e, l, wr, n))
 			return false;
 	}
 	l->replaying = false;
@@ -387,14 +402,12 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 }
 
 /*
- * The frame that was just added brings the last line of the link, or of its memory: the completion
- * of its last WR is wanted.
+ * The frame brings the last line of the link, or of its memory: the completion of its last WR is
+ * wanted.
  */
 static COLD void
-prove_last(struct peer_link *l, bool last, bool left)
+prove_last(struct peer_link *l, struct nic_send_wr *wr, bool last, bool left)
 {
-	struct nic_send_wr *wr = &l->frame[l->frame_wrs - 1];
-
 	wr->flags |= NIC_SIGNALED;
 	l->sq_signaled[RING] = wr->wr_id;
 	if (last)
@@ -408,14 +421,16 @@ static void
 send_frame(struct engine *e, struct peer_link *l)
 {
 	bool last = l->last_wr == PROOF_DUE, left = l->left_wr == PROOF_DUE;
+	struct nic_send_wr wr[2];
+	uint32_t n;
 
 	weir_assert(l->up && !l->broken && l->hold != WEIR_RESUME_BOTH);
 	link_seal(e, l);
-	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
+	n = make_wrs(e, l, wr, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
 	if (UNLIKELY(last || left))
-		prove_last(l, last, left);
+		prove_last(l, &wr[n - 1], last, left);
 	credit_told(l);
-	if (UNLIKELY(!post_frame(e, l)))
+	if (UNLIKELY(!post_wrs(e, l, wr, n)))
 		l->look = true;
 }
 
@@ -455,7 +470,7 @@ link_send(struct engine *e, struct peer_link *l)
 		list_remove(&l->busy);
 		return;
 	}
-	if (post_frame(e, l) && replay(e, l)) {
+	if (post_rest(e, l) && replay(e, l)) {
 		if (UNLIKELY(l->way == WAY_LEFT))
 			link_way_settle(e, l);
 		if (!list_empty(&l->ctrl_due) || e->reject_first != e->reject_end)
