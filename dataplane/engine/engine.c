@@ -42,6 +42,7 @@ lay_out(const struct engine_config *config)
 	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
 	p.srq_free = p.free_conns + config->connections * sizeof(uint32_t);
 	p.bytes = WEIR_ALIGN_UP(p.srq_free + config->srq_depth * sizeof(uint32_t), 64);
+	p.bytes += WEIR_SLOT_SIZE; /* to begin with a cache line */
 	return p;
 }
 
@@ -64,9 +65,11 @@ engine_create(const struct engine_config *config)
 		return NULL;
 	}
 	/* untouched pages cost nothing: zeroes are not written again */
-	e = calloc(1, at.bytes);
-	if (!e)
+	memory = calloc(1, at.bytes);
+	if (!memory)
 		return NULL;
+	e = (struct engine *)WEIR_ALIGN_UP((uintptr_t)memory, WEIR_SLOT_SIZE);
+	e->memory = memory;
 	memory = (uint8_t *)e;
 	e->config = *config;
 	e->conns = (struct conn *)(void *)(memory + at.conns);
@@ -107,7 +110,8 @@ engine_create(const struct engine_config *config)
 void
 engine_destroy(struct engine *e)
 {
-	free(e);
+	if (e)
+		free(e->memory);
 }
 
 const struct engine_counters *

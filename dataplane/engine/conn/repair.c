@@ -86,7 +86,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	l->snapped = false;
 	if (l->tx_pos != l->tx_posted)
 		link_seal(e, l);
-	l->sq_done[RING] = l->sq_signaled[RING] = l->sq_posted[RING];
+	l->sq_done[RING] = l->sq_signaled = l->sq_posted[RING];
 	l->stalled = l->stall_told = false;
 	l->replay = k->consumed;
 	l->replaying = true;

@@ -195,7 +195,7 @@ static void
 finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 {
 	wr->wr_id = ++l->sq_posted[RING];
-	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
+	if (l->sq_posted[RING] - l->sq_signaled >= ENGINE_SEND_WRS / 4)
 		wr->flags |= NIC_SIGNALED;
 	if (UNLIKELY(l->proof == PROOF_DUE) && !l->replaying) {
 		wr->flags |= NIC_SIGNALED;
@@ -206,7 +206,7 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 			l->left_wr = wr->wr_id;
 	}
 	if (wr->flags & NIC_SIGNALED)
-		l->sq_signaled[RING] = l->sq_posted[RING];
+		l->sq_signaled = l->sq_posted[RING];
 }
 
 /* Posts WRs of a frame. False: some are left, and kept in the link. */
@@ -373,7 +373,7 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	    .remote_address = l->is.peer_credit_address,
 	    .rkey = l->is.peer_credit_rkey,
 	};
-	uint64_t signaled = l->sq_signaled[RING];
+	uint64_t signaled = l->sq_signaled;
 	int n;
 
 	if (!may_write(l) || !queue_has(l, 1))
@@ -385,7 +385,7 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	n = nic_post_send(l->is.qp[RING], &wr, 1);
 	if (n <= 0) {
 		l->sq_posted[RING]--;
-		l->sq_signaled[RING] = signaled;
+		l->sq_signaled = signaled;
 		if (l->proof == wr.wr_id)
 			l->proof = PROOF_DUE;
 		if (l->last_wr == wr.wr_id)
@@ -409,7 +409,7 @@ static COLD void
 prove_last(struct peer_link *l, struct nic_send_wr *wr, bool last, bool left)
 {
 	wr->flags |= NIC_SIGNALED;
-	l->sq_signaled[RING] = wr->wr_id;
+	l->sq_signaled = wr->wr_id;
 	if (last)
 		l->last_wr = wr->wr_id;
 	if (left)
@@ -595,7 +595,6 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	frame_number = l->frame_number;
 	memset(l, 0, sizeof(*l));
 	l->frame_number = frame_number + 1; /* queues remember numbers of its earlier life */
-	l->id = k->link;
 	l->is = *k;
 	e->classes |= k->class != WEIR_CLASS_NORMAL;
 	l->up = true;
@@ -654,7 +653,7 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 		for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
 			struct engine_event *event = &e->connects[i % CONNECTS];
 
-			if (event->conn.link == l->id)
+			if (event->conn.link == l->is.link)
 				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
 		}
 		for (uint32_t i = e->reject_first; i != e->reject_end; i++)
