@@ -300,8 +300,12 @@ poll_nic(struct engine *e)
 	unsigned n, work;
 
 	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		/* `user` has two entries: of the second one this is an address in the same lines */
+		if (i + 1 < n)
+			link_prefetch(LIST_OWNER(wc[i + 1].qp_user, struct peer_link, user));
 		take_completion(e, &wc[i]);
+	}
 	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
 		refill_srq(e);
 	e->wrs_lack = !srq_covers(e);
@@ -432,6 +436,7 @@ engine_turn(struct engine *e, uint64_t now)
 
 			if (!link_may_send(e, l))
 				continue;
+			link_prefetch(LIST_OWNER(following, struct peer_link, busy));
 			if (UNLIKELY(e->classes))
 				class_send(e, l);
 			else

@@ -319,6 +319,21 @@ int link_go(struct engine *e, const struct engine_link_command *k);
 /* The peer writes into the ring: it has resumed. */
 void link_heard(struct engine *e, struct peer_link *l);
 
+/*
+ * Asks for the cache lines that a frame of this link will take, while another link is worked on: in
+ * loops whose body is too long for the CPU to look ahead. An address that is no link's does no
+ * harm.
+ */
+static inline void
+link_prefetch(const void *link)
+{
+	const char *first = link;
+
+	for (size_t at = 0; at < offsetof(struct peer_link, is); at += WEIR_SLOT_SIZE)
+		__builtin_prefetch(first + at);
+	__builtin_prefetch(first + offsetof(struct peer_link, is.staging_mr.lkey));
+}
+
 static inline struct weir_slot *
 link_at(const struct peer_link *l, uint64_t pos)
 {
