@@ -303,6 +303,9 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 			for (unsigned line = 0; line < 3; line++)
 				rte_prefetch0(next + line * RTE_CACHE_LINE_SIZE);
 		}
+		if (i + 1 < n)
+			roce_prefetch(c->roce, frame_bytes(mbufs[i + 1]),
+				      rte_pktmbuf_data_len(mbufs[i + 1]));
 		/* a frame that can't be made contiguous is cut, and refused for its length */
 		if (m->nb_segs > 1)
 			rte_pktmbuf_linearize(m);
