@@ -92,15 +92,16 @@ set_limit(struct peer_link *l)
 	l->tx_limit = most < room ? most : room;
 }
 
-static void
+static inline void
 open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
 	e->opened_more = e->opened != NULL;
 	e->opened = l;
-	l->by_send = l->send_next && lines < WEIR_SEND_LINES;
-	l->send_next &= !l->by_send;
+	l->by_send = UNLIKELY(l->send_next) && lines < WEIR_SEND_LINES;
+	if (UNLIKELY(l->by_send))
+		l->send_next = false;
 	set_limit(l);
 	link_attend(e, l);
 }
@@ -302,13 +303,20 @@ make_wrs(struct engine *e, struct peer_link *l, struct nic_send_wr wr[2], uint64
 	return n + 1;
 }
 
-void
-link_seal(struct engine *e, struct peer_link *l)
+/* link_seal(), inlined where each frame is sent: its lines. */
+static inline uint32_t
+seal(struct engine *e, struct peer_link *l)
 {
+	/* the head is built in its line: copied whole from the stack it costs a dozen moves more */
+	struct weir_frame_head *head = (void *)link_at(l, l->frame_at);
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
-	struct weir_frame_head head = {
+	uint16_t flags = l->stalled ? WEIR_FRAME_STALLED : 0;
+
+	if (UNLIKELY(l->prompt))
+		flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
+	*head = (struct weir_frame_head){
 	    .version = WEIR_WIRE_VERSION,
-	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
+	    .flags = flags,
 	    .lines = lines,
 	    .position = l->frame_at,
 	    .consumed = l->rx_pos,
@@ -316,15 +324,18 @@ link_seal(struct engine *e, struct peer_link *l)
 	    .load = e->load,
 	    .held = (uint32_t)(l->rx_pos - link_executed(l)),
 	};
-
-	if (l->prompt)
-		head.flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
-	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
 	l->stall_told = l->stalled;
 	l->prompt = false;
 	l->tx_posted = l->tx_pos;
 	l->tx_limit = 0;
 	share_frame_closed(e, l);
+	return lines;
+}
+
+void
+link_seal(struct engine *e, struct peer_link *l)
+{
+	seal(e, l);
 }
 
 /*
@@ -422,11 +433,11 @@ send_frame(struct engine *e, struct peer_link *l)
 {
 	bool last = l->last_wr == PROOF_DUE, left = l->left_wr == PROOF_DUE;
 	struct nic_send_wr wr[2];
-	uint32_t n;
+	uint32_t lines, n;
 
 	weir_assert(l->up && !l->broken && l->hold != WEIR_RESUME_BOTH);
-	link_seal(e, l);
-	n = make_wrs(e, l, wr, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
+	lines = seal(e, l);
+	n = make_wrs(e, l, wr, l->frame_at, lines, l->by_send);
 	if (UNLIKELY(last || left))
 		prove_last(l, &wr[n - 1], last, left);
 	credit_told(l);
