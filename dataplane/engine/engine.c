@@ -43,6 +43,7 @@ lay_out(const struct engine_config *config)
 	    p.rejects + WEIR_ALIGN_UP(reject_entries(config->links) * sizeof(struct reject), 64);
 	p.srq_free = p.free_conns + config->connections * sizeof(uint32_t);
 	p.bytes = WEIR_ALIGN_UP(p.srq_free + config->srq_depth * sizeof(uint32_t), 64);
+	p.bytes += WEIR_SLOT_SIZE; /* to begin with a cache line */
 	return p;
 }
 
@@ -66,9 +67,11 @@ engine_create(const struct engine_config *config)
 		return NULL;
 	}
 	/* untouched pages cost nothing: zeroes are not written again */
-	e = calloc(1, at.bytes);
-	if (!e)
+	memory = calloc(1, at.bytes);
+	if (!memory)
 		return NULL;
+	e = (struct engine *)WEIR_ALIGN_UP((uintptr_t)memory, WEIR_SLOT_SIZE);
+	e->memory = memory;
 	memory = (uint8_t *)e;
 	e->config = *config;
 	e->conns = (struct conn *)(void *)(memory + at.conns);
@@ -110,7 +113,8 @@ engine_create(const struct engine_config *config)
 void
 engine_destroy(struct engine *e)
 {
-	free(e);
+	if (e)
+		free(e->memory);
 }
 
 const struct engine_counters *
@@ -299,8 +303,12 @@ poll_nic(struct engine *e)
 	unsigned n, work;
 
 	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		/* `user` has two entries: of the second one this is an address in the same lines */
+		if (i + 1 < n)
+			link_prefetch(LIST_OWNER(wc[i + 1].qp_user, struct peer_link, user));
 		take_completion(e, &wc[i]);
+	}
 	if (UNLIKELY(e->srq_missing >= SRQ_REFILL || !srq_covers(e)))
 		refill_srq(e);
 	e->wrs_lack = !srq_covers(e);
@@ -431,6 +439,7 @@ engine_turn(struct engine *e, uint64_t now)
 
 			if (!link_may_send(e, l))
 				continue;
+			link_prefetch(LIST_OWNER(following, struct peer_link, busy));
 			if (UNLIKELY(e->classes))
 				class_send(e, l);
 			else

@@ -284,32 +284,39 @@ struct engine_rings {
 	uint32_t staging_wanted; /* lines of the staging that LINK_STAGING brings, 0: none */
 };
 
-/* One end of a link, made by main. The engine owns the fields below `engine's` while it has it. */
+/*
+ * One end of a link, made by main. The engine keeps a copy; `work`, `answers` and the memory of
+ * rings are its own until LINK_FAIL is done. From staging_mr.lkey to `link` are 64 bytes: what each
+ * frame needs (static_assert in link.h).
+ */
 struct engine_link_command {
 	uint32_t life; /* of the id: events of a link that ended may come late */
-	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
 	uint16_t peer_node;
 	uint8_t peer_engine;
-	uint8_t class;	   /* enum weir_class of its connections */
-	uint16_t peer_lid; /* with peer_gid: who may send datagrams */
+	uint8_t class; /* enum weir_class of its connections */
 	struct nic_gid peer_gid;
-	struct nic_qp
-	    *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
+	uint16_t peer_lid; /* with peer_gid: who may send datagrams */
+	uint32_t ring_lines;
 	/* our ring, into which the peer writes, and the staging that mirrors the peer's ring */
 	void *ring, *staging;
-	uint32_t ring_lines, staging_lines;
-	struct nic_mr ring_mr, staging_mr,
-	    credit_mr; /* credit_mr: our credit line + 64 bytes of source for the peer's */
+	struct nic_mr staging_mr;
+	struct nic_qp
+	    *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
 	struct weir_credit_line
 	    *credit; /* [0] written by the peer, [1] source of our WRITE to the peer's */
-	uint64_t peer_ring_address, peer_credit_address;
-	uint32_t peer_ring_rkey, peer_credit_rkey;
+	uint64_t peer_ring_address;
+	uint32_t peer_ring_rkey;
 	uint32_t peer_recv_wrs; /* receive WRs that the peer granted, at least 4 */
 	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
-	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
-		       LINK_FAIL is done */
-	/* lines, a power of two, that answers to the peer's operations wait in; the engine's as
-	 * `work` is. answer_lines 0: no operation of the peer is answered */
+	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
+	uint32_t staging_lines;
+	struct nic_mr ring_mr,
+	    credit_mr; /* credit_mr: our credit line + 64 bytes of source for the peer's */
+	uint64_t peer_credit_address;
+	uint32_t peer_credit_rkey;
+	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64 */
+	/* lines, a power of two, that answers to the peer's operations wait in. answer_lines 0: no
+	 * operation of the peer is answered */
 	struct weir_slot *answers;
 	uint32_t answer_lines;
 	uint32_t peer_answers; /* bytes of answers that the peer may be asked for at once */

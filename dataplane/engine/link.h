@@ -84,119 +84,147 @@ struct link_pools {
 	struct awaited awaited[LINK_AWAITED];
 };
 
+/*
+ * The engine's thread alone reads and writes it, but for `user`, which main fills in before the
+ * link is up (engine_link_user()). Shared are the memory of rings, stagings and credit lines, which
+ * lie elsewhere. So fields are grouped by what uses them, a cache line per group: a frame that is
+ * sent and one that is received take the first six, and the line of `is` that frames read. What
+ * larger messages, answers and rare lines need is behind them. Positions are in lines since the
+ * link is up.
+ */
 struct peer_link {
-	/* sending; positions are in lines since the link is up */
-	struct weir_slot *staging;
+	/* read in each turn while the link is busy, for new credit and for what may leave; written
+	 * by frames of both directions */
+	_Alignas(WEIR_SLOT_SIZE) struct list_node busy; /* in engine.busy: sends, or awaits credit
+							   or owes some */
+	uint64_t tx_limit;     /* end of the open frame; 0: no frame is open */
+	uint64_t credit_due;   /* ns: credit leaves without a frame then; UINT64_MAX: none to return
+				*/
+	uint64_t credited;     /* lines that the peer has consumed: room */
+	uint64_t executed;     /* of these, lines whose messages have taken effect, or never will */
+	uint64_t wrs_credited; /* receive WRs of the peer: given back */
+	bool up, broken;       /* broken: nothing uses the ring's QP */
+	uint8_t hold;	       /* enum weir_resume: QPs on which nothing may leave yet */
+	bool look;	       /* more than the open frame may be there to send */
+	bool snapped;	       /* the credit line has brought what `snap_*` say */
+	bool stalled;	       /* a message found no room in the ring; until credit comes */
+	bool stall_told;       /* the peer knows */
+	bool prompt;	       /* the next frame asks for credit at once: a program flushes */
+
+	/* read and written per frame sent: where it is built */
+	_Alignas(WEIR_SLOT_SIZE) struct weir_slot *staging;
 	uint32_t mask;
-	bool up, broken;    /* broken: nothing uses the ring's QP */
-	bool bulk_broken;   /* nothing uses the second QP */
-	uint8_t hold;	    /* enum weir_resume: QPs on which nothing may leave yet */
-	bool replaying;	    /* frames from `replay` on leave again, before all else */
-	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
-	uint64_t replay;
-	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
-	uint64_t last_wr;  /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
-	uint64_t left_wr;  /* the same for LINK_LEFT, until the way is settled */
-	bool stalled;	   /* a message found no room in the ring; until credit comes */
-	bool stall_told;   /* the peer knows */
-	bool prompt;	   /* the next frame asks for credit at once: a program flushes */
-	uint64_t tx_pos;   /* next line to write */
-	uint64_t tx_limit; /* end of the open frame; 0: no frame is open */
+	uint32_t frame_max; /* lines */
+	uint64_t tx_pos;    /* next line to write */
 	uint64_t tx_posted; /* end of the last frame that was closed */
 	uint64_t frame_at;  /* head of the open frame */
-	uint32_t frame_max; /* lines */
-	bool by_send;	    /* the open frame leaves by SEND */
-	bool send_next;	    /* the next frame must leave by SEND: a message waits for it */
-	uint64_t credited;  /* lines that the peer has consumed: room */
-	uint64_t executed;  /* of these, lines whose messages have taken effect, or never will */
-	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
-	struct run *runs;		 /* ring of mask + 1, FIFO */
-	struct run *run;		 /* the last one of the open frame */
-	uint32_t run_first, run_end;
+	uint64_t wrs_used;  /* receive WRs of the peer */
+	struct run *runs;   /* ring of mask + 1, FIFO */
+	struct run *run;    /* the last one of the open frame */
+
+	/* read and written per frame sent: programs that have room in it. The bytes at the end:
+	 * per frame of either direction */
+	_Alignas(WEIR_SLOT_SIZE) uint32_t run_first;
+	uint32_t run_end;
 	struct list_node active; /* struct queue: programs in deficit round robin */
-	struct list_node ctrl_due;
-	/* the open frame */
 	uint32_t frame_number;
 	uint32_t frame_programs, frame_weight; /* programs that have, or wanted, room in it */
-	bool overfull;			       /* a program found no room left */
-	bool split;	       /* the last frame was too small for all: each program has its part */
-	uint32_t last_weight;  /* frame_weight of the last frame */
-	struct list_node busy; /* in engine.busy: sends, or awaits credit or owes some */
-	bool look;	       /* more than the open frame may be there to send */
-	bool unanswered;       /* a rejection found no place: the link is not repaired any more */
-	struct {
-		uint16_t first, last, count; /* indices in engine.rejects */
-	} rejects;
-	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
-	struct nic_send_wr frame[2]; /* of the frame being posted */
-	uint32_t frame_wrs, frame_posted;
+	uint32_t last_weight;		       /* frame_weight of the last frame */
+	uint64_t left_wr;   /* as last_wr, of LINK_LEFT, until the way is settled */
+	uint32_t frame_wrs; /* WRs of a closed frame in `frame`, not posted yet */
+	bool by_send;	    /* the open frame leaves by SEND */
+	bool send_next;	    /* the next frame must leave by SEND: a message waits for it */
+	bool overfull;	    /* a program found no room left */
+	bool split;	    /* the last frame was too small for all: each program has its part */
+	bool replaying;	    /* frames from `replay` on leave again, before all else */
+	uint8_t way;	    /* enum link_way */
+	uint8_t lines_due;  /* LINK_LINE_* */
+	bool rx_send;	    /* the frame at hand is in the buffer of a SEND */
+	bool ring_least;    /* the ring is is.least.ring: it grows when messages come */
+	bool peer_stalled;  /* return credit with a wake-up */
+	bool peer_prompts;  /* return credit in this turn */
+	bool bulk_broken;   /* nothing uses the second QP */
+
+	/* written by posts and completions; read, as are answers that wait, with each credit */
+	_Alignas(WEIR_SLOT_SIZE) uint64_t sq_posted[2];
+	uint64_t sq_done[2];
+	uint64_t sq_signaled; /* of RING */
+	uint64_t proof;	  /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
+	uint64_t last_wr; /* WR that brings LINK_CLOSE or LINK_CLOSED: 0 none, or PROOF_DUE */
+	uint32_t answers_first, answers_end; /* lines in is.answers; both 0: none wait */
+
+	/* read and written per frame received */
+	_Alignas(WEIR_SLOT_SIZE) const struct weir_slot *rx; /* source of the frame at hand: the
+								ring, or a SEND's buffer */
+	uint64_t rx_pos;				     /* consumed so far */
+	uint64_t rx_told;				     /* consumed, as the peer was told */
+	uint64_t wrs_seen, wrs_back,
+	    wrs_told; /* of ours: used by the peer; posted again; as the peer knows */
+	uint32_t rx_mask, ring_mask;
+	uint32_t qpn[2];
+
+	/* read and written per completion, whose qp_user is an entry of `user` */
+	_Alignas(WEIR_SLOT_SIZE) struct link_qp user[2];
+	uint64_t heard_at; /* ns: the last completion or credit came */
+	uint64_t frames_sent, frames_received;
+	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
+	/* Lines from held_at on, if there are `holds`, are consumed without effect: connections
+	 * whose RESET, which says so, has not left. */
+	uint32_t holds;
+
+	/* private copy of the command: its second line is read per frame, written by commands and
+	 * where rings change; the rest is read by commands and rare lines */
+	_Alignas(WEIR_SLOT_SIZE) struct engine_link_command is;
+
+	/* what link_send() looks for beside the open frame */
+	_Alignas(WEIR_SLOT_SIZE) struct list_node ctrl_due;
 	struct list_node writing; /* struct queue: programs with bulk segments to write */
 	struct list_node reading; /* connections that have segments to read */
 	struct list_node to_read; /* connections that get receive memory next, in placing order */
-	struct flight_queue *flights;
+
+	/* large messages, and answers to operations on remote memory: answer.h */
+	_Alignas(WEIR_SLOT_SIZE) struct flight_queue *flights;
 	uint32_t flight_bytes;	     /* of WRITEs and READs in flight, with the burst */
 	uint32_t burst, burst_bytes; /* the newest WRs of them, not posted yet */
-
-	/* answers to operations on remote memory: answer.h */
-	struct awaited *awaited;	      /* LINK_AWAITED entries */
+	struct {
+		uint16_t first, last, count; /* indices in engine.rejects */
+	} rejects;
+	bool unanswered;    /* a rejection found no place: the link is not repaired any more */
+	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
+	bool prefers_read;  /* large messages are read, not written, where either is allowed */
 	uint16_t awaited_free, awaited_fresh; /* 1 + index, 0: none; from here on never used */
+	struct awaited *awaited;	      /* LINK_AWAITED entries */
 	uint32_t awaited_left;	       /* that no operation has, also none that is paid and waits */
 	uint64_t answer_room;	       /* bytes that the peer may still be asked for */
 	struct list_node lack_answers; /* connections whose first operation lacks some of that */
-	uint32_t answers_first, answers_end; /* lines in is.answers; both 0: none wait */
 
-	/* receiving */
-	struct weir_slot *ring;
-	uint32_t ring_mask;
-	/* source of the frame at hand: the ring, or the buffer of a SEND */
-	const struct weir_slot *rx;
-	uint32_t rx_mask;
-	bool rx_send;
-	bool ring_least;   /* the ring is is.least.ring: it grows when messages come */
-	bool peer_stalled; /* return credit with a wake-up */
-	bool peer_prompts; /* return credit in this turn */
-	uint64_t rx_pos;   /* consumed so far */
-	uint64_t rx_told;  /* consumed, as the peer was told */
-	uint64_t wrs_seen, wrs_back,
-	    wrs_told; /* of ours: used by the peer; posted again; as the peer knows */
-	uint64_t
-	    credit_due; /* ns: credit leaves without a frame then; UINT64_MAX: none to return */
+	/* credit that only the credit line has brought */
 	uint64_t snap_consumed, snap_wrs, snap_executed;
-	/* Lines from held_at on, if there are `holds`, are consumed without effect: connections
-	 * whose RESET, which says so, has not left. */
+	/* faults and repair */
+	struct nic_send_wr frame[2]; /* WRs that the QP did not take at once: frame_wrs */
+	uint64_t replay;
 	uint64_t held_at;
-	uint32_t holds;
-	bool snapped;
-	uint64_t heard_at;  /* ns: the last completion or credit came */
-	uint64_t asked_at;  /* ns: the last keepalive left */
-	uint32_t asked;	    /* keepalives in a row without an answer */
-	bool silent;	    /* no answer for too long: main isn't told yet */
-	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
-	bool prefers_read;  /* large messages are read, not written, where either is allowed */
+	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
+	bool heard;			     /* main isn't told LINK_HEARD yet */
+	bool silent;			     /* no answer for too long: main isn't told yet */
+	bool failing;			     /* LINK_FAIL waits for last_datagram */
+	uint8_t end;			     /* enum link_end */
+	uint8_t news;			     /* LINK_NEWS_* */
+	struct list_node telling;	     /* in engine.link_news */
+	/* connections; probes of a silent peer */
+	struct list_node conns;
+	struct list_node in_use; /* in engine.links_in_use */
+	uint64_t asked_at;	 /* ns: the last keepalive left */
+	uint32_t asked;		 /* keepalives in a row without an answer */
 
 	/* datagrams */
 	struct nic_ah *ah;
 	struct weir_wire_datagram datagrams_to; /* where the peer takes them */
 	uint64_t last_datagram;			/* WR of the engine's QP, 0 none */
-	bool failing;				/* LINK_FAIL waits for last_datagram */
-
-	uint32_t id;
-	struct engine_link_command is; /* private copy of the command */
-	struct list_node conns;
-	struct link_qp user[2];
-	uint32_t qpn[2];
-	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
-	bool heard;			     /* main isn't told LINK_HEARD yet */
-	uint8_t end;			     /* enum link_end */
-	uint8_t lines_due;		     /* LINK_LINE_* */
-	uint8_t news;			     /* LINK_NEWS_* */
-	struct list_node telling;	     /* in engine.link_news */
-	struct list_node in_use;	     /* in engine.links_in_use */
-	uint64_t frames_sent, frames_received;
 
 	/* memory of rings that changes */
+	struct weir_slot *ring;
 	uint8_t ring_state;  /* enum link_ring */
-	uint8_t way;	     /* enum link_way */
 	bool ring_denied;    /* main had no memory since the last look: it is not asked again */
 	uint64_t ring_since; /* rx_pos at the last look, or when the ring changed */
 	struct {
@@ -216,6 +244,16 @@ struct peer_link {
 	uint32_t
 	    staging_lines; /* room in the staging: mask + 1, or more than the peer's ring has */
 };
+
+#define LINE_OF(field) (offsetof(struct peer_link, field) / WEIR_SLOT_SIZE)
+static_assert(LINE_OF(prompt) == 0 && LINE_OF(run) == 1 && LINE_OF(bulk_broken) == 2 &&
+		  LINE_OF(answers_end) == 3 && LINE_OF(qpn[1]) == 4 && LINE_OF(holds) == 5,
+	      "a group of fields is a cache line");
+static_assert(LINE_OF(is) == 6 &&
+		  offsetof(struct peer_link, is.staging_mr.lkey) == 7 * WEIR_SLOT_SIZE &&
+		  LINE_OF(is.link) == 7,
+	      "what a frame needs of the command is a cache line");
+#undef LINE_OF
 
 int link_add(struct engine *e, const struct engine_link_command *k);
 /* -EAGAIN: datagrams that name the address handle have not left yet. */
@@ -284,6 +322,21 @@ int link_resume(struct engine *e, const struct engine_link_command *k);
 int link_go(struct engine *e, const struct engine_link_command *k);
 /* The peer writes into the ring: it has resumed. */
 void link_heard(struct engine *e, struct peer_link *l);
+
+/*
+ * Asks for the cache lines that a frame of this link will take, while another link is worked on: in
+ * loops whose body is too long for the CPU to look ahead. An address that is no link's does no
+ * harm.
+ */
+static inline void
+link_prefetch(const void *link)
+{
+	const char *first = link;
+
+	for (size_t at = 0; at < offsetof(struct peer_link, is); at += WEIR_SLOT_SIZE)
+		__builtin_prefetch(first + at);
+	__builtin_prefetch(first + offsetof(struct peer_link, is.staging_mr.lkey));
+}
 
 static inline struct weir_slot *
 link_at(const struct peer_link *l, uint64_t pos)

@@ -66,7 +66,7 @@ void share_round(struct engine *e, struct session *s);
 static inline struct queue *
 queue_of(const struct session *s, const struct peer_link *l, unsigned index)
 {
-	return &s->queues[2 * l->id + index];
+	return &s->queues[2 * l->is.link + index];
 }
 
 /* Counts the program among those that use, or want, the open frame. */

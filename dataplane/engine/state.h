@@ -33,6 +33,7 @@ struct link_qp {
 
 struct engine {
 	struct engine_config config;
+	void *memory; /* in which all of this lies, from its first cache line on */
 	uint64_t now, turn;
 	uint64_t keepalive_at, probe_at, look_at; /* ns: the sooner one; of links_keepalive() */
 	uint32_t load;				  /* 1/1000 */

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# instructions.sh LOOP_BENCH|LOCAL_BENCH|ENGINE_BENCH|REMOTE_BENCH|WINDOW_BENCH [MOST [SIZE [WORK]]]: instructions of a
-# message of SIZE (64) bytes.
+# instructions.sh LOOP_BENCH|BARE_BENCH|LOCAL_BENCH|ENGINE_BENCH|REMOTE_BENCH|WINDOW_BENCH [MOST [SIZE [WORK]]]:
+# instructions of a message of SIZE (64) bytes.
 # LOOP_BENCH: a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without
-# the programs; SIZE 0: an idle turn. LOCAL_BENCH: weir_send() and weir_recv() of programs on one host.
+# the programs; SIZE 0: an idle turn. BARE_BENCH: its copies, ICRCs and port alone. LOCAL_BENCH: weir_send() and
+# weir_recv() of programs on one host.
 # ENGINE_BENCH: a put, addition (add) or get, of 32 per turn, in both engines. REMOTE_BENCH, WINDOW_BENCH: a call of
 # the library, put or as WORK there. Exit 1: more than MOST.
 set -u
@@ -11,6 +12,7 @@ set -u
 messages=5000 words=()
 case "${1##*/}" in
 loop_bench) toggles=(counted_turn) ;;
+bare_bench) toggles=(counted_message) ;;
 engine_bench) toggles=(engine_turn) messages=20000 words=(32 0 1 20000 "${4:-put}") ;;
 remote_bench | window_bench) toggles=('calls_*') messages=1600 words=(1600 "${4:-put}") ;;
 *) toggles=(send_messages receive_messages) messages=5024 ;;

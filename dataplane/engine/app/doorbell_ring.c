@@ -33,7 +33,7 @@ due(const struct channel *ch)
  * each defers the next one for longer, to 1/BELL_SHARE of the engine's time, and WEIR_BELL_SLOW_MAX
  * of them close the session. Returns whether it is to be closed.
  */
-static bool
+static COLD bool
 ring(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
@@ -48,23 +48,13 @@ ring(struct engine *e, struct channel *ch)
 	return s->slow_bells >= WEIR_BELL_SLOW_MAX;
 }
 
-void
-doorbells_ring(struct engine *e)
+/*
+ * Threads that sleep in weir_signal_wait(): the engine does not know which words they wait for,
+ * each of the session looks at its own again.
+ */
+static COLD void
+find_signalled(struct engine *e)
 {
-	struct list_node *node, *following;
-	struct session *slow = NULL;
-	bool fence = !list_empty(&e->signalled);
-
-	LIST_EACH (node, following, &e->doorbells)
-		fence |= LIST_OWNER(node, struct channel, bell)->fence;
-	/* fence P of docs/shared-memory.md; if the sleeper uses membarrier, a compiler fence is
-	 * enough */
-	if (fence)
-		atomic_thread_fence(memory_order_seq_cst);
-	else
-		atomic_signal_fence(memory_order_seq_cst);
-	/* for threads that sleep in weir_signal_wait(): the engine does not know which words they
-	 * wait for, each of the session looks at its own again */
 	while (!list_empty(&e->signalled)) {
 		struct session *s = LIST_OWNER(e->signalled.next, struct session, signalled);
 
@@ -80,6 +70,25 @@ doorbells_ring(struct engine *e)
 			list_append_once(&e->doorbells, &ch->bell);
 		}
 	}
+}
+
+void
+doorbells_ring(struct engine *e)
+{
+	struct list_node *node, *following;
+	struct session *slow = NULL;
+	bool fence = !list_empty(&e->signalled);
+
+	LIST_EACH (node, following, &e->doorbells)
+		fence |= LIST_OWNER(node, struct channel, bell)->fence;
+	/* fence P of docs/shared-memory.md; if the sleeper uses membarrier, a compiler fence is
+	 * enough */
+	if (UNLIKELY(fence))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	if (UNLIKELY(!list_empty(&e->signalled)))
+		find_signalled(e);
 	LIST_EACH (node, following, &e->doorbells) {
 		struct channel *ch = LIST_OWNER(node, struct channel, bell);
 		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);

@@ -80,7 +80,8 @@ emit_links(struct engine *e)
 
 	LIST_EACH (node, following, &e->link_news) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, telling);
-		struct engine_event event = {.conn = {.link = l->id, .peer_node = l->is.peer_node}};
+		struct engine_event event = {
+		    .conn = {.link = l->is.link, .peer_node = l->is.peer_node}};
 
 		weir_assert(l->up);
 		if (l->error) {

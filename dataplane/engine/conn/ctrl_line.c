@@ -345,7 +345,7 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 	e->rare = true;
 	*event = (struct engine_event){
 	    .type = ENGINE_EVENT_CONNECT,
-	    .conn = {.link = l->id, .peer_node = l->is.peer_node, .peer_vqpn = w.vqpn},
+	    .conn = {.link = l->is.link, .peer_node = l->is.peer_node, .peer_vqpn = w.vqpn},
 	};
 	if (s->flags & WEIR_SLOT_DATAGRAM) {
 		event->conn.kind = CONN_DATAGRAM;

@@ -27,7 +27,7 @@ link_pause(struct engine *e, struct engine_link_command *k)
 	if (k->resumes == WEIR_RESUME_BOTH) {
 		l->broken = true;
 		l->tx_limit = 0;
-		l->frame_wrs = l->frame_posted = 0;
+		l->frame_wrs = 0;
 		/* the peer will count from what we have received, as if all were posted again */
 		l->wrs_back = l->wrs_told = l->wrs_seen;
 		l->heard = false;
@@ -86,7 +86,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 	l->snapped = false;
 	if (l->tx_pos != l->tx_posted)
 		link_seal(e, l);
-	l->sq_done[RING] = l->sq_signaled[RING] = l->sq_posted[RING];
+	l->sq_done[RING] = l->sq_signaled = l->sq_posted[RING];
 	l->stalled = l->stall_told = false;
 	l->replay = k->consumed;
 	l->replaying = true;

@@ -76,7 +76,9 @@ deliver_messages(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t e
 	most = (uint32_t)(end - pos < room ? end - pos : room);
 	a = head_word(WEIR_OP_INLINE, (uint16_t)c->rx_messages);
 	vqpn = (uint32_t)h.b;
-	while (taken < most) {
+	if (!most)
+		return 0;
+	for (;;) {
 		uint32_t length = (uint32_t)(h.b >> 32), n = weir_slots_inline(length);
 
 		if ((h.a & ~HEAD_FLAGS & ~HEAD_SEQ) != a || (uint32_t)h.b != vqpn ||
@@ -87,6 +89,8 @@ deliver_messages(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t e
 		taken += n;
 		bytes += length;
 		messages++;
+		if (taken == most) /* what lies behind is of no frame, or has no room */
+			break;
 		a += HEAD_NEXT;
 		h = head_words(&ring[(pos + taken) & mask]);
 	}

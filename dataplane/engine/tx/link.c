@@ -92,15 +92,16 @@ set_limit(struct peer_link *l)
 	l->tx_limit = most < room ? most : room;
 }
 
-static void
+static inline void
 open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
 	e->opened_more = e->opened != NULL;
 	e->opened = l;
-	l->by_send = l->send_next && lines < WEIR_SEND_LINES;
-	l->send_next &= !l->by_send;
+	l->by_send = UNLIKELY(l->send_next) && lines < WEIR_SEND_LINES;
+	if (UNLIKELY(l->by_send))
+		l->send_next = false;
 	set_limit(l);
 	link_attend(e, l);
 }
@@ -195,7 +196,7 @@ static void
 finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 {
 	wr->wr_id = ++l->sq_posted[RING];
-	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
+	if (l->sq_posted[RING] - l->sq_signaled >= ENGINE_SEND_WRS / 4)
 		wr->flags |= NIC_SIGNALED;
 	if (UNLIKELY(l->proof == PROOF_DUE) && !l->replaying) {
 		wr->flags |= NIC_SIGNALED;
@@ -206,34 +207,42 @@ finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 			l->left_wr = wr->wr_id;
 	}
 	if (wr->flags & NIC_SIGNALED)
-		l->sq_signaled[RING] = l->sq_posted[RING];
+		l->sq_signaled = l->sq_posted[RING];
 }
 
-/* Posts the WRs of the frame. False: some are left. */
+/* Posts WRs of a frame. False: some are left, and kept in the link. */
 static inline bool
-post_frame(struct engine *e, struct peer_link *l)
+post_wrs(struct engine *e, struct peer_link *l, const struct nic_send_wr *wr, uint32_t count)
 {
-	int n;
+	int n = nic_post_send(l->is.qp[RING], wr, count);
 
-	if (!l->frame_wrs)
-		return true;
-	n = nic_post_send(l->is.qp[RING], &l->frame[l->frame_posted],
-			  l->frame_wrs - l->frame_posted);
-	if (n < 0) {
+	if (UNLIKELY(n < 0)) {
 		link_break(e, l, RING, (uint32_t)-n, 0);
 		return false;
 	}
-	l->frame_posted += (uint32_t)n;
-	if (l->frame_posted < l->frame_wrs)
-		return false;
-	l->frame_wrs = l->frame_posted = 0;
-	return true;
+	if (LIKELY((uint32_t)n == count))
+		return true;
+	l->frame_wrs = count - (uint32_t)n;
+	memmove(l->frame, wr + n, l->frame_wrs * sizeof(*wr));
+	return false;
 }
 
-static void
-add_write(struct peer_link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
+/* Posts the WRs that are left of a frame. False: some still are. */
+static inline bool
+post_rest(struct engine *e, struct peer_link *l)
 {
-	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
+	uint32_t count = l->frame_wrs;
+
+	if (LIKELY(!count))
+		return true;
+	l->frame_wrs = 0;
+	return post_wrs(e, l, l->frame, count);
+}
+
+static inline void
+make_write(struct peer_link *l, struct nic_send_wr *wr, uint64_t at, uint32_t lines,
+	   uint32_t frame_lines)
+{
 	uint64_t line = at & l->mask;
 
 	/* the rest of it counts for other opcodes */
@@ -257,15 +266,18 @@ credit_told(struct peer_link *l)
 	l->peer_stalled = l->peer_prompts = false;
 }
 
-/* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
-static inline __attribute__((always_inline)) void
-add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bool send)
+/*
+ * Makes the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. Returns
+ * their number.
+ */
+static inline __attribute__((always_inline)) uint32_t
+make_wrs(struct engine *e, struct peer_link *l, struct nic_send_wr wr[2], uint64_t at,
+	 uint32_t lines, bool send)
 {
-	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
+	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line, n = 0;
 
-	weir_assert(lines && lines <= l->mask + 1 && !l->frame_posted);
+	weir_assert(lines && lines <= l->mask + 1 && !l->frame_wrs);
 	if (send) {
-		struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
 		uint32_t lkey = l->is.staging_mr.lkey;
 
 		first = first < lines ? first : lines;
@@ -279,24 +291,32 @@ add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bo
 		finish_wr(l, wr);
 		count(&e->counters.frames_by_send, 1);
 	} else {
-		if (lines > first)
-			add_write(l, at, first, 0);
+		if (UNLIKELY(lines > first))
+			make_write(l, &wr[n++], at, first, 0);
 		else
 			first = 0;
-		add_write(l, at + first, lines - first, lines);
+		make_write(l, &wr[n], at + first, lines - first, lines);
 	}
 	l->wrs_used++;
 	l->frames_sent++;
 	count(&e->counters.frames_sent, 1);
+	return n + 1;
 }
 
-void
-link_seal(struct engine *e, struct peer_link *l)
+/* link_seal(), inlined where each frame is sent: its lines. */
+static inline uint32_t
+seal(struct engine *e, struct peer_link *l)
 {
+	/* the head is built in its line: copied whole from the stack it costs a dozen moves more */
+	struct weir_frame_head *head = (void *)link_at(l, l->frame_at);
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
-	struct weir_frame_head head = {
+	uint16_t flags = l->stalled ? WEIR_FRAME_STALLED : 0;
+
+	if (UNLIKELY(l->prompt))
+		flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
+	*head = (struct weir_frame_head){
 	    .version = WEIR_WIRE_VERSION,
-	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
+	    .flags = flags,
 	    .lines = lines,
 	    .position = l->frame_at,
 	    .consumed = l->rx_pos,
@@ -304,15 +324,18 @@ link_seal(struct engine *e, struct peer_link *l)
 	    .load = e->load,
 	    .held = (uint32_t)(l->rx_pos - link_executed(l)),
 	};
-
-	if (l->prompt)
-		head.flags |= WEIR_FRAME_PROMPT | (e->sleeps ? WEIR_FRAME_WAKE : 0);
-	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
 	l->stall_told = l->stalled;
 	l->prompt = false;
 	l->tx_posted = l->tx_pos;
 	l->tx_limit = 0;
 	share_frame_closed(e, l);
+	return lines;
+}
+
+void
+link_seal(struct engine *e, struct peer_link *l)
+{
+	seal(e, l);
 }
 
 /*
@@ -327,13 +350,16 @@ replay(struct engine *e, struct peer_link *l)
 		return true;
 	while (l->replay != l->tx_posted) {
 		const struct weir_frame_head *head = (const void *)link_at(l, l->replay);
+		struct nic_send_wr wr[2];
+		uint32_t n;
 
 		if (!queue_has(l, 3) || !wrs_left(l))
 			return false;
-		add_frame(e, l, l->replay, head->lines, false); /* its place in the ring is free */
+		/* its place in the ring is free */
+		n = make_wrs(e, l, wr, l->replay, head->lines, false);
 		l->replay += head->lines;
 		count(&e->counters.frames_replayed, 1);
-		if (!post_frame(e, l))
+		if (!post_wrs(e, l, wr, n))
 			return false;
 	}
 	l->replaying = false;
@@ -358,7 +384,7 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	    .remote_address = l->is.peer_credit_address,
 	    .rkey = l->is.peer_credit_rkey,
 	};
-	uint64_t signaled = l->sq_signaled[RING];
+	uint64_t signaled = l->sq_signaled;
 	int n;
 
 	if (!may_write(l) || !queue_has(l, 1))
@@ -370,7 +396,7 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 	n = nic_post_send(l->is.qp[RING], &wr, 1);
 	if (n <= 0) {
 		l->sq_posted[RING]--;
-		l->sq_signaled[RING] = signaled;
+		l->sq_signaled = signaled;
 		if (l->proof == wr.wr_id)
 			l->proof = PROOF_DUE;
 		if (l->last_wr == wr.wr_id)
@@ -387,16 +413,14 @@ write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 }
 
 /*
- * The frame that was just added brings the last line of the link, or of its memory: the completion
- * of its last WR is wanted.
+ * The frame brings the last line of the link, or of its memory: the completion of its last WR is
+ * wanted.
  */
 static COLD void
-prove_last(struct peer_link *l, bool last, bool left)
+prove_last(struct peer_link *l, struct nic_send_wr *wr, bool last, bool left)
 {
-	struct nic_send_wr *wr = &l->frame[l->frame_wrs - 1];
-
 	wr->flags |= NIC_SIGNALED;
-	l->sq_signaled[RING] = wr->wr_id;
+	l->sq_signaled = wr->wr_id;
 	if (last)
 		l->last_wr = wr->wr_id;
 	if (left)
@@ -408,14 +432,16 @@ static void
 send_frame(struct engine *e, struct peer_link *l)
 {
 	bool last = l->last_wr == PROOF_DUE, left = l->left_wr == PROOF_DUE;
+	struct nic_send_wr wr[2];
+	uint32_t lines, n;
 
 	weir_assert(l->up && !l->broken && l->hold != WEIR_RESUME_BOTH);
-	link_seal(e, l);
-	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
+	lines = seal(e, l);
+	n = make_wrs(e, l, wr, l->frame_at, lines, l->by_send);
 	if (UNLIKELY(last || left))
-		prove_last(l, last, left);
+		prove_last(l, &wr[n - 1], last, left);
 	credit_told(l);
-	if (UNLIKELY(!post_frame(e, l)))
+	if (UNLIKELY(!post_wrs(e, l, wr, n)))
 		l->look = true;
 }
 
@@ -450,7 +476,7 @@ link_send(struct engine *e, struct peer_link *l)
 		list_remove(&l->busy);
 		return;
 	}
-	if (post_frame(e, l) && replay(e, l)) {
+	if (post_rest(e, l) && replay(e, l)) {
 		if (UNLIKELY(l->way == WAY_LEFT))
 			link_way_settle(e, l);
 		if (!list_empty(&l->ctrl_due) || l->rejects.count)
@@ -575,7 +601,6 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	frame_number = l->frame_number;
 	memset(l, 0, sizeof(*l));
 	l->frame_number = frame_number + 1; /* queues remember numbers of its earlier life */
-	l->id = k->link;
 	l->is = *k;
 	e->classes |= k->class != WEIR_CLASS_NORMAL;
 	l->up = true;
@@ -634,7 +659,7 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 		for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
 			struct engine_event *event = &e->connects[i % CONNECTS];
 
-			if (event->conn.link == l->id)
+			if (event->conn.link == l->is.link)
 				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
 		}
 		while (l->rejects.count)

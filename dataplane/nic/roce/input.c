@@ -150,6 +150,26 @@ input_counted(struct roce_context *ctx, const uint8_t *data, size_t length, bool
 	return engine;
 }
 
+void
+roce_prefetch(const struct roce_context *ctx, const void *data, size_t length)
+{
+	const uint8_t *bth = (const uint8_t *)data + ctx->front + BTH_AT;
+	const struct roce_device *dev = ctx->dev;
+	const struct roce_qp *qp;
+
+	if (length < ctx->front + (size_t)EXT_AT)
+		return;
+	/* what is no QP's number names some QP, or none: nothing is read of it */
+	qp = atomic_load_explicit(
+	    &ctx->qps[get32(bth + 4) >> dev->engine_bits & ((1u << dev->index_bits) - 1)],
+	    memory_order_relaxed);
+	if (!qp)
+		return;
+	__builtin_prefetch(&qp->head);
+	__builtin_prefetch(&qp->neighbour);
+	__builtin_prefetch(&qp->rs);
+}
+
 int
 roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {

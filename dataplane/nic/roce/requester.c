@@ -117,6 +117,16 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	return room < ctx->spare_count ? room : ctx->spare_count;
 }
 
+/* frames_allowed() for one frame. */
+static inline bool
+frame_allowed(const struct roce_qp *qp)
+{
+	struct roce_context *ctx = qp->ctx;
+
+	return qp->rq.next - qp->rq.una <= qp->rq.frame_mask &&
+	       ctx->held < ctx->dev->config.tx_frames && roce_frame_ready(ctx);
+}
+
 /* Sends a frame that was just made, and keeps it. */
 static inline __attribute__((always_inline)) void
 send_new(struct roce_qp *qp, void *frame, uint32_t length, uint64_t now)
@@ -163,7 +173,7 @@ send_at_once(struct roce_qp *qp, const struct nic_send_wr *wr, uint8_t opcode)
 
 		ctx->at_once = room < ROCE_QUANTUM ? room + 1 : ROCE_QUANTUM + 1;
 	}
-	if (ctx->at_once == 1 || frames_allowed(qp, 1) == 0)
+	if (ctx->at_once == 1 || !frame_allowed(qp))
 		return false;
 	ctx->at_once--;
 	e->wr_id = wr->wr_id;
@@ -186,7 +196,7 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 {
 	struct roce_qp *qp = (struct roce_qp *)nqp;
 	struct requester *rq = &qp->rq;
-	uint32_t end = rq->posted + rq->parked, room = rq->sq_depth - (end - rq->freed);
+	uint32_t end, room;
 	unsigned i;
 	int error;
 
@@ -195,7 +205,9 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	if (n == 1 && (wr->opcode == NIC_WRITE_IMM ? send_at_once(qp, wr, NIC_WRITE_IMM)
 						   : send_at_once(qp, wr, wr->opcode)))
 		return 1;
+	end = rq->posted + rq->parked;
 	weir_assert(end - rq->freed <= rq->sq_depth);
+	room = rq->sq_depth - (end - rq->freed);
 	if (n > room)
 		n = room;
 	for (i = 0; i < n; i++) {

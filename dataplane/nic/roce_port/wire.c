@@ -242,32 +242,37 @@ keep_frames(struct ethdev_context *c, uint32_t done, uint64_t now)
 	}
 }
 
+/* To our queue: the number that it took. */
+static inline uint32_t
+send_frames(struct ethdev_context *c)
+{
+	uint32_t done = 0;
+	uint16_t n, sent;
+
+	if (unlikely(parked(c)))
+		return 0;
+	do {
+		n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
+		sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
+		c->tx_offered = n - sent;
+		roce_count(&c->counters->doorbells, 1);
+		done += sent;
+	} while (sent == n && done < c->tx_count);
+	return done;
+}
+
 /* Gives frames to our queue, or to the engine that has one. */
 static __attribute__((noinline)) void
 flush_frames(struct ethdev_context *c, uint64_t now)
 {
-	uint32_t done = 0;
+	uint32_t done;
 
 	if (c->shares || impaired(c))
 		collect_frames(c, now);
 	if (c->tx_count == 0)
 		return;
 	weir_assert(c->tx_count <= ETHDEV_TX);
-	if (c->tx_queue == ETHDEV_NO_QUEUE)
-		done = hand_frames(c);
-	while (c->tx_queue != ETHDEV_NO_QUEUE && done < c->tx_count) {
-		uint16_t n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
-		uint16_t sent = 0;
-
-		if (!parked(c)) {
-			sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
-			c->tx_offered = n - sent;
-		}
-		roce_count(&c->counters->doorbells, 1);
-		done += sent;
-		if (sent < n)
-			break;
-	}
+	done = c->tx_queue == ETHDEV_NO_QUEUE ? hand_frames(c) : send_frames(c);
 	c->tx_count -= done;
 	if (c->tx_count == 0)
 		c->tx_stuck = 0;
@@ -303,6 +308,9 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 			for (unsigned line = 0; line < 3; line++)
 				rte_prefetch0(next + line * RTE_CACHE_LINE_SIZE);
 		}
+		if (i + 1 < n)
+			roce_prefetch(c->roce, frame_bytes(mbufs[i + 1]),
+				      rte_pktmbuf_data_len(mbufs[i + 1]));
 		/* a frame that can't be made contiguous is cut, and refused for its length */
 		if (m->nb_segs > 1)
 			rte_pktmbuf_linearize(m);

@@ -681,7 +681,7 @@ test_connects_without_end(void **state)
 static void
 reject_until(struct pair *p, const struct peer_link *l, uint32_t waiting)
 {
-	struct engine_command k = {.type = ENGINE_CONN_REJECT, .conn = {.link = l->id}};
+	struct engine_command k = {.type = ENGINE_CONN_REJECT, .conn = {.link = l->is.link}};
 
 	while (l->rejects.count < waiting) {
 		k.conn.peer_vqpn++;

@@ -251,6 +251,28 @@ test_bells(void **state)
 	assert_int_equal(p.pb->bells, bells);
 }
 
+/* Programs that sleep hear of a large message once, at its end, however it goes, not per segment.
+ */
+static void
+test_bells_of_large_messages(void **state)
+{
+	static const unsigned ways[] = {0, WEIR_SLOT_BULK | WEIR_SLOT_WRITE,
+					WEIR_SLOT_BULK | WEIR_SLOT_READ};
+
+	for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		struct pair p = PAIR(1, .delay_ns = 2000);
+
+		world_run(p.w, 200);
+		atomic_store(&head_of(p.pa, 0)->rx_sleeping, 1);
+		atomic_store(&head_of(p.pb, 0)->rx_sleeping, 1);
+		assert_true(pconn_send(p.a, 1 << 20, ways[i] | WEIR_SLOT_NOTIFY));
+		STEP_WHILE(p.w, p.b->received < 1);
+		world_run(p.w, 300);
+		assert_int_equal(p.pb->bells, 1);
+		assert_int_equal(p.pa->bells, 1); /* it is complete */
+	}
+}
+
 /*
  * A ring that is preempted is nobody's fault. One that takes CPU time, too, is followed by a pause;
  * many in a row end the session.
@@ -367,4 +389,5 @@ test_naps(void **state)
 ENGINE_TESTS(TEST(test_flags), TEST(test_credit_before_sleep), TEST(test_credit_waits),
 	     TEST(test_lines_owed_late), TEST(test_old_credit_line),
 	     TEST(test_stalled_sender_wakes), TEST(test_keepalive), TEST(test_silence),
-	     TEST(test_bells), TEST(test_slow_bells), TEST(test_cold_channels), TEST(test_naps))
+	     TEST(test_bells), TEST(test_bells_of_large_messages), TEST(test_slow_bells),
+	     TEST(test_cold_channels), TEST(test_naps))
