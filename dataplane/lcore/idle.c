@@ -115,13 +115,6 @@ idle_next_shared(struct idle *i, const struct engine *e, unsigned work, uint64_t
 		turn_ns = idle_tuning.turn_ns;
 	else if (turn_ns > idle_tuning.turn_most_ns)
 		turn_ns = idle_tuning.turn_most_ns;
-	/*
-	 * Segments of a large message: programs have run since they were last served, found nothing
-	 * and soon gave up the CPU, and will find nothing before its end. Another engine here has
-	 * work that this one does not hear of.
-	 */
-	if (i->yielded && i->others_idle && !i->told_shared && turn_ns < idle_tuning.quiet_ns)
-		turn_ns = idle_tuning.quiet_ns;
 	if (now - i->yield_end >= turn_ns)
 		return IDLE_YIELD; /* others run even while a stream never ends */
 	/* few messages were delivered, and their programs run here: answers follow their turn */

@@ -41,7 +41,6 @@ struct idle_tuning {
 	uint32_t turn_ns;      /* ns between two yields, at least */
 	uint32_t turn_most_ns; /* ns between two yields, at most */
 	uint32_t turn_part;    /* between these two: 1/turn_part of the last yield's duration */
-	uint32_t quiet_ns;     /* ns between two yields, if programs have nothing new to look at */
 	uint32_t few_work;     /* yield at once after a turn that did no more work */
 
 	/* many programs on a shared CPU */
@@ -70,7 +69,6 @@ static const struct idle_tuning idle_tuning = {
     .turn_ns = 30000,
     .turn_most_ns = 300000,
     .turn_part = 4,
-    .quiet_ns = 120000,
     .few_work = 4,
 
     .crowd_ns = 200000,
