@@ -4,6 +4,7 @@
 #include "conn.h"
 #include "node.h"
 #include "rows.h"
+#include "session.h"
 #include "state.h"
 
 #include "base/vec.h"
@@ -207,6 +208,7 @@ broker_flush(struct broker *b)
 	nodes_publish(b);
 	while (any) {
 		any = false;
+		broker_sessions_settle(b);
 		broker_conns_settle(b);
 		for (uint32_t i = 0; i < b->config.engines; i++) {
 			struct broker_mailbox *m = &b->mailbox[i];

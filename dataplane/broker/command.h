@@ -62,7 +62,10 @@ int command_begin(struct broker *b);
 void command_drop(struct broker *b, struct broker_command *c);
 /* Queues the command; it leaves at the next broker_flush(). */
 void command_submit(struct broker *b, struct broker_command *c);
-/* Gives waiting commands to the engines. Called at the end of every entry point. */
+/*
+ * The end of a turn: settles sessions and connections that have ended, and gives waiting commands
+ * to the engines. Called at the end of every entry point.
+ */
 void broker_flush(struct broker *b);
 /* Whether this connection was closed before the answer that made it; forgets the note. */
 bool command_closed_early(struct broker *b, uint32_t engine, uint32_t vqpn);

@@ -53,16 +53,13 @@ struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
 void conn_gone(struct broker *b, struct broker_conn *c);
 /*
  * A command whose context is the connection. NULL: out of memory. The caller refuses a connection
- * that the engine does not have yet; the session of another one is marked to be ended.
+ * that the engine does not have yet; the session of another one ends (session_end()).
  */
 struct broker_command *conn_command(struct broker *b, struct broker_conn *c,
 				    enum engine_command_type type, command_done_fn *done);
 /* Each `done` of a conn_command() calls this. */
 void conn_command_done(struct broker *b, struct broker_conn *c);
-/*
- * Frees connections that are gone and ends sessions that lacked memory. Only broker_flush() calls
- * it, when no function holds a connection.
- */
+/* Frees connections that are gone. Only broker_flush() calls it, when no function holds one. */
 void broker_conns_settle(struct broker *b);
 /* Tells the other end of a local connection that this end has ended. */
 void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);

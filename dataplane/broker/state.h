@@ -128,7 +128,7 @@ struct broker {
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */
-	bool starved;			/* a session has `starved` set */
+	TAILQ_HEAD(, broker_session) sessions_marked; /* for broker_sessions_settle() */
 	struct service_table services;
 	struct weir_services services_public; /* names that the cluster knows */
 	uint64_t services_told;		      /* when control was last told */

@@ -145,7 +145,7 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 
 	if (!k) {
 		if (c->vqpn && c->session)
-			b->starved = c->session->starved = true;
+			session_end(c->session);
 		return NULL;
 	}
 	e = &k->cmd.conn;
@@ -183,14 +183,6 @@ broker_conns_settle(struct broker *b)
 {
 	struct broker_conn *c;
 
-	while (b->starved) {
-		b->starved = false; /* the end of one session may starve another */
-		for (uint32_t i = 0; i < b->config.sessions; i++)
-			if (b->session[i] && b->session[i]->starved) {
-				b->session[i]->starved = false;
-				session_end(b->session[i]);
-			}
-	}
 	while ((c = b->conns_gone)) {
 		weir_assert(c->gone && !c->commands && !c->peer && !c->waiting_for);
 		b->conns_gone = c->next;

@@ -57,15 +57,12 @@ changed(struct broker *b, struct broker_command *c)
 	bool last = --s->ranges_waiting == 0;
 
 	(void)b;
-	weir_assert(s->commands);
-	s->commands--;
-	if (last) {
-		free(s->ranges_former);
-		s->ranges_former = NULL;
-	}
-	if (s->state != SESSION_OPEN)
-		broker_session_release(s);
-	else if (last)
+	session_command_done(s);
+	if (!last)
+		return;
+	free(s->ranges_former);
+	s->ranges_former = NULL;
+	if (s->state == SESSION_OPEN)
 		session_reply(s, &ok, NULL, 0);
 }
 

@@ -318,6 +318,35 @@ TEST(test_session_ends_without_commands)
 	fake_close(f);
 }
 
+/* The request that lacked memory is refused before its session ends, which ends another one. */
+TEST(test_refused_before_it_ends)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
+	struct fake *f = open_fake();
+	struct fake_session from, to;
+	uint32_t common = f->b->reserve.common, replies;
+
+	assert_true(try_attach(f, &from) && try_channels(f, &from));
+	assert_true(try_attach(f, &to) && try_channels(f, &to));
+	m.listen.flags = WEIR_LISTENS_HOLDING;
+	snprintf(m.listen.service, sizeof(m.listen.service), "to");
+	assert_true(ask(f, &to, &m) && try_connect(f, &from, "to", 0));
+	m = (struct weir_session_msg){.type = WEIR_MSG_DECIDE};
+	m.decide.vqpn = to.s->conns->vqpn;
+	replies = to.replies;
+	f->b->reserve.common = 0;
+	arm(1, true);
+	assert_int_equal(fake_request(f, &to, &m), 0);
+	arm(0, false);
+	f->b->reserve.common = common;
+	assert_int_equal(to.replies, replies + 1);
+	assert_int_equal(to.reply.type, WEIR_MSG_REFUSED);
+	assert_int_equal(to.reply.refused.code, ENOMEM);
+	assert_true(to.ended && from.ended);
+	assert_int_equal(f->b->session_count, 0);
+	fake_close(f);
+}
+
 /* Rows of a kind by control.sock, to the last page: 0, or the code of the refusal. */
 static int
 query(struct fake *f, int fd, uint32_t rows)
