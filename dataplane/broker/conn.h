@@ -6,6 +6,8 @@
 #include "broker.h"
 #include "command.h"
 
+#include <sys/queue.h>
+
 struct broker_node;
 struct broker_session;
 struct segment;
@@ -36,8 +38,8 @@ struct broker_conn {
 	/* local */
 	struct broker_conn *peer; /* other end, NULL once either end is gone */
 	struct segment *segment;
-	struct broker_conn *next, *previous; /* of the session */
-	struct broker_conn *next_waiting;
+	LIST_ENTRY(broker_conn) entry; /* of the session, or of those that are gone */
+	STAILQ_ENTRY(broker_conn) in_waiting;
 };
 
 static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");

@@ -87,7 +87,7 @@ struct broker_session {
 	uint32_t listener_generation[WEIR_LISTENERS];
 	uint32_t listener_count, segment_count, conn_count;
 	LIST_HEAD(, segment_side) segments;
-	struct broker_conn *conns;
+	LIST_HEAD(, broker_conn) conns;
 };
 
 #define SESSION_NO_MEMORY "the data plane is out of memory; free some, or lower its limits"

@@ -111,8 +111,8 @@ session_free(struct broker_session *s)
 
 	weir_assert(s->state == SESSION_BUILDING || s->state == SESSION_CLOSING);
 	weir_assert(b->session[s->id] == s && !s->serial && !s->waiting && !s->commands);
-	while (s->conns)
-		conn_gone(b, s->conns);
+	while (!LIST_EMPTY(&s->conns))
+		conn_gone(b, LIST_FIRST(&s->conns));
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
 	for (uint32_t i = 0; i < s->channel_count; i++)
@@ -179,7 +179,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	struct service_listener *l = s->listener[index];
 
 	weir_assert(l && l->session == s && s->listener_count);
-	service_remove(&s->b->services, l);
+	service_remove(l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
 		user_give(s->owner, USER_SERVICES, 1);
@@ -243,12 +243,14 @@ static void
 close_session(struct broker_session *s)
 {
 	struct broker *b = s->b;
+	struct broker_conn *c;
 
 	session_enter(s, SESSION_CLOSING);
 	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
 		if (s->listener[i])
 			session_unlisten(s, i);
-	for (struct broker_conn *c = s->conns; c; c = c->next) {
+	LIST_FOREACH(c, &s->conns, entry)
+	{
 		connect_forget(c);
 		/* the engine ends an open one: the program may have closed it before */
 		if (!c->opened || !c->peer || !c->peer->opened)
@@ -256,12 +258,12 @@ close_session(struct broker_session *s)
 	}
 	local_session_end(b, s);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c =
+		struct broker_command *k =
 		    command_reserved(b, i, ENGINE_SESSION_REMOVE, removed, s);
 
-		c->cmd.session = &s->view[i];
+		k->cmd.session = &s->view[i];
 		s->waiting++;
-		command_submit(b, c);
+		command_submit(b, k);
 	}
 }
 
