@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #define QUICK_RETRIES 20 /* after its connection ended, then at DP_RETRY_MS */
 #define BURST 64	 /* messages taken before other sockets have their turn */
@@ -18,7 +19,7 @@
 #define DP_FIELDS(incarnation) (struct log_field[]){{"incarnation", incarnation, NULL}}, 1
 
 struct queued {
-	struct queued *next;
+	STAILQ_ENTRY(queued) entry;
 	struct weir_ctl_msg m; /* last: only m.length bytes of it are there */
 };
 
@@ -36,8 +37,8 @@ struct dp {
 	uint32_t node; /* as it knows it; UINT32_MAX: not yet */
 	struct weir_row_fact fact[FACTS];
 	struct event *retry, *readable, *writable;
-	struct queued *first, **last;
-	uint32_t queued;
+	STAILQ_HEAD(, queued) queue;
+	uint32_t queued; /* messages in it */
 	struct log_memory trouble;
 };
 
@@ -54,13 +55,12 @@ retry_later(struct dp *dp)
 static void
 disconnect(struct dp *dp)
 {
-	while (dp->first) {
-		struct queued *q = dp->first;
+	struct queued *q;
 
-		dp->first = q->next;
+	while ((q = STAILQ_FIRST(&dp->queue))) {
+		STAILQ_REMOVE_HEAD(&dp->queue, entry);
 		free(q);
 	}
-	dp->last = &dp->first;
 	dp->queued = 0;
 	if (dp->readable)
 		event_free(dp->readable);
@@ -221,19 +221,17 @@ static void
 on_writable(evutil_socket_t fd, short what, void *user)
 {
 	struct dp *dp = user;
+	struct queued *q;
+	int rc;
 
-	while (dp->first) {
-		struct queued *q = dp->first;
-		int rc = weir_ctl_send(&dp->c, &q->m, -1);
-
+	while ((q = STAILQ_FIRST(&dp->queue))) {
+		rc = weir_ctl_send(&dp->c, &q->m, -1);
 		// Errors other than a full socket show on the reading side as its end.
 		if (rc == -EAGAIN || rc == -ENOBUFS) {
 			event_add(dp->writable, NULL);
 			return;
 		}
-		dp->first = q->next;
-		if (!dp->first)
-			dp->last = &dp->first;
+		STAILQ_REMOVE_HEAD(&dp->queue, entry);
 		dp->queued--;
 		free(q);
 	}
@@ -254,9 +252,7 @@ enqueue(struct dp *dp, struct weir_ctl_msg *m)
 		return;
 	}
 	memcpy(&q->m, m, m->length);
-	q->next = NULL;
-	*dp->last = q;
-	dp->last = &q->next;
+	STAILQ_INSERT_TAIL(&dp->queue, q, entry);
 	if (dp->queued++ == 0)
 		on_writable(dp->c.fd, EV_WRITE, dp);
 }
@@ -346,7 +342,7 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 	dp->hello = *hello;
 	dp->c.fd = -1;
 	dp->node = UINT32_MAX;
-	dp->last = &dp->first;
+	STAILQ_INIT(&dp->queue);
 	snprintf(dp->path, sizeof(dp->path), "%s", socket_path);
 	dp->retry = evtimer_new(base, on_retry, dp);
 	if (!dp->retry) {

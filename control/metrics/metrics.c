@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #define CLIENTS 16u
 #define REQUEST_MAX 4096u
@@ -24,7 +25,7 @@ struct client {
 	bool waits;	    /* for the data plane's answer */
 	bool answered;
 	bool head; /* without the body */
-	struct client *next, **previous;
+	LIST_ENTRY(client) entry;
 };
 
 struct metrics {
@@ -32,17 +33,15 @@ struct metrics {
 	struct listener *listener;
 	struct metrics_ask *ask; /* under way */
 	struct metrics_config config;
-	struct client *clients; /* newest first */
+	LIST_HEAD(, client) clients; /* newest first */
 	uint32_t count;
 };
 
 static void
 client_free(struct client *c)
 {
-	weir_assert(c->m->count && *c->previous == c);
-	*c->previous = c->next;
-	if (c->next)
-		c->next->previous = c->previous;
+	weir_assert(c->m->count);
+	LIST_REMOVE(c, entry);
 	c->m->count--;
 	if (c->over)
 		event_free(c->over);
@@ -73,7 +72,7 @@ on_answer(void *user, const struct metrics_rows *rows)
 	char *text = metrics_text(rows, m->config.cluster, certificates, count);
 
 	m->ask = NULL;
-	for (struct client *c = m->clients; c; c = c->next)
+	for (struct client *c = LIST_FIRST(&m->clients); c; c = LIST_NEXT(c, entry))
 		if (c->waits)
 			answer(c, text ? "200 OK" : "500 Out Of Memory", text ? text : "");
 	free(text);
@@ -150,7 +149,7 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 	if (m->count >= CLIENTS) {
 		struct client *oldest = NULL;
 
-		for (c = m->clients; c; c = c->next)
+		for (c = LIST_FIRST(&m->clients); c; c = LIST_NEXT(c, entry))
 			if (!c->waits && !c->answered)
 				oldest = c;
 		if (oldest)
@@ -163,11 +162,7 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 		return;
 	}
 	c->m = m;
-	c->next = m->clients;
-	c->previous = &m->clients;
-	if (c->next)
-		c->next->previous = &c->next;
-	m->clients = c;
+	LIST_INSERT_HEAD(&m->clients, c, entry);
 	m->count++;
 	c->stream = bufferevent_socket_new(m->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!c->stream)
@@ -210,8 +205,8 @@ metrics_close(struct metrics *m)
 	if (!m)
 		return;
 	metrics_ask_stop(m->ask);
-	while (m->clients)
-		client_free(m->clients);
+	while (!LIST_EMPTY(&m->clients))
+		client_free(LIST_FIRST(&m->clients));
 	listener_close(m->listener);
 	free(m);
 }

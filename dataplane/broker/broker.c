@@ -200,6 +200,7 @@ broker_create(const struct broker_config *config)
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	TAILQ_INIT(&b->building);
 	TAILQ_INIT(&b->adopt_waiting);
+	TAILQ_INIT(&b->sessions_marked);
 	memcpy(b->most, config->most, sizeof(b->most));
 	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
@@ -236,17 +237,7 @@ broker_destroy(struct broker *b)
 	session_socket_close(b);
 	control_socket_close(b);
 	capture_close_all(b);
-	for (uint32_t i = 0; b->session && i < b->config.sessions; i++) {
-		struct broker_session *s = b->session[i];
-
-		if (!s)
-			continue;
-		broker_session_close(s);
-		if (b->session[i] != s) /* no engine knew it */
-			continue;
-		s->waiting = s->commands = 0;
-		broker_session_release(s);
-	}
+	sessions_free_all(b);
 	command_free_all(b);
 	broker_conns_settle(b);
 	local_free_all(b);

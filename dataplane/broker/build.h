@@ -19,7 +19,7 @@ struct build_kind {
 	int (*piece)(struct broker_build *);
 	/* All is there: tells engines. 0 or -errno. */
 	int (*complete)(struct broker_build *);
-	/* Refuses and frees it, maybe with its session. */
+	/* Refuses it, and frees it or ends its session. */
 	void (*failed)(struct broker_build *, int rc);
 	/* Charges CPU time of main for a piece, ns. */
 	void (*charge)(struct broker_build *, uint64_t ns);

@@ -4,6 +4,7 @@
 #include "conn.h"
 #include "node.h"
 #include "rows.h"
+#include "session.h"
 #include "state.h"
 
 #include "base/vec.h"
@@ -47,11 +48,7 @@ fill(struct broker *b, struct broker_command *c, uint32_t engine, enum engine_co
 	c->engine = engine;
 	c->done = done;
 	c->context = context;
-	c->next_all = b->commands;
-	c->previous_all = &b->commands;
-	if (b->commands)
-		b->commands->previous_all = &c->next_all;
-	b->commands = c;
+	LIST_INSERT_HEAD(&b->commands, c, in_all);
 	return c;
 }
 
@@ -66,10 +63,10 @@ struct broker_command *
 command_reserved(struct broker *b, uint32_t engine, enum engine_command_type type,
 		 command_done_fn *done, void *context)
 {
-	struct broker_command *c = b->reserve.first;
+	struct broker_command *c = STAILQ_FIRST(&b->reserve.list);
 
 	weir_assert(c);
-	b->reserve.first = c->next;
+	STAILQ_REMOVE_HEAD(&b->reserve.list, entry);
 	b->reserve.listed--;
 	*c = (struct broker_command){.reserved = true};
 	return fill(b, c, engine, type, done, context);
@@ -93,9 +90,9 @@ static void
 trim(struct broker_reserve *r)
 {
 	while (r->listed > r->needed) {
-		struct broker_command *c = r->first;
+		struct broker_command *c = STAILQ_FIRST(&r->list);
 
-		r->first = c->next;
+		STAILQ_REMOVE_HEAD(&r->list, entry);
 		r->listed--;
 		free(c);
 	}
@@ -113,8 +110,7 @@ command_reserve(struct broker *b, uint32_t count)
 			trim(r);
 			return -ENOMEM;
 		}
-		c->next = r->first;
-		r->first = c;
+		STAILQ_INSERT_HEAD(&r->list, c, entry);
 		r->listed++;
 	}
 	r->needed += count;
@@ -132,8 +128,12 @@ command_unreserve(struct broker *b, uint32_t count)
 int
 command_begin(struct broker *b)
 {
-	int rc = command_reserve(b, COMMON_COMMANDS);
+	int rc;
 
+	STAILQ_INIT(&b->reserve.list);
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		STAILQ_INIT(&b->mailbox[i].waiting);
+	rc = command_reserve(b, COMMON_COMMANDS);
 	b->reserve.common = rc ? 0 : COMMON_COMMANDS;
 	return rc;
 }
@@ -143,16 +143,13 @@ command_drop(struct broker *b, struct broker_command *c)
 {
 	struct broker_reserve *r = &b->reserve;
 
-	*c->previous_all = c->next_all;
-	if (c->next_all)
-		c->next_all->previous_all = c->previous_all;
+	LIST_REMOVE(c, in_all);
 	if (!c->reserved) {
 		free(c);
 		return;
 	}
 	r->common += c->common;
-	c->next = r->first;
-	r->first = c;
+	STAILQ_INSERT_HEAD(&r->list, c, entry);
 	r->listed++;
 	trim(r);
 }
@@ -160,9 +157,9 @@ command_drop(struct broker *b, struct broker_command *c)
 void
 command_free_all(struct broker *b)
 {
-	while (b->commands) {
-		struct broker_command *c = b->commands;
+	struct broker_command *c;
 
+	while ((c = LIST_FIRST(&b->commands))) {
 		if (c->about_conn)
 			conn_command_done(b, c->context);
 		if (c->cmd.type == ENGINE_SNAPSHOT)
@@ -177,7 +174,7 @@ bool
 command_waiting(const struct broker *b)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++)
-		if (b->mailbox[i].first)
+		if (!STAILQ_EMPTY(&b->mailbox[i].waiting))
 			return true;
 	return false;
 }
@@ -187,11 +184,7 @@ command_submit(struct broker *b, struct broker_command *c)
 {
 	struct broker_mailbox *m = &b->mailbox[c->engine];
 
-	if (!m->first)
-		m->last = &m->first;
-	c->next = NULL;
-	*m->last = c;
-	m->last = &c->next;
+	STAILQ_INSERT_TAIL(&m->waiting, c, entry);
 	if (makes_conn(c->cmd.type))
 		m->opening++;
 }
@@ -207,21 +200,18 @@ broker_flush(struct broker *b)
 	nodes_publish(b);
 	while (any) {
 		any = false;
+		broker_sessions_settle(b);
 		broker_conns_settle(b);
 		for (uint32_t i = 0; i < b->config.engines; i++) {
 			struct broker_mailbox *m = &b->mailbox[i];
+			struct broker_command *c;
 			bool taken = false;
 
-			while (m->first) {
-				struct broker_command *c = m->first;
-
+			while ((c = STAILQ_FIRST(&m->waiting))) {
 				/* out of the list first: the answer may come from within */
-				m->first = c->next;
+				STAILQ_REMOVE_HEAD(&m->waiting, entry);
 				if (b->config.command(b->config.user, i, &c->cmd)) {
-					c->next = m->first;
-					if (!m->first)
-						m->last = &c->next;
-					m->first = c;
+					STAILQ_INSERT_HEAD(&m->waiting, c, entry);
 					break;
 				}
 				taken = true;

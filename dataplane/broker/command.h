@@ -5,6 +5,8 @@
 
 #include "broker.h"
 
+#include <sys/queue.h>
+
 struct broker_conn;
 struct broker_command;
 
@@ -16,19 +18,21 @@ struct broker_command {
 	uint32_t engine;
 	command_done_fn *done; /* NULL: no function waits for the answer */
 	void *context;
-	bool about_conn; /* context is a broker_conn that counts this command */
-	bool reserved;	 /* came from the reserve */
-	bool common;	 /* and is one of the broker's own */
-	struct broker_command *next;
-	struct broker_command *next_all, **previous_all; /* in broker.commands */
+	bool about_conn;		    /* context is a broker_conn that counts this command */
+	bool reserved;			    /* came from the reserve */
+	bool common;			    /* and is one of the broker's own */
+	STAILQ_ENTRY(broker_command) entry; /* of its mailbox, or of the reserve */
+	LIST_ENTRY(broker_command) in_all;  /* broker.commands */
 };
+
+STAILQ_HEAD(broker_commands, broker_command);
 
 /*
  * Commands made in advance. An object reserves those that its end takes, so that it never lacks
  * memory to end. Some more are for whoever lacks memory in a step that it can't refuse.
  */
 struct broker_reserve {
-	struct broker_command *first;
+	struct broker_commands list;
 	uint32_t listed; /* in the list: `needed`, less those under way for objects that exist */
 	uint32_t needed; /* of all objects, and the common ones */
 	uint32_t common; /* common ones that are not under way */
@@ -36,7 +40,7 @@ struct broker_reserve {
 
 /* Commands of one engine that wait for room in its mailbox, in order. */
 struct broker_mailbox {
-	struct broker_command *first, **last;
+	struct broker_commands waiting;
 	uint32_t opening; /* commands under way that make a connection */
 	uint32_t *early;  /* vqpns whose CONN_CLOSED overtook the answer to that command */
 	uint32_t early_count, early_room;
@@ -62,7 +66,10 @@ int command_begin(struct broker *b);
 void command_drop(struct broker *b, struct broker_command *c);
 /* Queues the command; it leaves at the next broker_flush(). */
 void command_submit(struct broker *b, struct broker_command *c);
-/* Gives waiting commands to the engines. Called at the end of every entry point. */
+/*
+ * The end of a turn: settles sessions and connections that have ended, and gives waiting commands
+ * to the engines. Called at the end of every entry point.
+ */
 void broker_flush(struct broker *b);
 /* Whether this connection was closed before the answer that made it; forgets the note. */
 bool command_closed_early(struct broker *b, uint32_t engine, uint32_t vqpn);

@@ -6,6 +6,8 @@
 #include "broker.h"
 #include "command.h"
 
+#include <sys/queue.h>
+
 struct broker_node;
 struct broker_session;
 struct segment;
@@ -36,8 +38,8 @@ struct broker_conn {
 	/* local */
 	struct broker_conn *peer; /* other end, NULL once either end is gone */
 	struct segment *segment;
-	struct broker_conn *next, *previous; /* of the session */
-	struct broker_conn *next_waiting;
+	LIST_ENTRY(broker_conn) entry; /* of the session, or of those that are gone */
+	STAILQ_ENTRY(broker_conn) in_waiting;
 };
 
 static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");
@@ -53,16 +55,13 @@ struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
 void conn_gone(struct broker *b, struct broker_conn *c);
 /*
  * A command whose context is the connection. NULL: out of memory. The caller refuses a connection
- * that the engine does not have yet; the session of another one is marked to be ended.
+ * that the engine does not have yet; the session of another one ends (session_end()).
  */
 struct broker_command *conn_command(struct broker *b, struct broker_conn *c,
 				    enum engine_command_type type, command_done_fn *done);
 /* Each `done` of a conn_command() calls this. */
 void conn_command_done(struct broker *b, struct broker_conn *c);
-/*
- * Frees connections that are gone and ends sessions that lacked memory. Only broker_flush() calls
- * it, when no function holds a connection.
- */
+/* Frees connections that are gone. Only broker_flush() calls it, when no function holds one. */
 void broker_conns_settle(struct broker *b);
 /* Tells the other end of a local connection that this end has ended. */
 void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);

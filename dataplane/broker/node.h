@@ -16,10 +16,10 @@ struct broker_session;
 #define BROKER_NODES UINT16_MAX /* ids 0 ... 65534 */
 
 struct broker_node {
-	struct weir_ctl_node is; /* by control; the incarnation also by offers */
-	struct broker_conn *waiting, **waiting_last;
-	struct broker_link *links; /* by next_of_node; those of the loop are not here */
-	uint64_t repair_until;	   /* when the node counts as lost, 0: its links are well */
+	struct weir_ctl_node is;	    /* by control; the incarnation also by offers */
+	STAILQ_HEAD(, broker_conn) waiting; /* until a link is up */
+	struct broker_link *links;	    /* by next_of_node; those of the loop are not here */
+	uint64_t repair_until;	/* when the node counts as lost, 0: its links are well */
 	uint64_t unheard_until; /* when it counts as lost unless a new control reports it, or 0 */
 	bool told;		/* this control has reported it */
 	bool told_up;		/* programs have been told */

@@ -6,6 +6,8 @@
 #include "ipc/services.h"
 #include "ipc/session_msg.h"
 
+#include <sys/queue.h>
+
 struct broker_session;
 
 #define SERVICE_BACKLOG_DEFAULT 128u
@@ -20,18 +22,18 @@ struct service_listener {
 	bool holding;	  /* its program decides about each connection */
 	uint64_t since;
 	char service[WEIR_SERVICE_MAX];
-	struct service_listener *next;
+	LIST_ENTRY(service_listener) entry; /* of its bucket */
 };
 
 #define SERVICE_BUCKETS 256u
 
 struct service_table {
-	struct service_listener *bucket[SERVICE_BUCKETS];
+	LIST_HEAD(, service_listener) bucket[SERVICE_BUCKETS];
 };
 
 struct service_listener *service_find(const struct service_table *t, const char *name);
 /* 0, or -EADDRINUSE. The listener stays the caller's. */
 int service_add(struct service_table *t, struct service_listener *l);
-void service_remove(struct service_table *t, struct service_listener *l);
+void service_remove(struct service_listener *l);
 
 #endif

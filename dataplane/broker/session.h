@@ -22,7 +22,8 @@ enum session_state {
 	SESSION_BUILDING, /* the arena is being made; HELLO has no answer yet */
 	SESSION_ADDING,	  /* engines are being told; HELLO has no answer yet */
 	SESSION_OPEN,	  /* requests are answered */
-	SESSION_CLOSING,  /* no more replies; engines have been told to remove the session */
+	SESSION_ENDING,	  /* marked: nothing begins for it; broker_sessions_settle() closes it */
+	SESSION_CLOSING,  /* no engine knows it, or all have been told to remove it */
 };
 
 struct broker_channel {
@@ -40,7 +41,7 @@ struct broker_session {
 	bool membarrier;
 	uint32_t version; /* of session.sock, chosen */
 	char name[WEIR_NAME_MAX];
-	broker_reply_fn *reply;	   /* NULL from CLOSING on */
+	broker_reply_fn *reply;	   /* NULL once the program has had its last reply */
 	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */
 	void *user;
 	struct broker_build build; /* in state BUILDING */
@@ -50,10 +51,10 @@ struct broker_session {
 	uint64_t request_ns;	   /* CPU time for requests that the socket has not charged yet */
 	uint8_t slow_bells;	   /* consecutive slow doorbells rung by main */
 	bool pending;		   /* a request waits for its reply */
-	bool starved;	   /* a command for it lacked memory: broker_conns_settle() ends it */
-	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
-	uint32_t commands; /* all other commands under way that point here */
-	int result;	   /* first error of ADD */
+	TAILQ_ENTRY(broker_session) in_marked; /* marked to be closed or freed */
+	uint32_t waiting;		       /* engines that have not answered ADD or REMOVE */
+	uint32_t commands;		       /* all other commands under way that point here */
+	int result;			       /* first error of ADD */
 	struct arena arena;
 	struct broker_release *release; /* takes the arena's memory at the end */
 	uint32_t reserved;		/* number of commands reserved for ADD and REMOVE */
@@ -86,7 +87,7 @@ struct broker_session {
 	uint32_t listener_generation[WEIR_LISTENERS];
 	uint32_t listener_count, segment_count, conn_count;
 	LIST_HEAD(, segment_side) segments;
-	struct broker_conn *conns;
+	LIST_HEAD(, broker_conn) conns;
 };
 
 #define SESSION_NO_MEMORY "the data plane is out of memory; free some, or lower its limits"
@@ -117,10 +118,15 @@ void session_set_serial(struct broker_session *s, bool serial);
 
 /* ---- end ---- */
 
-/* Closes the session and tells its socket by a NULL reply. */
+/*
+ * The four that follow mark the session: callers may name it until their turn ends. Marking again
+ * does nothing.
+ */
+
+/* Ends the session, and its socket gets a NULL reply, when the turn ends. */
 void session_end(struct broker_session *s);
 /*
- * Closes the session of a living program when the broker stops. The socket is told last, when no
+ * Ends the session of a living program when the broker stops. The socket is told last, when no
  * engine writes into the arena any more: the program finds there every message that was
  * acknowledged to peers.
  */
@@ -129,9 +135,22 @@ void session_leave(struct broker_session *s);
 void session_spoil(struct broker_session *s, const char *reason);
 /* Ends the session for an operator, and tells the program why. */
 void session_evict(struct broker_session *s, const char *reason);
-/* Frees the session once no command and no object refers to it any more. */
-void broker_session_release(struct broker_session *s);
-void session_free(struct broker_session *s);
+
+static inline bool
+session_ends(const struct broker_session *s)
+{
+	return s->state >= SESSION_ENDING;
+}
+
+/* Each `done` of a command that session.commands counts calls this. */
+void session_command_done(struct broker_session *s);
+/*
+ * Closes marked sessions, and frees those that no command names any more. Only broker_flush() calls
+ * it, when no function holds a session.
+ */
+void broker_sessions_settle(struct broker *b);
+/* The engines have stopped: ends and frees all sessions. */
+void sessions_free_all(struct broker *b);
 
 /* Logs that peers have waited long for the session's receive memory. */
 void session_full(struct broker *b, uint32_t id);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 struct socket_job {
@@ -19,7 +20,7 @@ struct socket_job {
 	size_t size;
 	ssize_t result; /* of recv(), or -errno */
 	uint64_t ns;	/* wall-clock time of the job */
-	struct socket_job *next;
+	TAILQ_ENTRY(socket_job) entry;
 };
 
 struct socket_threads;

@@ -102,8 +102,8 @@ struct broker {
 	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */
 	uint64_t rnr_at[BROKER_ENGINES_MAX];	   /* when rnr_seen last grew */
 	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
-	struct broker_command *commands; /* all commands */
-	struct broker_reserve reserve;	 /* of commands */
+	LIST_HEAD(, broker_command) commands; /* all commands */
+	struct broker_reserve reserve;	      /* of commands */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
 	TAILQ_HEAD(broker_building, broker_build) building; /* in the order of requests */
@@ -111,14 +111,14 @@ struct broker {
 	uint64_t told_to_wait; /* when their programs were last told to wait */
 	TAILQ_HEAD(, broker_session) adopt_waiting; /* for room, in the order of adopt.until */
 	struct quota_setting *quota_settings;
-	struct broker_user *users;
+	LIST_HEAD(, broker_user) users;
 	/*
 	 * CPU time of main: of all users without a session (strangers), of strangers that have cost
 	 * little lately (frugal), of strangers by uid, and of all requests.
 	 */
 	struct pace strangers, frugal, stranger[BROKER_STRANGER_PLACES], requests;
 	uint32_t serial_sessions; /* sessions with `serial` set */
-	struct broker_release *releases;
+	LIST_HEAD(, broker_release) releases;
 	uint64_t release_due;		/* when releases are looked at next */
 	uint64_t used[USER_LIMITS];	/* by all users */
 	uint64_t most[USER_LIMITS];	/* limits of `used`; 0: no limit */
@@ -127,8 +127,8 @@ struct broker {
 	uint32_t export_keys;		/* registered */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
-	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */
-	bool starved;			/* a session has `starved` set */
+	LIST_HEAD(, broker_conn) conns_gone; /* no command names them: for broker_conns_settle() */
+	TAILQ_HEAD(, broker_session) sessions_marked; /* for broker_sessions_settle() */
 	struct service_table services;
 	struct weir_services services_public; /* names that the cluster knows */
 	uint64_t services_told;		      /* when control was last told */

@@ -6,13 +6,15 @@
 #include "broker.h"
 #include "pace.h"
 
+#include <sys/queue.h>
+
 struct broker_session;
 
 /* uid of the settings for all users without settings of their own */
 #define USER_OTHERS UINT32_MAX
 
 struct broker_user {
-	struct broker_user *next;
+	LIST_ENTRY(broker_user) entry;
 	struct broker *b;
 	uint32_t uid;
 	bool kept; /* has settings of its own */

@@ -10,6 +10,7 @@
  */
 #include "chunks.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "ipc/invariant.h"
 
@@ -162,20 +163,10 @@ find(const struct weir_general *h, uint32_t size)
 static int
 reserve_pages(struct weir_general *h, uint64_t more)
 {
-	uint64_t most = (NONE >> h->shift), room = h->room ? h->room : 16;
-	struct page *page;
-
-	if (more > most - h->count)
+	if (more > (NONE >> h->shift) - h->count)
 		return weir_fail(-ENOSPC, "one allocator has less than 256 GiB; use several");
-	while (room < h->count + more)
-		room *= 2;
-	if (room == h->room)
-		return 0;
-	page = realloc(h->page, room * sizeof(*page));
-	if (!page)
+	if (VEC_RESERVE(h->page, h->room, h->count + more))
 		return weir_fail(-ENOMEM, "no memory for the records of pieces; free some");
-	h->page = page;
-	h->room = (uint32_t)room;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "handle.h"
 
+#include "base/vec.h"
 #include "client/progress.h"
 #include "ipc/invariant.h"
 #include "stream/model.h"
@@ -65,15 +66,8 @@ stop_leading(struct gathering *j)
 static struct joiner *
 add_joiner(struct gathering *j)
 {
-	if (j->joiners == j->room) {
-		uint32_t room = j->room ? 2 * j->room : 16;
-		struct joiner *more = realloc(j->joiner, room * sizeof(*more));
-
-		if (!more)
-			return NULL;
-		j->joiner = more;
-		j->room = room;
-	}
+	if (VEC_RESERVE(j->joiner, j->room, j->joiners + 1))
+		return NULL;
 	j->joiner[j->joiners] = (struct joiner){0};
 	return &j->joiner[j->joiners++];
 }

@@ -2,6 +2,7 @@
 /* Memory of dynamic windows. The data plane has the ranges, too, and refuses what is wrong. */
 #include "handle.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/session.h"
@@ -9,7 +10,6 @@
 #include "remote/window.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How many ranges begin before the address. */
@@ -27,23 +27,6 @@ ranges_before(const struct weir_window *win, uint64_t address)
 			high = i;
 	}
 	return low;
-}
-
-/* Makes room for one more. */
-static int
-room(struct weir_window *win)
-{
-	uint32_t n = win->range_room ? 2 * win->range_room : 16;
-	struct window_range *more;
-
-	if (win->range_count < win->range_room)
-		return 0;
-	more = realloc(win->ranges, n * sizeof(*more));
-	if (!more)
-		return weir_fail(-ENOMEM, "no memory for a range; free some");
-	win->ranges = more;
-	win->range_room = n;
-	return 0;
 }
 
 static int
@@ -84,8 +67,9 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 		return weir_fail(-EACCES, "the region was not adopted with WEIR_ADOPT_EXPOSE, or "
 					  "is being freed");
 	pthread_mutex_lock(&win->attaching);
-	rc = room(win);
-	if (!rc)
+	if (VEC_RESERVE(win->ranges, win->range_room, win->range_count + 1))
+		rc = weir_fail(-ENOMEM, "no memory for a range; free some");
+	else
 		rc = weir_export_attach(win->x, region, offset, bytes);
 	if (!rc) {
 		at = ranges_before(win, (uintptr_t)region->addr + offset);

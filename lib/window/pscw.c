@@ -7,13 +7,13 @@
  */
 #include "notice.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
 #include "group/board.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SPINS 64u	/* looks at words before anything else */
@@ -55,16 +55,10 @@ static int
 begin_exposure(struct weir_window *win, const uint32_t *ranks, uint32_t n, unsigned asserts)
 {
 	struct window_member *m;
-	uint32_t *more;
 	int rc = 0;
 
-	if (n > win->exposed_room) {
-		more = realloc(win->exposed, n * sizeof(*more));
-		if (!more)
-			return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
-		win->exposed = more;
-		win->exposed_room = n;
-	}
+	if (VEC_RESERVE(win->exposed, win->exposed_room, n))
+		return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
 	win->exposed_count = 0;
 	for (uint32_t i = 0; i < n && !rc; i++) {
 		if (ranks[i] == WEIR_RANK_NULL)

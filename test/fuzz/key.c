@@ -99,7 +99,7 @@ is_accepted(const struct weir_key_fields *k, uint32_t rights)
 	fake_event(net.f[1], 0, &e);
 	if (net.f[1]->count[ENGINE_CONN_ACCEPT] == before)
 		return false;
-	end_conn(0, owner.s->conns->vqpn);
+	end_conn(0, LIST_FIRST(&owner.s->conns)->vqpn);
 	return true;
 }
 

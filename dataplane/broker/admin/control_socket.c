@@ -34,7 +34,7 @@
 #define UNSENT_MAX 65536u		   /* messages to weir-control that wait */
 
 struct unsent {
-	struct unsent *next;
+	STAILQ_ENTRY(unsent) entry;
 	struct weir_ctl_msg m; /* last: only m.length bytes are there */
 };
 
@@ -44,7 +44,7 @@ struct client {
 	uint32_t role;	 /* enum weir_ctl_role, 0 before HELLO */
 	bool operates;	 /* root's or our own user's: may change what there is, and capture */
 	bool page_waits; /* q->page found no room in the socket */
-	struct unsent *unsent, **unsent_last; /* wait for room in the socket */
+	STAILQ_HEAD(, unsent) unsent; /* wait for room in the socket */
 	uint32_t unsent_count;
 	struct rows_query *q;	     /* being answered: main reads nothing meanwhile */
 	struct capture_job *capture; /* its capture, until it was told of the end */
@@ -63,8 +63,9 @@ client_close(struct unix_client *socket, bool expired)
 {
 	struct client *c = (struct client *)socket;
 	struct control_socket *cs = c->b->control_socket;
+	struct unsent *u;
 
-	if (expired && (c->page_waits || c->unsent))
+	if (expired && (c->page_waits || !STAILQ_EMPTY(&c->unsent)))
 		c->b->counters.control_slow++;
 	if (cs->control == c) {
 		cs->control = NULL;
@@ -78,10 +79,8 @@ client_close(struct unix_client *socket, bool expired)
 	rows_close(c->q);
 	if (c->capture)
 		capture_orphan(c->capture);
-	while (c->unsent) {
-		struct unsent *u = c->unsent;
-
-		c->unsent = u->next;
+	while ((u = STAILQ_FIRST(&c->unsent))) {
+		STAILQ_REMOVE_HEAD(&c->unsent, entry);
 		free(u);
 	}
 	unix_client_remove(socket);
@@ -110,7 +109,7 @@ watch_for(struct client *c, uint32_t events)
 static void
 send_or_keep(struct client *c, const struct weir_ctl_msg *m)
 {
-	int rc = c->unsent ? -EAGAIN : client_send(c, m);
+	int rc = STAILQ_EMPTY(&c->unsent) ? client_send(c, m) : -EAGAIN;
 	struct unsent *u = NULL;
 
 	if (!rc)
@@ -124,23 +123,22 @@ send_or_keep(struct client *c, const struct weir_ctl_msg *m)
 		return;
 	}
 	memcpy(&u->m, m, m->length);
-	if (!c->unsent) {
-		c->unsent_last = &c->unsent;
+	if (STAILQ_EMPTY(&c->unsent)) {
 		c->socket.deadline = broker_now(c->b) + PATIENCE_NS;
 		watch_for(c, EPOLLIN | EPOLLOUT);
 	}
-	*c->unsent_last = u;
-	c->unsent_last = &u->next;
+	STAILQ_INSERT_TAIL(&c->unsent, u, entry);
 	c->unsent_count++;
 }
 
 static void
 send_unsent(struct client *c)
 {
-	while (c->unsent) {
-		struct unsent *u = c->unsent;
-		int rc = client_send(c, &u->m);
+	struct unsent *u;
+	int rc;
 
+	while ((u = STAILQ_FIRST(&c->unsent))) {
+		rc = client_send(c, &u->m);
 		if (rc == -EAGAIN)
 			return;
 		if (rc) {
@@ -149,7 +147,7 @@ send_unsent(struct client *c)
 		}
 		c->socket.deadline = broker_now(c->b) + PATIENCE_NS;
 		weir_assert(c->unsent_count);
-		c->unsent = u->next;
+		STAILQ_REMOVE_HEAD(&c->unsent, entry);
 		c->unsent_count--;
 		free(u);
 	}
@@ -430,7 +428,7 @@ client_ready(struct broker_watch *w, uint32_t events)
 		pump(c);
 		return;
 	}
-	if (events & EPOLLOUT && c->unsent && !c->socket.over) {
+	if (events & EPOLLOUT && !STAILQ_EMPTY(&c->unsent) && !c->socket.over) {
 		send_unsent(c);
 		return;
 	}
@@ -482,6 +480,7 @@ accept_ready(struct broker_watch *w, uint32_t events)
 		return;
 	}
 	c->b = cs->b;
+	STAILQ_INIT(&c->unsent);
 	c->operates = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
 		      (!peer.uid || peer.uid == geteuid());
 	c->socket.watch = (struct broker_watch){.fd = fd, .ready = client_ready};

@@ -316,7 +316,7 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 		return 1;
 	}
 	s = id < b->config.sessions ? b->session[id] : NULL;
-	if (!s || s->state == SESSION_CLOSING)
+	if (!s || session_ends(s))
 		return fail(reason, size, -ESRCH,
 			    "there is no session %u; see weirctl show sessions", id);
 	log_event(LOG_LEVEL_INFO, SESSION_FIELDS(s), "session %u (pid %d, %s) evicted%s%s", s->id,

@@ -40,10 +40,7 @@ conn_new(struct broker_session *s, uint32_t engine, struct broker_conn **conn)
 	c->listener = ENGINE_LISTENER_NONE;
 	c->link = ENGINE_LINK_NONE;
 	c->since = broker_now(s->b);
-	c->next = s->conns;
-	if (s->conns)
-		s->conns->previous = c;
-	s->conns = c;
+	LIST_INSERT_HEAD(&s->conns, c, entry);
 	s->conn_count++;
 	s->b->conn_count++;
 	*conn = c;
@@ -97,13 +94,6 @@ conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn)
 	return !c->gone;
 }
 
-static void
-add_gone(struct broker *b, struct broker_conn *c)
-{
-	c->next = b->conns_gone;
-	b->conns_gone = c;
-}
-
 void
 conn_gone(struct broker *b, struct broker_conn *c)
 {
@@ -118,12 +108,7 @@ conn_gone(struct broker *b, struct broker_conn *c)
 	conn_tell_peer(b, c, ECONNRESET);
 	local_line_give(b, c);
 
-	if (c->previous)
-		c->previous->next = c->next;
-	else
-		s->conns = c->next;
-	if (c->next)
-		c->next->previous = c->previous;
+	LIST_REMOVE(c, entry);
 	c->session = NULL;
 	weir_assert(s->conn_count && b->conn_count);
 	s->conn_count--;
@@ -132,7 +117,7 @@ conn_gone(struct broker *b, struct broker_conn *c)
 	if (c->desc != ENGINE_DESC_NONE)
 		s->free_desc[s->free_desc_count++] = c->desc;
 	if (!c->commands)
-		add_gone(b, c);
+		LIST_INSERT_HEAD(&b->conns_gone, c, entry);
 }
 
 struct broker_command *
@@ -145,7 +130,7 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 
 	if (!k) {
 		if (c->vqpn && c->session)
-			b->starved = c->session->starved = true;
+			session_end(c->session);
 		return NULL;
 	}
 	e = &k->cmd.conn;
@@ -175,7 +160,7 @@ conn_command_done(struct broker *b, struct broker_conn *c)
 {
 	weir_assert(c->commands);
 	if (--c->commands == 0 && c->gone)
-		add_gone(b, c);
+		LIST_INSERT_HEAD(&b->conns_gone, c, entry);
 }
 
 void
@@ -183,17 +168,9 @@ broker_conns_settle(struct broker *b)
 {
 	struct broker_conn *c;
 
-	while (b->starved) {
-		b->starved = false; /* the end of one session may starve another */
-		for (uint32_t i = 0; i < b->config.sessions; i++)
-			if (b->session[i] && b->session[i]->starved) {
-				b->session[i]->starved = false;
-				session_end(b->session[i]);
-			}
-	}
-	while ((c = b->conns_gone)) {
+	while ((c = LIST_FIRST(&b->conns_gone))) {
 		weir_assert(c->gone && !c->commands && !c->peer && !c->waiting_for);
-		b->conns_gone = c->next;
+		LIST_REMOVE(c, entry);
 		free(c);
 	}
 }

@@ -115,26 +115,14 @@ start_or_wait(struct broker *b, struct broker_conn *c)
 		return;
 	}
 	c->waiting_for = n;
-	c->next_waiting = NULL;
-	*n->waiting_last = c;
-	n->waiting_last = &c->next_waiting;
+	STAILQ_INSERT_TAIL(&n->waiting, c, in_waiting);
 }
 
 void
 connect_forget(struct broker_conn *c)
 {
-	struct broker_node *n = c->waiting_for;
-	struct broker_conn **at;
-
-	if (!n)
-		return;
-	for (at = &n->waiting; *at != c;) {
-		weir_assert(*at && (*at)->waiting_for == n);
-		at = &(*at)->next_waiting;
-	}
-	*at = c->next_waiting;
-	if (!*at)
-		n->waiting_last = at;
+	if (c->waiting_for)
+		STAILQ_REMOVE(&c->waiting_for->waiting, c, broker_conn, in_waiting);
 	c->waiting_for = NULL;
 }
 
@@ -144,10 +132,10 @@ connect_kick(struct broker *b, struct broker_node *n)
 	struct broker_conn *c;
 	uint32_t count = 0;
 
-	for (c = n->waiting; c; c = c->next_waiting)
+	for (c = STAILQ_FIRST(&n->waiting); c; c = STAILQ_NEXT(c, in_waiting))
 		count++;
 	/* connections that go on waiting are appended again */
-	while (count-- && (c = n->waiting)) {
+	while (count-- && (c = STAILQ_FIRST(&n->waiting))) {
 		connect_forget(c);
 		start_or_wait(b, c);
 	}
@@ -156,8 +144,9 @@ connect_kick(struct broker *b, struct broker_node *n)
 static uint64_t
 node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 {
-	while (n->waiting && n->waiting->since + BROKER_CONNECT_TIMEOUT_NS <= now) {
-		struct broker_conn *c = n->waiting;
+	struct broker_conn *c;
+
+	while ((c = STAILQ_FIRST(&n->waiting)) && c->since + BROKER_CONNECT_TIMEOUT_NS <= now) {
 		/* room that came late is no fault of the peer's */
 		bool no_room = link_lacks_room(b, c->engine, n, c->class,
 					       c->since + BROKER_CONNECT_TIMEOUT_NS / 2);
@@ -165,7 +154,7 @@ node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 		b->counters.connects_timed_out++;
 		connect_give_up(b, c, no_room ? ENOSPC : ETIMEDOUT);
 	}
-	return n->waiting ? n->waiting->since + BROKER_CONNECT_TIMEOUT_NS : UINT64_MAX;
+	return c ? c->since + BROKER_CONNECT_TIMEOUT_NS : UINT64_MAX;
 }
 
 uint64_t

@@ -38,10 +38,9 @@ decided(struct broker *b, struct broker_command *k)
 	struct weir_session_msg ok = session_msg(WEIR_MSG_OK);
 	const struct broker_conn *c = k->context;
 
-	weir_assert(s && s->commands);
-	s->commands--;
+	weir_assert(s);
+	session_command_done(s);
 	session_reply(s, &ok, NULL, 0);
-	broker_session_release(s);
 	if (c->segment && !k->cmd.conn.status)
 		local_acceptor_told(b, k);
 	else

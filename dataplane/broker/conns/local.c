@@ -291,7 +291,7 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 	struct broker_command *k;
 
 	weir_assert(c->vqpn && c->session);
-	if (c->session->state == SESSION_CLOSING) /* the engine forgets the connection anyway */
+	if (session_ends(c->session)) /* the engine forgets the connection anyway */
 		return;
 	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
 		give_up(b, c, ECONNREFUSED, NULL);

@@ -2,8 +2,6 @@
 /* The table of service names and their listeners. */
 #include "service.h"
 
-#include "ipc/invariant.h"
-
 #include <errno.h>
 
 static uint32_t
@@ -23,32 +21,23 @@ service_find(const struct service_table *t, const char *name)
 
 	if (!weir_service_ok(name))
 		return NULL;
-	l = t->bucket[bucket_of(name)];
+	l = LIST_FIRST(&t->bucket[bucket_of(name)]);
 	while (l && strcmp(l->service, name))
-		l = l->next;
+		l = LIST_NEXT(l, entry);
 	return l;
 }
 
 int
 service_add(struct service_table *t, struct service_listener *l)
 {
-	struct service_listener **at = &t->bucket[bucket_of(l->service)];
-
 	if (service_find(t, l->service))
 		return -EADDRINUSE;
-	l->next = *at;
-	*at = l;
+	LIST_INSERT_HEAD(&t->bucket[bucket_of(l->service)], l, entry);
 	return 0;
 }
 
 void
-service_remove(struct service_table *t, struct service_listener *l)
+service_remove(struct service_listener *l)
 {
-	struct service_listener **at = &t->bucket[bucket_of(l->service)];
-
-	while (*at && *at != l)
-		at = &(*at)->next;
-	weir_assert(*at);
-	if (*at)
-		*at = l->next;
+	LIST_REMOVE(l, entry);
 }

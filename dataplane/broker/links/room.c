@@ -274,10 +274,10 @@ static bool
 is_awaited(const struct broker_link *l)
 {
 	const struct broker_node *n = l->loop_end ? l->b->loop : node_find(l->b, l->node);
-	const struct broker_conn *c = n ? n->waiting : NULL;
+	const struct broker_conn *c = n ? STAILQ_FIRST(&n->waiting) : NULL;
 
 	while (c && (c->engine != l->engine || c->class != link_class(l)))
-		c = c->next_waiting;
+		c = STAILQ_NEXT(c, in_waiting);
 	return c;
 }
 

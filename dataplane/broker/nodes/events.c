@@ -48,7 +48,7 @@ nodes_publish(struct broker *b)
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
-		if (!s)
+		if (!s || session_ends(s)) /* its arena may not exist */
 			continue;
 		atomic_store_explicit(&arena_head(&s->arena)->nodes, b->node_changes,
 				      memory_order_relaxed);

@@ -32,7 +32,7 @@ node_new(uint32_t id)
 
 	if (n) {
 		n->is.id = id;
-		n->waiting_last = &n->waiting;
+		STAILQ_INIT(&n->waiting);
 	}
 	return n;
 }

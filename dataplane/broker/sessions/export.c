@@ -114,14 +114,10 @@ answered(struct broker_command *c)
 	struct broker_session *s = c->context;
 	struct broker_export *x = &s->export[c->cmd.export.number - 1];
 
-	weir_assert(x->waiting && s->commands);
-	s->commands--;
+	weir_assert(x->waiting);
 	x->waiting--;
-	if (s->state != SESSION_OPEN) {
-		broker_session_release(s);
-		return NULL;
-	}
-	return x->waiting ? NULL : x;
+	session_command_done(s);
+	return x->waiting || s->state != SESSION_OPEN ? NULL : x;
 }
 
 /* The answer to REVOKE of an export that an operator ended. */
@@ -451,7 +447,7 @@ revoke_request(struct broker_session *s, const struct weir_session_msg *m)
 
 /* ---- locks ---- */
 
-/* Commands for an export that exists. NULL: out of memory; its session is marked to be ended. */
+/* Commands for an export that exists. NULL: out of memory; its session ends. */
 static struct broker_command *
 lock_command(struct broker *b, uint32_t engine, command_done_fn *done,
 	     const struct engine_lock *lock)
@@ -462,7 +458,7 @@ lock_command(struct broker *b, uint32_t engine, command_done_fn *done,
 	if (k)
 		k->cmd.lock = *lock;
 	else if (s && s->export[lock->number - 1].generation == lock->generation)
-		b->starved = s->starved = true;
+		session_end(s);
 	return k;
 }
 

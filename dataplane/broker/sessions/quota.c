@@ -76,11 +76,7 @@ quota_init(struct broker_session *s)
 static void
 told(struct broker *b, struct broker_command *c)
 {
-	struct broker_session *s = c->context;
-
-	weir_assert(s->commands);
-	s->commands--;
-	broker_session_release(s);
+	session_command_done(c->context);
 }
 
 void
@@ -129,8 +125,7 @@ apply(struct broker *b, const char *name, uint32_t id, const struct quota *to)
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
-		if (!s || s->state == SESSION_CLOSING ||
-		    (name ? strcmp(s->name, name) != 0 : s->id != id))
+		if (!s || session_ends(s) || (name ? strcmp(s->name, name) != 0 : s->id != id))
 			continue;
 		n++;
 		merge(&s->quota, to);
@@ -184,7 +179,7 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 		return fail(reason, size, rc, "invalid value '%.32s' for %s (expected %s)", value,
 			    key, user_values(what + 1));
 	for (uint32_t i = 0; i < b->config.sessions; i++)
-		if (b->session[i] && b->session[i]->state != SESSION_CLOSING &&
+		if (b->session[i] && !session_ends(b->session[i]) &&
 		    (uid == USER_OTHERS || b->session[i]->uid == uid))
 			quota_tell_engines(b->session[i]);
 	return rc;

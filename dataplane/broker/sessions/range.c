@@ -57,15 +57,12 @@ changed(struct broker *b, struct broker_command *c)
 	bool last = --s->ranges_waiting == 0;
 
 	(void)b;
-	weir_assert(s->commands);
-	s->commands--;
-	if (last) {
-		free(s->ranges_former);
-		s->ranges_former = NULL;
-	}
-	if (s->state != SESSION_OPEN)
-		broker_session_release(s);
-	else if (last)
+	session_command_done(s);
+	if (!last)
+		return;
+	free(s->ranges_former);
+	s->ranges_former = NULL;
+	if (s->state == SESSION_OPEN)
 		session_reply(s, &ok, NULL, 0);
 }
 
@@ -77,22 +74,18 @@ change(struct broker_session *s, struct broker_export *x, uint32_t at,
 {
 	struct engine_ranges *former = x->ranges, *r;
 	uint32_t count = added ? former->count + 1 : former->count - 1, i;
-	struct broker_command *c, *first = NULL;
+	struct broker_command *c[BROKER_ENGINES_MAX];
 
 	weir_assert(!s->ranges_waiting); /* a session has one request at a time */
 	r = malloc(sizeof(*r) + count * sizeof(r->of[0]));
 	for (i = 0; r && i < s->b->config.engines; i++) {
-		c = command_new(s->b, i, ENGINE_EXPORT_RANGES, changed, s);
-		if (!c)
+		c[i] = command_new(s->b, i, ENGINE_EXPORT_RANGES, changed, s);
+		if (!c[i])
 			break;
-		c->next = first;
-		first = c;
 	}
 	if (i < s->b->config.engines) {
-		while ((c = first)) {
-			first = c->next;
-			command_drop(s->b, c);
-		}
+		while (i--)
+			command_drop(s->b, c[i]);
 		free(r);
 		session_refuse_memory(s);
 		return;
@@ -107,14 +100,13 @@ change(struct broker_session *s, struct broker_export *x, uint32_t at,
 	s->ranges_former = former;
 	s->ranges_waiting = s->b->config.engines;
 	s->ranges += added ? 1 : -1;
-	while ((c = first)) {
-		first = c->next;
-		c->cmd.export = (struct engine_export){.session = s->id,
-						       .number = (uint32_t)(x - s->export) + 1,
-						       .generation = x->generation,
-						       .ranges = r};
+	for (i = 0; i < s->b->config.engines; i++) {
+		c[i]->cmd.export = (struct engine_export){.session = s->id,
+							  .number = (uint32_t)(x - s->export) + 1,
+							  .generation = x->generation,
+							  .ranges = r};
 		s->commands++;
-		command_submit(s->b, c);
+		command_submit(s->b, c[i]);
 	}
 }
 

@@ -146,15 +146,13 @@ removed(struct broker *b, struct broker_command *c)
 	struct broker_session *s = c->context;
 	struct broker_region *r = &s->region[c->cmd.region.region - 1];
 
-	weir_assert(r->state == REGION_LEAVING && r->waiting && s->commands);
-	s->commands--;
-	if (--r->waiting == 0) {
-		region_free(s, r);
-		if (s->adopt.waits)
-			adopt(s);
-	}
-	if (s->state != SESSION_OPEN)
-		broker_session_release(s);
+	weir_assert(r->state == REGION_LEAVING && r->waiting);
+	session_command_done(s);
+	if (--r->waiting)
+		return;
+	region_free(s, r);
+	if (s->adopt.waits)
+		adopt(s);
 }
 
 static void
@@ -171,16 +169,12 @@ added(struct broker *b, struct broker_command *c)
 	struct broker_region *r = &s->region[c->cmd.region.region - 1];
 	struct weir_session_msg m = session_msg(WEIR_MSG_REGION);
 
-	weir_assert(r->state == REGION_ADDING && r->waiting && s->commands);
-	s->commands--;
+	weir_assert(r->state == REGION_ADDING && r->waiting);
+	session_command_done(s);
 	if (c->cmd.result && !r->result)
 		r->result = c->cmd.result;
-	if (--r->waiting && s->state == SESSION_OPEN)
+	if (--r->waiting || s->state != SESSION_OPEN)
 		return;
-	if (s->state != SESSION_OPEN) {
-		broker_session_release(s);
-		return;
-	}
 	if (r->result) {
 		session_refuse(s, -r->result, "an engine doesn't take the memory: %s; attach again",
 			       strerror(-r->result));

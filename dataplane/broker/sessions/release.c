@@ -21,7 +21,7 @@
 #define LAST_NS BROKER_SECOND_NS
 
 struct broker_release {
-	struct broker_release *next;
+	LIST_ENTRY(broker_release) entry;
 	struct memfd memory;
 	struct broker_user *owner;
 	uint64_t charged[USER_LIMITS];
@@ -32,13 +32,11 @@ struct broker_release {
 };
 
 static void
-finish(struct broker_release **at)
+finish(struct broker_release *r)
 {
-	struct broker_release *r = *at;
-
 	for (enum user_limit i = 0; i < USER_LIMITS; i++)
 		user_give(r->owner, i, r->charged[i]);
-	*at = r->next;
+	LIST_REMOVE(r, entry);
 	free(r);
 }
 
@@ -62,24 +60,24 @@ release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 	r->guard = guard;
 	r->quiet = !b->config.quiet_begin;
 	r->moment = r->quiet ? 0 : b->config.quiet_begin(b->config.user);
-	r->next = b->releases;
-	b->releases = r;
+	LIST_INSERT_HEAD(&b->releases, r, entry);
 	b->release_due = 0;
 	if (!r->memory.bytes)
-		finish(&b->releases);
+		finish(r);
 }
 
 /* Releases a piece of the first memory that is due and that no program has. */
 uint64_t
 release_timers(struct broker *b, uint64_t now)
 {
-	struct broker_release **at = &b->releases, *r;
+	struct broker_release *r, *after;
 	uint64_t next = UINT64_MAX, begin;
 	int rc = -EBUSY;
 
 	if (now < b->release_due)
-		return b->releases ? b->release_due : UINT64_MAX;
-	while ((r = *at) && rc < 0) {
+		return LIST_EMPTY(&b->releases) ? UINT64_MAX : b->release_due;
+	for (r = LIST_FIRST(&b->releases); r && rc < 0; r = after) {
+		after = LIST_NEXT(r, entry);
 		if (r->due <= now) {
 			begin = pace_clock();
 			/* an engine's copy that is under way must not fault */
@@ -93,26 +91,27 @@ release_timers(struct broker *b, uint64_t now)
 			user_charge(r->owner, pace_clock() - begin, false);
 		}
 		if (!rc) {
-			finish(at);
+			finish(r);
 		} else if (rc < 0) {
 			if (r->due <= now) {
 				r->due = now + r->pause;
 				r->pause = r->pause < LAST_NS / 2 ? 2 * r->pause : LAST_NS;
 			}
 			next = r->due < next ? r->due : next;
-			at = &r->next;
 		}
 	}
 	b->release_due = rc < 0 ? next : now;
-	return b->releases ? b->release_due : UINT64_MAX;
+	return LIST_EMPTY(&b->releases) ? UINT64_MAX : b->release_due;
 }
 
 void
 release_all(struct broker *b)
 {
-	for (struct broker_release *r = b->releases; r; r = b->releases) {
+	struct broker_release *r;
+
+	while ((r = LIST_FIRST(&b->releases))) {
 		sigbus_guard_remove(r->guard);
 		memfd_close(&r->memory);
-		finish(&b->releases);
+		finish(r);
 	}
 }

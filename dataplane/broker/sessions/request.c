@@ -29,12 +29,9 @@ channel_added(struct broker *b, struct broker_command *c)
 	int fds[2] = {s->program_doorbell};
 	uint32_t i;
 
-	weir_assert(s->commands);
-	s->commands--;
-	if (s->state != SESSION_OPEN) {
-		broker_session_release(s);
+	session_command_done(s);
+	if (s->state != SESSION_OPEN)
 		return;
-	}
 	if (c->cmd.result) {
 		/* it is the last channel: a session has one request at a time */
 		i = --s->channel_count;
@@ -237,6 +234,8 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 	struct broker *b = s->b;
 	uint32_t i;
 
+	if (session_ends(s))
+		return 0; /* the end of the session is the answer */
 	if (weir_session_check(m, length)) {
 		b->counters.requests_bad++;
 		return -EBADMSG;

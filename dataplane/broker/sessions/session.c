@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions: attaching, replies, ending. Every session ends in the same steps: its names and
- * segments go at once, local peers are told, every engine removes it, and then its memory is freed.
+ * Sessions: attaching, replies, ending. Every session ends in the same steps: it is marked; at the
+ * end of the turn its names and segments go, local peers are told, and engines remove it; at the
+ * end of the turn in which the last command for it returns, its memory is freed.
  */
 #include "arena.h"
 #include "command.h"
@@ -103,14 +104,15 @@ work_bytes(const struct broker_session *s, uint32_t i)
 	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
 }
 
-void
+static void
 session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
 	weir_assert(s->state == SESSION_BUILDING || s->state == SESSION_CLOSING);
-	weir_assert(b->session[s->id] == s && !s->conns && !s->waiting && !s->commands);
-	session_set_serial(s, false);
+	weir_assert(b->session[s->id] == s && !s->serial && !s->waiting && !s->commands);
+	while (!LIST_EMPTY(&s->conns))
+		conn_gone(b, LIST_FIRST(&s->conns));
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
 	for (uint32_t i = 0; i < s->channel_count; i++)
@@ -146,14 +148,20 @@ session_free(struct broker_session *s)
 	free(s);
 }
 
-void
-broker_session_release(struct broker_session *s)
+/* A command that *count counts has returned: the last one leaves a closing session to be freed. */
+static void
+returned(struct broker_session *s, uint32_t *count)
 {
-	if (s->state != SESSION_CLOSING || s->waiting || s->commands)
-		return;
-	while (s->conns)
-		conn_gone(s->b, s->conns);
-	session_free(s);
+	weir_assert(*count);
+	--*count;
+	if (s->state == SESSION_CLOSING && !s->waiting && !s->commands)
+		TAILQ_INSERT_TAIL(&s->b->sessions_marked, s, in_marked);
+}
+
+void
+session_command_done(struct broker_session *s)
+{
+	returned(s, &s->commands);
 }
 
 static void
@@ -161,9 +169,8 @@ removed(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 
-	weir_assert(s->state == SESSION_CLOSING && s->waiting);
-	s->waiting--;
-	broker_session_release(s);
+	weir_assert(s->state == SESSION_CLOSING);
+	returned(s, &s->waiting);
 }
 
 void
@@ -172,7 +179,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	struct service_listener *l = s->listener[index];
 
 	weir_assert(l && l->session == s && s->listener_count);
-	service_remove(&s->b->services, l);
+	service_remove(l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
 		user_give(s->owner, USER_SERVICES, 1);
@@ -187,41 +194,63 @@ static void
 session_enter(struct broker_session *s, enum session_state to)
 {
 	static const uint8_t legal[] = {
-	    [SESSION_BUILDING] = 1u << SESSION_ADDING,
-	    [SESSION_ADDING] = 1u << SESSION_OPEN | 1u << SESSION_CLOSING,
-	    [SESSION_OPEN] = 1u << SESSION_CLOSING,
+	    [SESSION_BUILDING] = 1u << SESSION_ADDING | 1u << SESSION_CLOSING,
+	    [SESSION_ADDING] = 1u << SESSION_OPEN | 1u << SESSION_ENDING,
+	    [SESSION_OPEN] = 1u << SESSION_ENDING,
+	    [SESSION_ENDING] = 1u << SESSION_CLOSING,
 	    [SESSION_CLOSING] = 0,
 	};
 
 	weir_enter(legal, s->state, to);
 }
 
+/* The program has had its last reply. */
 static void
-close_session(struct broker_session *s)
+stop_replies(struct broker_session *s)
+{
+	s->reply = NULL;
+	s->pending = false;
+}
+
+/* Nothing begins for the session any more; broker_sessions_settle() does the rest. */
+static void
+mark(struct broker_session *s)
+{
+	if (s->state == SESSION_OPEN)
+		user_left_one(s->owner);
+	session_set_serial(s, false);
+	build_leave(&s->build);
+	adopt_stop_waiting(s);
+	/* no engine knows one that is being built */
+	session_enter(s, s->state == SESSION_BUILDING ? SESSION_CLOSING : SESSION_ENDING);
+	TAILQ_INSERT_TAIL(&s->b->sessions_marked, s, in_marked);
+}
+
+void
+session_end(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
-	if (s->state == SESSION_CLOSING)
+	if (session_ends(s))
 		return;
 	b->counters.sessions_closed++;
 	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
 			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
-	if (s->state == SESSION_BUILDING) { /* no engine knows it */
-		build_leave(&s->build);
-		session_free(s);
-		return;
-	}
-	if (s->state == SESSION_OPEN)
-		user_left_one(s->owner);
-	session_set_serial(s, false);
+	mark(s);
+}
+
+static void
+close_session(struct broker_session *s)
+{
+	struct broker *b = s->b;
+	struct broker_conn *c;
+
 	session_enter(s, SESSION_CLOSING);
-	s->reply = NULL;
-	s->pending = false;
-	adopt_stop_waiting(s);
 	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
 		if (s->listener[i])
 			session_unlisten(s, i);
-	for (struct broker_conn *c = s->conns; c; c = c->next) {
+	LIST_FOREACH(c, &s->conns, entry)
+	{
 		connect_forget(c);
 		/* the engine ends an open one: the program may have closed it before */
 		if (!c->opened || !c->peer || !c->peer->opened)
@@ -229,12 +258,47 @@ close_session(struct broker_session *s)
 	}
 	local_session_end(b, s);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c =
+		struct broker_command *k =
 		    command_reserved(b, i, ENGINE_SESSION_REMOVE, removed, s);
 
-		c->cmd.session = &s->view[i];
+		k->cmd.session = &s->view[i];
 		s->waiting++;
-		command_submit(b, c);
+		command_submit(b, k);
+	}
+}
+
+void
+broker_sessions_settle(struct broker *b)
+{
+	struct broker_session *s;
+
+	/* closing one may mark another */
+	while ((s = TAILQ_FIRST(&b->sessions_marked))) {
+		TAILQ_REMOVE(&b->sessions_marked, s, in_marked);
+		if (s->reply)
+			s->reply(s->user, NULL, NULL, 0);
+		stop_replies(s);
+		if (s->state == SESSION_ENDING)
+			close_session(s);
+		else
+			session_free(s);
+	}
+}
+
+void
+sessions_free_all(struct broker *b)
+{
+	for (uint32_t i = 0; b->session && i < b->config.sessions; i++)
+		if (b->session[i])
+			broker_session_close(b->session[i]);
+	broker_sessions_settle(b);
+	for (uint32_t i = 0; b->session && i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s)
+			continue;
+		s->waiting = s->commands = 0;
+		session_free(s);
 	}
 }
 
@@ -244,40 +308,30 @@ broker_session_close(struct broker_session *s)
 	struct broker *b = s->b;
 
 	s->farewell = NULL;
-	close_session(s);
+	stop_replies(s);
+	session_end(s);
 	broker_flush(b);
-}
-
-void
-session_end(struct broker_session *s)
-{
-	broker_reply_fn *reply = s->reply;
-	void *user = s->user;
-
-	if (reply)
-		reply(user, NULL, NULL, 0);
-	close_session(s);
 }
 
 void
 session_leave(struct broker_session *s)
 {
-	broker_reply_fn *reply = s->reply;
-
-	if (s->state != SESSION_OPEN) {
-		session_end(s);
-		return;
+	if (s->state == SESSION_OPEN) {
+		s->farewell = s->reply;
+		stop_replies(s);
 	}
-	close_session(s);
-	s->farewell = reply;
+	session_end(s);
 }
 
 /* Sends the reason, whether a request waits or not: the library does not attach again by itself. */
 static void
 end_with(struct broker_session *s, struct weir_session_msg *reason)
 {
-	if (s->reply)
+	if (s->reply) {
 		s->reply(s->user, reason, NULL, 0);
+		s->reply(s->user, NULL, NULL, 0);
+	}
+	stop_replies(s);
 	session_end(s);
 }
 
@@ -286,7 +340,7 @@ session_spoil(struct broker_session *s, const char *reason)
 {
 	struct weir_session_msg m;
 
-	if (s->state == SESSION_CLOSING)
+	if (session_ends(s))
 		return;
 	s->b->counters.sessions_spoilt++;
 	broker_blame_user(s->b, s->uid, "sessions closed", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
@@ -302,7 +356,7 @@ session_evict(struct broker_session *s, const char *reason)
 {
 	struct weir_session_msg m;
 
-	if (s->state == SESSION_CLOSING)
+	if (session_ends(s))
 		return;
 	s->b->counters.evicted++;
 	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
@@ -348,15 +402,10 @@ added(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 
-	weir_assert(s->waiting);
-	s->waiting--;
+	returned(s, &s->waiting);
 	if (c->cmd.result && !s->result)
 		s->result = c->cmd.result;
-	if (s->state == SESSION_CLOSING) {
-		broker_session_release(s);
-		return;
-	}
-	if (s->waiting)
+	if (s->waiting || session_ends(s))
 		return;
 	if (!s->result) {
 		welcome(s);
@@ -365,7 +414,8 @@ added(struct broker *b, struct broker_command *c)
 	b->counters.sessions_refused++;
 	session_refuse(s, -s->result,
 		       "an engine has no room for another session; raise the data plane's limits");
-	close_session(s);
+	stop_replies(s);
+	session_end(s);
 }
 
 /*
@@ -510,7 +560,8 @@ not_built(struct broker_build *e, int rc)
 					 : "memory regions (raise the limit of locked memory or of "
 					   "regions)");
 	s->reply(s->user, &no, NULL, 0);
-	session_free(s);
+	stop_replies(s);
+	mark(s);
 }
 
 static const struct build_kind arena_kind = {make_piece, add_to_engines, not_built, charge};
@@ -660,7 +711,7 @@ void
 session_publish_node(struct broker *b)
 {
 	for (uint32_t i = 0; i < b->config.sessions; i++)
-		if (b->session[i])
+		if (b->session[i] && !session_ends(b->session[i]))
 			atomic_store_explicit(&arena_head(&b->session[i]->arena)->node, b->node + 1,
 					      memory_order_relaxed);
 }

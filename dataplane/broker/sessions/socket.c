@@ -53,7 +53,6 @@ struct client {
 	bool user_paced;     /* queued because its user has used up its CPU time */
 	bool admitted;	     /* its turn in the queue has come */
 	bool welcomed;	     /* WELCOME was sent */
-	bool ended;	     /* the broker has ended the session, or refused it */
 	bool busy;	     /* `job` is with the threads */
 	bool gone;	     /* closed; freed when it is not busy */
 	struct socket_job job;
@@ -190,7 +189,6 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 		if (c->session)
 			++*unattached(c);
 		c->session = NULL;
-		c->ended = true;
 		unix_client_end(&c->socket);
 	}
 }
@@ -222,7 +220,7 @@ hello(struct client *c, const struct weir_session_msg *m, size_t length)
 
 	set_queued(c, false);
 	c->socket.deadline = UINT64_MAX;
-	if (c->ended) /* s is freed */
+	if (!s)
 		return;
 	c->session = s;
 	--*unattached(c);

@@ -28,8 +28,7 @@ struct socket_threads {
 	pthread_mutex_t lock;
 	pthread_cond_t submitted;
 	int event_fd;
-	struct socket_job *queue, **last;
-	struct socket_job *done;
+	TAILQ_HEAD(, socket_job) queue, done;
 	unsigned threads, idle, under_way;
 	bool ending;
 	struct socket_thread thread[THREADS_MAX];
@@ -39,17 +38,17 @@ struct socket_threads {
 static struct socket_job *
 next_job(struct socket_threads *t)
 {
-	for (struct socket_job **at = &t->queue; *at; at = &(*at)->next) {
-		struct socket_job *job = *at;
+	struct socket_job *job;
+
+	TAILQ_FOREACH(job, &t->queue, entry)
+	{
 		unsigned i = 0;
 
 		while (i < t->threads && !(t->thread[i].job && t->thread[i].job->uid == job->uid))
 			i++;
 		if (i < t->threads)
 			continue;
-		*at = job->next;
-		if (!*at)
-			t->last = at;
+		TAILQ_REMOVE(&t->queue, job, entry);
 		return job;
 	}
 	return NULL;
@@ -80,8 +79,7 @@ work(void *arg)
 			job->result = -errno;
 		pthread_mutex_lock(&t->lock);
 		job->ns = monotonic_ns() - s->since;
-		job->next = t->done;
-		t->done = job;
+		TAILQ_INSERT_HEAD(&t->done, job, entry);
 		s->job = NULL;
 		t->under_way--;
 		/* another job of this user may begin */
@@ -125,7 +123,8 @@ socket_threads_open(void)
 	if (!t)
 		return NULL;
 	t->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	t->last = &t->queue;
+	TAILQ_INIT(&t->queue);
+	TAILQ_INIT(&t->done);
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->submitted, NULL);
 	if (t->event_fd >= 0 && !sigaction(KICK, &kick, NULL)) {
@@ -170,9 +169,7 @@ socket_threads_submit(struct socket_threads *t, struct socket_job *job)
 	weir_assert(job->fd >= 0);
 	pthread_mutex_lock(&t->lock);
 	weir_assert(!t->ending);
-	job->next = NULL;
-	*t->last = job;
-	t->last = &job->next;
+	TAILQ_INSERT_TAIL(&t->queue, job, entry);
 	t->under_way++;
 	if (!t->idle && t->threads < THREADS_MAX)
 		add_thread(t);
@@ -187,9 +184,9 @@ socket_threads_take(struct socket_threads *t)
 	eventfd_t rings;
 
 	pthread_mutex_lock(&t->lock);
-	job = t->done;
+	job = TAILQ_FIRST(&t->done);
 	if (job)
-		t->done = job->next;
+		TAILQ_REMOVE(&t->done, job, entry);
 	else
 		(void)!eventfd_read(t->event_fd, &rings);
 	pthread_mutex_unlock(&t->lock);

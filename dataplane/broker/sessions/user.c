@@ -41,13 +41,13 @@ store_rate(struct broker_user *u)
 static struct broker_user *
 find(struct broker *b, uint32_t uid)
 {
-	struct broker_user **at = &b->users, *u, *found = NULL;
+	struct broker_user *u, *after, *found = NULL;
 	uint64_t now = broker_now(b), used;
 
-	while ((u = *at)) {
+	for (u = LIST_FIRST(&b->users); u; u = after) {
+		after = LIST_NEXT(u, entry);
 		if (u->uid == uid) {
 			found = u;
-			at = &u->next;
 			continue;
 		}
 		used = pace_left(&u->pace, now) | pace_left(&u->requests, now);
@@ -55,10 +55,8 @@ find(struct broker *b, uint32_t uid)
 			used |= u->used[i];
 		if (!u->kept && !used &&
 		    atomic_load_explicit(&u->share.paid, memory_order_relaxed) <= now) {
-			*at = u->next;
+			LIST_REMOVE(u, entry);
 			free(u);
-		} else {
-			at = &u->next;
 		}
 	}
 	return found;
@@ -80,8 +78,7 @@ find_or_make(struct broker *b, uint32_t uid)
 	u->pace.share = u->requests.share = USER_SHARE;
 	u->limits = b->user_others;
 	store_rate(u);
-	u->next = b->users;
-	b->users = u;
+	LIST_INSERT_HEAD(&b->users, u, entry);
 	return u;
 }
 
@@ -352,14 +349,15 @@ user_charge(struct broker_user *u, uint64_t ns, bool request)
 int
 user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 {
-	struct broker_user *u;
+	struct broker_user *u, *k;
 	uint32_t kept = 0;
 	int rc;
 
 	if (uid == USER_OTHERS) {
 		rc = user_limits_set(&b->user_others, key, value);
-		for (u = b->users; u && rc >= 0; u = u->next) {
-			if (u->kept)
+		LIST_FOREACH(u, &b->users, entry)
+		{
+			if (rc < 0 || u->kept)
 				continue;
 			u->limits = b->user_others;
 			store_rate(u);
@@ -370,7 +368,7 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 	u = find_or_make(b, uid);
 	if (!u)
 		return -ENOMEM;
-	for (const struct broker_user *k = b->users; k; k = k->next)
+	for (k = LIST_FIRST(&b->users); k; k = LIST_NEXT(k, entry))
 		kept += k->kept;
 	if (!u->kept && kept >= USERS_KEPT_MAX)
 		return -ENOSPC;
@@ -424,7 +422,7 @@ bool
 user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
 	uint32_t skip = index / SETTINGS;
-	const struct broker_user *u = b->users;
+	const struct broker_user *u = LIST_FIRST(&b->users);
 	char uid[16];
 
 	if (skip-- == 0) {
@@ -432,7 +430,7 @@ user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting
 		return true;
 	}
 	while (u && (!u->kept || skip-- != 0))
-		u = u->next;
+		u = LIST_NEXT(u, entry);
 	if (!u)
 		return false;
 	snprintf(uid, sizeof(uid), "%u", u->uid);
@@ -443,10 +441,10 @@ user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting
 void
 user_free_all(struct broker *b)
 {
-	while (b->users) {
-		struct broker_user *u = b->users;
+	struct broker_user *u;
 
-		b->users = u->next;
+	while ((u = LIST_FIRST(&b->users))) {
+		LIST_REMOVE(u, entry);
 		free(u);
 	}
 }
@@ -454,10 +452,10 @@ user_free_all(struct broker *b)
 bool
 user_row(const struct broker *b, uint32_t index, struct weir_row_user *r)
 {
-	const struct broker_user *u = b->users;
+	const struct broker_user *u = LIST_FIRST(&b->users);
 
 	while (u && index-- != 0)
-		u = u->next;
+		u = LIST_NEXT(u, entry);
 	if (!u)
 		return false;
 	r->uid = u->uid;

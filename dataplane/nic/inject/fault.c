@@ -3,18 +3,19 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 struct fault_qp {
 	struct nic_qp *qp;
 	void *user;
 	bool sends; /* in RTS */
-	struct fault_qp *next;
+	TAILQ_ENTRY(fault_qp) entry;
 };
 
 struct fault_mr {
 	struct nic_mr mr;
 	bool revoked; /* its owner still deregisters it */
-	struct fault_mr *next;
+	LIST_ENTRY(fault_mr) entry;
 };
 
 /* The main thread's. The operations stand first: objects lead back here by them. */
@@ -23,8 +24,8 @@ struct nic_fault {
 	const struct nic_ops *real;
 	struct nic_fault_config config;
 	struct nic_device *dev;
-	struct fault_qp *qps; /* the one that failed longest ago first */
-	struct fault_mr *mrs;
+	TAILQ_HEAD(, fault_qp) qps; /* the one that failed longest ago first */
+	LIST_HEAD(, fault_mr) mrs;
 	void *event; /* nic_qp_init.user of a QP whose failure is to be reported */
 	uint64_t next;
 	unsigned kind;
@@ -34,17 +35,6 @@ static struct nic_fault *
 of(const void *object)
 {
 	return (struct nic_fault *)(uintptr_t)NIC_OPS(object);
-}
-
-static void
-append(struct nic_fault *f, struct fault_qp *q)
-{
-	struct fault_qp **last = &f->qps;
-
-	while (*last)
-		last = &(*last)->next;
-	q->next = NULL;
-	*last = q;
 }
 
 static int
@@ -61,19 +51,29 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 	((struct nic_qp_head *)*qp)->ops = &f->ops;
 	q->qp = *qp;
 	q->user = init->user;
-	append(f, q);
+	TAILQ_INSERT_TAIL(&f->qps, q, entry);
 	return 0;
+}
+
+static struct fault_qp *
+find(const struct nic_fault *f, const struct nic_qp *qp)
+{
+	struct fault_qp *q = TAILQ_FIRST(&f->qps);
+
+	while (q && q->qp != qp)
+		q = TAILQ_NEXT(q, entry);
+	return q;
 }
 
 static int
 qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
 {
 	struct nic_fault *f = of(qp);
+	struct fault_qp *q = find(f, qp);
 	int rc = f->real->qp_modify(qp, attr);
 
-	for (struct fault_qp *q = f->qps; q && !rc; q = q->next)
-		if (q->qp == qp)
-			q->sends = attr->state == NIC_QP_RTS;
+	if (q && !rc)
+		q->sends = attr->state == NIC_QP_RTS;
 	return rc;
 }
 
@@ -81,12 +81,10 @@ static void
 qp_destroy(struct nic_qp *qp)
 {
 	struct nic_fault *f = of(qp);
-	struct fault_qp **at = &f->qps, *q;
+	struct fault_qp *q = find(f, qp);
 
-	while ((q = *at) && q->qp != qp)
-		at = &q->next;
 	if (q) {
-		*at = q->next;
+		TAILQ_REMOVE(&f->qps, q, entry);
 		if (f->event == q->user)
 			f->event = NULL;
 		free(q);
@@ -107,8 +105,7 @@ mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struc
 	if (!m)
 		return 0; /* this one is never revoked */
 	m->mr = *mr;
-	m->next = f->mrs;
-	f->mrs = m;
+	LIST_INSERT_HEAD(&f->mrs, m, entry);
 	return 0;
 }
 
@@ -116,14 +113,14 @@ static void
 mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 {
 	struct nic_fault *f = of(dev);
-	struct fault_mr **at = &f->mrs, *m;
+	struct fault_mr *m = LIST_FIRST(&f->mrs);
 	bool revoked;
 
-	while ((m = *at) && (m->mr.lkey != mr->lkey || m->mr.address != mr->address))
-		at = &m->next;
+	while (m && (m->mr.lkey != mr->lkey || m->mr.address != mr->address))
+		m = LIST_NEXT(m, entry);
 	revoked = m && m->revoked;
 	if (m)
-		*at = m->next;
+		LIST_REMOVE(m, entry);
 	free(m);
 	if (revoked)
 		mr->lkey = mr->rkey = 0;
@@ -136,19 +133,19 @@ static void
 inject(struct nic_fault *f)
 {
 	struct nic_qp_attr error = {.state = NIC_QP_ERR};
-	struct fault_qp **at = &f->qps, *q;
-	struct fault_mr *m = f->mrs;
+	struct fault_qp *q = TAILQ_FIRST(&f->qps);
+	struct fault_mr *m = LIST_FIRST(&f->mrs);
 	struct nic_mr gone;
 	unsigned kind;
 
-	while ((q = *at) && !q->sends)
-		at = &q->next;
+	while (q && !q->sends)
+		q = TAILQ_NEXT(q, entry);
 	if (!q)
 		return;
 	kind = f->kind++ % 3;
 	if (kind == 2 && m) {
 		while (m && m->revoked)
-			m = m->next;
+			m = LIST_NEXT(m, entry);
 		if (!m)
 			return;
 		gone = m->mr;
@@ -156,8 +153,8 @@ inject(struct nic_fault *f)
 		f->real->mr_dereg(f->dev, &gone);
 		return;
 	}
-	*at = q->next;
-	append(f, q);
+	TAILQ_REMOVE(&f->qps, q, entry);
+	TAILQ_INSERT_TAIL(&f->qps, q, entry);
 	q->sends = false;
 	f->real->qp_modify(q->qp, &error);
 	if (kind == 1)
@@ -189,6 +186,7 @@ nic_fault_attach(struct nic_device *dev, struct nic_context *const *contexts, un
 
 	if (!f)
 		return NULL;
+	TAILQ_INIT(&f->qps);
 	f->config = *config;
 	f->dev = dev;
 	f->next = config->now() + config->every_ns;
@@ -209,18 +207,17 @@ nic_fault_attach(struct nic_device *dev, struct nic_context *const *contexts, un
 void
 nic_fault_free(struct nic_fault *f)
 {
+	struct fault_qp *q;
+	struct fault_mr *m;
+
 	if (!f)
 		return;
-	while (f->qps) {
-		struct fault_qp *q = f->qps;
-
-		f->qps = q->next;
+	while ((q = TAILQ_FIRST(&f->qps))) {
+		TAILQ_REMOVE(&f->qps, q, entry);
 		free(q);
 	}
-	while (f->mrs) {
-		struct fault_mr *m = f->mrs;
-
-		f->mrs = m->next;
+	while ((m = LIST_FIRST(&f->mrs))) {
+		LIST_REMOVE(m, entry);
 		free(m);
 	}
 	free(f);

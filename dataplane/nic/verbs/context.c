@@ -95,8 +95,8 @@ vnic_context_destroy(struct vnic_context *ctx)
 	if (!ctx)
 		return;
 	dev = ctx->dev;
-	while (ctx->all)
-		vnic_qp_free(ctx->all);
+	while (!LIST_EMPTY(&ctx->all))
+		vnic_qp_free(LIST_FIRST(&ctx->all));
 	for (unsigned i = 0; i < VNIC_SRQS; i++)
 		if (ctx->srq[i])
 			vnic_srq_free(ctx->srq[i]);

@@ -18,6 +18,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #define VNIC_BATCH 256u		 /* WRs of a context between two flushes */
 #define VNIC_SEND_CQ 8192u	 /* entries of a send CQ, if the NIC has as many */
@@ -72,16 +73,16 @@ struct vnic_qp {
 	struct vnic_context *ctx;
 	struct ibv_qp *qp;
 	void *user;
-	uint8_t type;		 /* enum nic_qp_type */
-	_Atomic uint8_t state;	 /* enum nic_qp_state; main writes, the engine reads */
-	_Atomic bool flushed;	 /* main: the last receive has completed; the engine reads */
-	bool destroy_called;	 /* main: nic qp_destroy() was called */
-	_Atomic uint32_t orders; /* VNIC_ORDER_*: main sets, the engine takes */
-	_Atomic bool resetting;	 /* main sets, the engine clears when its fields are as new */
-	struct vnic_srq *srq;	 /* main */
-	struct vnic_cq *cq;	 /* of its sends */
-	struct vnic_qp *next_all, **link_all; /* main */
-	struct vnic_qp *mail_next;	      /* in the mailbox, or in dead */
+	uint8_t type;		    /* enum nic_qp_type */
+	_Atomic uint8_t state;	    /* enum nic_qp_state; main writes, the engine reads */
+	_Atomic bool flushed;	    /* main: the last receive has completed; the engine reads */
+	bool destroy_called;	    /* main: nic qp_destroy() was called */
+	_Atomic uint32_t orders;    /* VNIC_ORDER_*: main sets, the engine takes */
+	_Atomic bool resetting;	    /* main sets, the engine clears when its fields are as new */
+	struct vnic_srq *srq;	    /* main */
+	struct vnic_cq *cq;	    /* of its sends */
+	LIST_ENTRY(vnic_qp) in_all; /* main */
+	struct vnic_qp *mail_next;  /* in the mailbox, or in dead */
 	size_t bytes;
 
 	/* the engine's */
@@ -115,7 +116,7 @@ struct vnic_context {
 	_Atomic(struct vnic_qp *) dead;	   /* engine to main: ended */
 
 	/* main's */
-	struct vnic_qp *all;
+	LIST_HEAD(, vnic_qp) all;
 	struct vnic_srq *srq[VNIC_SRQS]; /* the engine reads those that it posts to */
 	uint32_t recv_reserved;
 

@@ -83,11 +83,7 @@ allocate(struct vnic_context *ctx, const struct nic_qp_init *init)
 	qp->srq = (struct vnic_srq *)init->srq;
 	if (qp->srq)
 		qp->srq->users++;
-	qp->next_all = ctx->all;
-	qp->link_all = &ctx->all;
-	if (ctx->all)
-		ctx->all->link_all = &qp->next_all;
-	ctx->all = qp;
+	LIST_INSERT_HEAD(&ctx->all, qp, in_all);
 	return qp;
 }
 
@@ -150,10 +146,7 @@ vnic_qp_free(struct vnic_qp *qp)
 	if (qp->bounce_mr)
 		ibv_dereg_mr(qp->bounce_mr);
 	vnic_put(dev, qp->bounce, (size_t)(qp->mask + 1) * QP_INLINE_MAX);
-	weir_assert(*qp->link_all == qp);
-	*qp->link_all = qp->next_all;
-	if (qp->next_all)
-		qp->next_all->link_all = qp->link_all;
+	LIST_REMOVE(qp, in_all);
 	weir_assert(!qp->cq || qp->cq->reserved <= qp->cq->entries);
 	if (qp->cq)
 		qp->cq->reserved -= qp->depth;

@@ -731,7 +731,7 @@ TEST_NET(test_accept, bring_up)
 	assert_int_equal(c->rights, WEIR_RIGHT_WRITE);
 	assert_int_equal(s.s->free_desc_count, descs);
 	assert_int_equal(s.s->conn_count, conns + 1);
-	closed.conn.vqpn = s.s->conns->vqpn;
+	closed.conn.vqpn = LIST_FIRST(&s.s->conns)->vqpn;
 	fake_event(f, 0, &closed);
 	assert_int_equal(s.s->free_desc_count, descs); /* none comes back that was not taken */
 	assert_int_equal(s.s->conn_count, conns);

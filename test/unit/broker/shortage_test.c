@@ -204,11 +204,13 @@ end_links(struct fake *f)
 static void
 close_ends(struct fake *f, struct fake_session *other)
 {
-	while (other->s->conns) {
+	struct broker_conn *c;
+
+	while ((c = LIST_FIRST(&other->s->conns))) {
 		struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED};
 
-		e.conn.vqpn = other->s->conns->vqpn;
-		broker_event(f->b, other->s->conns->engine, &e);
+		e.conn.vqpn = c->vqpn;
+		broker_event(f->b, c->engine, &e);
 	}
 	for (uint32_t i = 1; i < f->b->segment_top; i++) {
 		struct weir_session_msg m = {.type = WEIR_MSG_DROP_SEGMENT, .segment.side = 1};
@@ -295,6 +297,7 @@ TEST(test_session_ends_without_commands)
 {
 	struct fake *f = open_fake();
 	struct fake_session from, to, other;
+	struct broker_conn *c;
 
 	begin_other(f, &other);
 	assert_true(try_attach(f, &from) && try_channels(f, &from));
@@ -303,7 +306,8 @@ TEST(test_session_ends_without_commands)
 		assert_true(try_connect(f, &from, "to", 0));
 	f->hold = true;
 	arm(1, true);
-	for (struct broker_conn *c = to.s->conns; c; c = c->next) { /* 64 commands in all */
+	LIST_FOREACH(c, &to.s->conns, entry) /* 64 commands in all */
+	{
 		struct engine_event e = {.type = ENGINE_EVENT_LOCAL_CLOSE, .conn.vqpn = c->vqpn};
 
 		broker_event(f->b, c->engine, &e);
@@ -315,6 +319,35 @@ TEST(test_session_ends_without_commands)
 	settle(f);
 	assert_int_equal(f->b->session_count, 1);
 	assert_true(try_listen(f, &other, "more"));
+	fake_close(f);
+}
+
+/* The request that lacked memory is refused before its session ends, which ends another one. */
+TEST(test_refused_before_it_ends)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
+	struct fake *f = open_fake();
+	struct fake_session from, to;
+	uint32_t common = f->b->reserve.common, replies;
+
+	assert_true(try_attach(f, &from) && try_channels(f, &from));
+	assert_true(try_attach(f, &to) && try_channels(f, &to));
+	m.listen.flags = WEIR_LISTENS_HOLDING;
+	snprintf(m.listen.service, sizeof(m.listen.service), "to");
+	assert_true(ask(f, &to, &m) && try_connect(f, &from, "to", 0));
+	m = (struct weir_session_msg){.type = WEIR_MSG_DECIDE};
+	m.decide.vqpn = LIST_FIRST(&to.s->conns)->vqpn;
+	replies = to.replies;
+	f->b->reserve.common = 0;
+	arm(1, true);
+	assert_int_equal(fake_request(f, &to, &m), 0);
+	arm(0, false);
+	f->b->reserve.common = common;
+	assert_int_equal(to.replies, replies + 1);
+	assert_int_equal(to.reply.type, WEIR_MSG_REFUSED);
+	assert_int_equal(to.reply.refused.code, ENOMEM);
+	assert_true(to.ended && from.ended);
+	assert_int_equal(f->b->session_count, 0);
 	fake_close(f);
 }
 
