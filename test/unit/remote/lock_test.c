@@ -331,8 +331,7 @@ test_death(void **state)
 		struct locker r, w;
 
 		assert_int_equal(weir_remote_lock(m.rc, kind, PATIENT), 0);
-		locker_start(&w, m.ra, EXCLUSIVE, PATIENT);
-		assert_true(locker_waits(&w));
+		locker_queue(&w, &m, m.ra, EXCLUSIVE, 1);
 		plane_die(m.f, m.c);
 		locker_await(&w);
 		assert_int_equal(w.rc, in_doubt);
@@ -356,9 +355,8 @@ test_doubt(void **state)
 		struct locker r[2];
 
 		assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, PATIENT), 0);
-		locker_start(&r[0], m.ra, SHARED, PATIENT);
-		locker_start(&r[1], m.ra, SHARED, PATIENT);
-		assert_true(locker_waits(&r[0]) && locker_waits(&r[1]));
+		locker_queue(&r[0], &m, m.ra, SHARED, 1);
+		locker_queue(&r[1], &m, m.ra, SHARED, 2);
 		weir_remote_close(m.rc);
 		for (unsigned k = 0; k < 2; k++) {
 			locker_await(&r[k]);
@@ -406,9 +404,8 @@ test_ends(void **state)
 		struct locker w[2];
 
 		assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
-		locker_start(&w[0], m.rc, SHARED, PATIENT);
-		locker_start(&w[1], m.ra, EXCLUSIVE, PATIENT);
-		assert_true(locker_waits(&w[0]) && locker_waits(&w[1]));
+		locker_queue(&w[0], &m, m.rc, SHARED, 1);
+		locker_queue(&w[1], &m, m.ra, EXCLUSIVE, 2);
 		if (i % 3 == 0)
 			assert_int_equal(weir_revoke(m.x), 0);
 		else if (i % 3 == 1)
