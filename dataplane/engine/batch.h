@@ -41,19 +41,13 @@ static inline void
 copy_to_batch(const struct peer_link *l, uint64_t at, const struct weir_ring *r, uint64_t a,
 	      uint64_t b, uint32_t n)
 {
-	/* copies of what the compiler would load again after each store */
-	const uint8_t *slots = (const uint8_t *)r->slots;
-	uint32_t offset = weir_ring_offset(r, r->pos), bytes = r->bytes, mask = l->mask;
-	struct weir_slot *staging = l->staging, *to = &staging[at & mask];
-	const struct weir_slot *from = (const void *)(slots + (offset & bytes));
+	struct weir_slot *to = link_at(l, at);
 
 	memcpy(to, &a, 8);
 	memcpy((char *)to + 8, &b, 8);
-	memcpy(to->data, from->data, WEIR_SLOT_HEAD_BYTES);
-	for (; n > 1; n--) {
-		offset += WEIR_SLOT_SIZE;
-		memcpy(&staging[++at & mask], slots + (offset & bytes), WEIR_SLOT_SIZE);
-	}
+	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(link_at(l, at + i), weir_ring_at(r, r->pos + i), WEIR_SLOT_SIZE);
 }
 
 /* Room for a message in the frame of this turn, which is opened if need be. */

@@ -344,7 +344,7 @@ static __attribute__((noinline)) unsigned
 take_slots(struct engine *e, struct channel *ch)
 {
 	/* where programs share frames, one with a single channel gets no less than others */
-	uint64_t most = UNLIKELY(e->turn <= e->split_turn) ? FRAME_LINES : CHANNEL_BUDGET;
+	uint32_t most = e->turn <= e->split_turn ? FRAME_LINES : CHANNEL_BUDGET;
 	uint64_t end = ch->tx.pos + most;
 	unsigned n = 0, returns = 0;
 
