@@ -360,15 +360,23 @@ weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp
 	return update(win, rank, disp, operand, result, count, type, op, flags);
 }
 
+/* Out of line, as put_any(), and with the arguments of the call, which jumps to it. */
+static __attribute__((noinline)) int
+fetch_op_any(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
+	     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	if (weir_unlikely(!result))
+		return no_result();
+	return update(win, rank, disp, operand, result, 1, type, op, flags);
+}
+
 int
 weir_window_fetch_op(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
 		     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
 {
-	if (weir_unlikely(!result))
-		return no_result();
-	if (weir_likely(add64(win, rank, disp, operand, result, type, op, flags)))
+	if (weir_likely(result && add64(win, rank, disp, operand, result, type, op, flags)))
 		return 0;
-	return update(win, rank, disp, operand, result, 1, type, op, flags);
+	return fetch_op_any(win, rank, disp, operand, result, type, op, flags);
 }
 
 static __attribute__((noinline)) int
