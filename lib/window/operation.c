@@ -229,10 +229,8 @@ weir_window_put_with(struct weir_window *win, uint32_t rank, const struct weir_t
 	/* bytes in one piece with a notice by the ring */
 	if (weir_likely(at && m->ring && m->flush_direct && t->notify == WEIR_WITH_NOTICE &&
 			t->tag != WEIR_TAG_ANY && win->args.rights & WEIR_MAY_NOTIFY && t->buf &&
-			!t->here && !t->there && !t->op && !t->flags)) {
-		weir_store_whole(at, t->buf, t->length);
-		return window_notice_send(win, m, MATCH_TAG, t->tag, t->length, 0);
-	}
+			!t->here && !t->there && !t->op && !t->flags))
+		return window_notice_put(win, m, t->tag, at, t->buf, t->length);
 	return transfer(win, rank, t, weir_remote_put_with);
 }
 
