@@ -286,7 +286,7 @@ far_windows()
 	local kind
 	local -a window=(--instance A node:2 -D 1 --cpu 0)
 
-	any_wanted os_window_rnotify_p50 os_rfence_p50 os_window_lock_32 os_window_lock_32_readers os_window_recover \
+	any_wanted os_window_rnotify_p50 os_rfence_p50 os_rfence_mean os_window_lock_32 os_window_lock_32_readers os_window_recover \
 		os_window_recover_far || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
@@ -294,6 +294,9 @@ far_windows()
 	beside os_window_rnotify_p50 "x round trip of 64 B, p50: notified ping-pong of 8 B with watches" '<=' 1.1 .lat_us.p50 \
 		"${window[@]}" -t notify -s 8 --through window -- "${window[@]}" -t lat -s 64
 	beside os_rfence_p50 "x round trip of 64 B, p50: fence of two nodes" '<=' 0.85 .lat_us.p50 \
+		"${window[@]}" -t fence -- "${window[@]}" -t lat -s 64
+	# of two members one may stay ahead: its fences take more and less than one way in turn
+	beside os_rfence_mean "x round trip of 64 B, mean: fence of two nodes" - 0 .lat_us.mean \
 		"${window[@]}" -t fence -- "${window[@]}" -t lat -s 64
 	perf os_window_lock_32 "x the mean: least count of 32 programs that contend for a window's lock" '>=' 0.33 '.shares.min / .shares.mean' \
 		--instance A node:2 -t lock --through window --programs 32 -D 10 --cpu 0

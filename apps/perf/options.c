@@ -239,7 +239,8 @@ static const struct option_spec specs[] = {
     {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
      "both directions at once (bw, rate, mix)"},
     {"by-engine", 0, OPTION_FLAG, AT(by_engine), NULL, NULL,
-     "acc, fop, cas through a window: the target's data plane executes updates, also on one host"},
+     "acc, fop, cas through a window: updates exclude one another, by the target's data plane, or "
+     "on one host by turns"},
     {"calibrate", 0, OPTION_FLAG, AT(calibrate), NULL, NULL,
      "measure the machine before and after each run (the default)"},
     {"connections", 0, OPTION_UNSIGNED, AT(connections), "N", "1",

@@ -41,6 +41,8 @@ bool group_is_over(struct weir_group *g);
  * if no doorbell of the window's thread tells of news.
  */
 int group_look(struct weir_group *g, uint32_t *rank, bool *naps);
+/* Whether that member has ended, as far as is known now. As group_look(). */
+bool group_has_failed(struct weir_group *g, uint32_t rank);
 /* Whether a neighbour has left. */
 bool group_has_left(const struct weir_group *g, uint32_t rank);
 

@@ -440,3 +440,19 @@ group_look(struct weir_group *g, uint32_t *rank, bool *naps)
 	weir_bias_unlock(&g->lock);
 	return rc;
 }
+
+bool
+group_has_failed(struct weir_group *g, uint32_t rank)
+{
+	bool failed = false;
+
+	if (weir_state(g->endpoint->w) != WEIR_UP)
+		return false;
+	weir_bias_lock(&g->lock);
+	if (!g->inside)
+		group_progress(g);
+	for (uint32_t i = 0; !g->inside && !failed && i < g->x.failures; i++)
+		failed = g->x.failure[i].rank == rank;
+	weir_bias_unlock(&g->lock);
+	return failed;
+}

@@ -379,6 +379,9 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 
 /* ---- narrow types without atomics ---- */
 
+/* Compiled once per set of instructions. */
+#define IN_EACH inline __attribute__((always_inline))
+
 /* Loads and stores of whole vectors do not tear their elements. */
 #define ALONE_EACH(T, value)                                                                       \
 	do {                                                                                       \
@@ -392,8 +395,8 @@ weir_apply(enum weir_type t, enum weir_acc op, void *at, const void *operand, vo
 
 /* T: of elements; W: in which sums and products wrap; more: cases. False: there is no loop. */
 #define ALONE(name, T, W, more)                                                                    \
-	static bool alone_##name(enum weir_acc op, void *memory, const void *operand,              \
-				 uint64_t count)                                                   \
+	static IN_EACH bool alone_##name(enum weir_acc op, void *memory, const void *operand,      \
+					 uint64_t count)                                           \
 	{                                                                                          \
 		typedef T __attribute__((may_alias)) element;                                      \
 		typedef T __attribute__((may_alias, aligned(1))) packed;                           \
@@ -435,8 +438,8 @@ ALONE(float, float, float, )
 ALONE(double, double, double, )
 
 /* False: plain code already, or there is no loop for `op`. */
-static bool
-alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
+static IN_EACH bool
+alone_of(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
 {
 	switch (t) {
 #define X(name, function)                                                                          \
@@ -457,6 +460,30 @@ alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_
 	default:
 		return false;
 	}
+}
+
+static OUT_OF_LINE bool
+alone_base(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
+{
+	return alone_of(t, op, at, operand, count);
+}
+
+#ifdef __x86_64__
+static OUT_OF_LINE __attribute__((target("avx2"))) bool
+alone_avx2(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
+{
+	return alone_of(t, op, at, operand, count);
+}
+#endif
+
+static bool
+alone(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint64_t count)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return alone_avx2(t, op, at, operand, count);
+#endif
+	return alone_base(t, op, at, operand, count);
 }
 
 int

@@ -47,7 +47,9 @@ static_assert(sizeof(struct weir_lock_member) == 64, "one cache line");
 
 struct weir_lock_words {
 	_Alignas(64) _Atomic uint32_t word; /* 0: free for programs */
-	struct weir_lock_member member[];   /* by number - 1 */
+	/* of windows: number of the program that updates the part; 0: none (lib/window/turn.c) */
+	_Atomic uint32_t turn;
+	struct weir_lock_member member[]; /* by number - 1 */
 };
 static_assert(sizeof(struct weir_lock_words) == 64, "one cache line");
 

@@ -730,10 +730,13 @@ update_quickly(struct weir_remote *r, const struct weir_update *u)
 			    (uint32_t)size, u->result);
 }
 
+typedef int apply_call(enum weir_type t, enum weir_acc op, void *at, const void *operand,
+		       void *result, uint64_t count);
+
 /* An update of mapped memory by CPU instructions. 1: it is none, or invalid, and nothing was done.
  */
-static int
-update_mapped(struct weir_remote *r, const struct weir_update *u)
+static inline __attribute__((always_inline)) int
+update_mapped(struct weir_remote *r, const struct weir_update *u, apply_call *apply)
 {
 	enum weir_type type = (enum weir_type)u->type;
 	enum weir_acc op = (enum weir_acc)u->op;
@@ -748,7 +751,7 @@ update_mapped(struct weir_remote *r, const struct weir_update *u)
 	at = weir_mapped_at(r, u->offset, bytes);
 	if (weir_unlikely(!at))
 		return weir_mapped_refused(r, u->offset, bytes);
-	return weir_apply(type, op, at, u->operand, u->result, u->count) ? 1 : 0;
+	return apply(type, op, at, u->operand, u->result, u->count) ? 1 : 0;
 }
 
 static __attribute__((noinline)) int
@@ -796,7 +799,15 @@ weir_remote_update(struct weir_remote *r, const struct weir_update *u)
 
 	if (weir_likely(u && !r->direct.at))
 		return update_quickly(r, u) ? 0 : update_any(r, u);
-	rc = u ? update_mapped(r, u) : 1;
+	rc = u ? update_mapped(r, u, weir_apply) : 1;
+	return rc <= 0 ? rc : update_any(r, u);
+}
+
+int
+weir_remote_update_alone(struct weir_remote *r, const struct weir_update *u)
+{
+	int rc = update_mapped(r, u, weir_apply_alone);
+
 	return rc <= 0 ? rc : update_any(r, u);
 }
 

@@ -48,6 +48,9 @@ weir_direct_flush(const struct weir_direct *d)
 
 struct weir_direct weir_remote_direct(const struct weir_remote *r);
 
+/* weir_remote_update() of mapped memory that nothing else updates during the call. */
+int weir_remote_update_alone(struct weir_remote *r, const struct weir_update *u);
+
 /* weir_remote_flush() for the operations of all threads but the calling one. */
 int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
 /*

@@ -23,7 +23,8 @@ struct board_part {
 	struct weir_key key; /* of the export that has the lock, and with it the memory unless the
 				window is shared */
 	uint64_t offset, bytes; /* of the part in its memory */
-	uint64_t reserved[6];
+	uint64_t turns;		/* 1: members update it one at a time (turn.c), and map it */
+	uint64_t reserved[5];
 };
 
 /* Where the board of a member is: what its key has beside the member's node. */

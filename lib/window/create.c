@@ -85,6 +85,7 @@ publish(struct weir_window *win, uint64_t offset)
 	int rc;
 
 	*part = (struct board_part){.offset = offset, .bytes = a->bytes};
+	part->turns = a->kind == WEIR_WINDOW_SHARED && window_takes_turns(win);
 	rights |= a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK;
 	rc = use_words(win, &more);
 	if (rc)
@@ -108,8 +109,10 @@ publish(struct weir_window *win, uint64_t offset)
 		if (a->kind == WEIR_WINDOW_ALLOCATED)
 			bytes = info.bytes;
 		if (!(a->flags & WEIR_WINDOW_APART) && a->rights & WEIR_MAY_READ && !from &&
-		    bytes == info.bytes)
+		    bytes == info.bytes) {
 			rights |= WEIR_MAY_MAP;
+			part->turns = window_takes_turns(win);
+		}
 	}
 	rc = weir_export_with(win->region, from, bytes, rights, &more, &win->x, &part->key);
 	if (!rc)
@@ -211,7 +214,7 @@ open_whole(struct weir_window *win, const struct weir_key *key)
 					 "of address space and mappings");
 	/* rank 0 has it mapped already, but stores of all reach the same memory */
 	win->base = (uint8_t *)info.mapped + start;
-	if (win->args.flags & WEIR_WINDOW_BY_ENGINE)
+	if (win->args.flags & WEIR_WINDOW_BY_ENGINE && !window_takes_turns(win))
 		rc = weir_remote_open(win->w, key, WHOLE, WEIR_OPEN_APART, -1, &win->whole_updates);
 	return rc ? rc : publish(win, start);
 }

@@ -70,6 +70,8 @@ struct window_member {
 	struct weir_lock_words *words;
 	struct weir_lock_member *from;
 	const struct weir_words_known *known; /* of `locks` */
+	/* of its words: members update the part one at a time; NULL: at any time */
+	_Atomic uint32_t *turn;
 	/* NULL, or where notices for it go, unless it is full; how many went there and by the
 	 * engine, and how many of each had been taken when that was read last. With `sending` */
 	struct notice_ring *ring;
@@ -281,6 +283,14 @@ window_words_leave(const struct weir_window *win, struct window_member *m)
 		weir_lock_leave_exclusive(m->words, win->own, 0);
 	m->by_words = 0;
 }
+
+/* ---- turn.c ---- */
+/* Whether members update each part one at a time: engines never update narrow types then. */
+bool window_takes_turns(const struct weir_window *win);
+/* The member's part is the caller's to update. 0, or with its reason -EAGAIN (WEIR_NOWAIT), -EINTR,
+ * or how the session has ended. The part is open (weir_direct_open()). */
+int window_turn_take(struct weir_window *win, struct window_member *m, unsigned flags);
+void window_turn_leave(const struct weir_window *win, struct window_member *m);
 
 /* ---- epoch.c ---- */
 /* The program itself loads and stores the member's part: weir_window_lock_all() locks it at once.

@@ -47,7 +47,8 @@ open_direct(const struct weir_window *win, struct window_member *m, uint32_t rig
 	d->bytes = m->bytes;
 	m->may_put = rights & WEIR_MAY_WRITE ? m->bytes : 0;
 	m->may_get = rights & WEIR_MAY_READ ? m->bytes : 0;
-	m->may_update = rights & WEIR_MAY_UPDATE && m->updates == m->memory ? m->bytes : 0;
+	m->may_update =
+	    rights & WEIR_MAY_UPDATE && m->updates == m->memory && !m->turn ? m->bytes : 0;
 	m->flush_direct = m->updates == m->memory && m->locks == m->memory &&
 			  win->args.kind != WEIR_WINDOW_DYNAMIC;
 }
@@ -62,12 +63,14 @@ open_part(struct weir_window *win, struct window_member *m)
 	uint32_t own = WEIR_MAY_NOTIFY | (a->flags & WEIR_WINDOW_NO_LOCKS ? 0 : WEIR_MAY_LOCK);
 	struct weir_remote_info info;
 	struct board_part part;
+	bool turns;
 	int rc = board_read(win->board, m->rank, win->number, &part);
 
 	if (rc)
 		return rc;
 	m->offset = part.offset;
 	m->bytes = part.bytes;
+	turns = part.turns && window_takes_turns(win);
 	if (a->kind == WEIR_WINDOW_SHARED) {
 		m->memory = win->whole;
 		m->updates = win->whole_updates;
@@ -77,7 +80,7 @@ open_part(struct weir_window *win, struct window_member *m)
 		m->updates = m->locks = m->memory;
 		if (!rc && a->kind == WEIR_WINDOW_DYNAMIC)
 			weir_remote_set_dynamic(m->memory);
-		else if (!rc && a->flags & WEIR_WINDOW_BY_ENGINE && !apart)
+		else if (!rc && a->flags & WEIR_WINDOW_BY_ENGINE && !apart && !turns)
 			rc = weir_remote_open(win->w, &part.key, a->rights, WEIR_OPEN_APART, -1,
 					      &m->updates);
 	}
@@ -89,6 +92,13 @@ open_part(struct weir_window *win, struct window_member *m)
 	weir_remote_info(m->memory, &info);
 	if (part.offset > info.length || part.bytes > info.length - part.offset)
 		return weir_fail(-EPROTO, "member %u has spoilt its part of the window", m->rank);
+	/* no engine updates it in the place of this program */
+	if (turns && !info.mapped)
+		return weir_fail(-EXDEV,
+				 "the part of member %u cannot be mapped here; see the limits of "
+				 "address space and mappings",
+				 m->rank);
+	m->turn = turns ? &m->words->turn : NULL;
 	open_direct(win, m, info.rights);
 	return 0;
 }

@@ -10,10 +10,13 @@
 #include "client/session.h"
 #include "client/wait.h"
 #include "group/board.h"
+#include "ipc/apply.h"
+#include "ipc/slot.h"
 
 #include <errno.h>
 #include <string.h>
 
+#define RING_PUT 4096u	/* bytes at most that are stored while other threads' notices wait */
 #define LOOKS_CHECK 64u /* looks at notices until one at the members that should send them */
 
 /* ---- rings ---- */
@@ -26,9 +29,11 @@ lap_of(uint64_t number)
 	return number / NOTICE_SLOTS % UINT16_MAX + 1;
 }
 
-/* Sends by the ring. False: there is no room, or others went by the engine and wait. */
+/* Sends by the ring, behind bytes that it stores; `at` NULL: none. False: there is no room, or
+ * others went by the engine and wait, and nothing was done. */
 static bool
-send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uint64_t length)
+send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uint8_t *at,
+	     const void *bytes, uint64_t length)
 {
 	struct notice_ring *r = m->ring;
 	struct notice_slot *slot;
@@ -44,6 +49,11 @@ send_by_ring(struct weir_window *win, struct window_member *m, uint32_t tag, uin
 	sent = m->ring_sent - m->ring_taken < NOTICE_SLOTS && m->engine_sent == m->engine_taken;
 	if (sent) {
 		slot = &r->slot[m->ring_sent % NOTICE_SLOTS];
+		if (at) {
+			/* it comes while the stores wait for their lines */
+			weir_ring_prefetch((const void *)slot);
+			weir_store_whole(at, bytes, length);
+		}
 		atomic_store_explicit(&slot->tag, tag, memory_order_relaxed);
 		/* pairs with the acquire in next_slot(): what the notice is behind */
 		atomic_store_explicit(&slot->lap_bytes, lap_of(m->ring_sent) << BYTES_BITS | length,
@@ -254,7 +264,7 @@ window_notice_send(struct weir_window *win, struct window_member *m, enum match_
 	}
 	if (!rc && m->updates != m->memory)
 		rc = weir_remote_flush(m->updates, wait_ms);
-	if (!rc && ring && complete && send_by_ring(win, m, tag, length))
+	if (!rc && ring && complete && send_by_ring(win, m, tag, NULL, NULL, length))
 		return 0;
 	if (rc)
 		return window_note(win, m->rank, rc);
@@ -265,6 +275,17 @@ window_notice_send(struct weir_window *win, struct window_member *m, enum match_
 	if (rc && ring)
 		window_notice_by_engine(m, false);
 	return window_note(win, m->rank, rc);
+}
+
+int
+window_notice_put(struct weir_window *win, struct window_member *m, uint32_t tag, uint8_t *at,
+		  const void *bytes, uint64_t length)
+{
+	if (length <= RING_PUT && weir_direct_flush(&m->direct) &&
+	    send_by_ring(win, m, tag, at, bytes, length))
+		return 0;
+	weir_store_whole(at, bytes, length);
+	return window_notice_send(win, m, MATCH_TAG, tag, length, 0);
 }
 
 int

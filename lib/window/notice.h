@@ -12,6 +12,9 @@ void window_notices_end(struct weir_window *win);
 /* Sends a notice to a member, behind what this thread has begun there. As weir_remote_notify(). */
 int window_notice_send(struct weir_window *win, struct window_member *m, enum match_kind kind,
 		       uint32_t tag, uint64_t length, unsigned flags);
+/* The same, behind bytes that it stores in the member's part, which is mapped, as its ring is. */
+int window_notice_put(struct weir_window *win, struct window_member *m, uint32_t tag, uint8_t *at,
+		      const void *bytes, uint64_t length);
 /* One goes to the member by the engine, beside its ring; or was not sent after all. */
 void window_notice_by_engine(struct window_member *m, bool sent);
 /* The same as window_notice_send() within a time: -EAGAIN, -EINTR: it was not sent. */

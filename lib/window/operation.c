@@ -140,13 +140,38 @@ weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void *buf
 	return 0;
 }
 
+/* The caller updates the part in its turn. If the part has ended, the operation says how. */
+static inline bool
+takes_turn(const struct window_member *m)
+{
+	return m->turn && weir_direct_open(&m->direct);
+}
+
+/* Begins a transfer with a signal, which an engine adds or sets: the turn lasts until it has. */
+static int
+signal_in_turn(struct weir_window *win, struct window_member *m, const struct weir_transfer *t,
+	       int (*begin)(struct weir_remote *r, const struct weir_transfer *t))
+{
+	int rc = window_turn_take(win, m, 0);
+
+	if (rc)
+		return rc;
+	rc = begin(m->memory, t);
+	if (!rc)
+		do
+			rc = weir_remote_flush(m->memory, -1);
+		while (rc == -EINTR);
+	window_turn_leave(win, m);
+	return rc;
+}
+
 static int
 transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 	 int (*begin)(struct weir_remote *r, const struct weir_transfer *t))
 {
 	struct weir_transfer placed;
 	struct window_member *m;
-	bool notice, beside = false;
+	bool notice, turn, beside = false;
 	int rc;
 
 	if (!win || !t)
@@ -168,8 +193,10 @@ transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 			 ? weir_fail(-EINVAL, "shared windows have no signals: members load and "
 					      "store")
 			 : place(win, m, t->signal, sizeof(t->operand), &placed.signal);
-	/* behind operations of several handles it goes alone */
-	notice = t->notify & WEIR_WITH_NOTICE && (m->locks != m->memory || m->updates != m->memory);
+	turn = t->notify & (WEIR_WITH_SIGNAL_SET | WEIR_WITH_SIGNAL_ADD) && takes_turn(m);
+	/* alone behind operations of several handles, and behind a turn, since it may wait */
+	notice = t->notify & WEIR_WITH_NOTICE &&
+		 (m->locks != m->memory || m->updates != m->memory || turn);
 	/* by the ring, unless the notice must not wait for the bytes */
 	if (t->notify & WEIR_WITH_NOTICE && m->ring && !notice) {
 		notice = !(t->flags & WEIR_NOWAIT);
@@ -177,13 +204,13 @@ transfer(struct weir_window *win, uint32_t rank, const struct weir_transfer *t,
 	}
 	if (notice)
 		placed.notify &= ~WEIR_WITH_NOTICE;
-	if (!rc && notice && t->flags & WEIR_NOWAIT)
-		rc = weir_fail(-EMSGSIZE, "here a notice waits for the bytes; ask without "
-					  "WEIR_NOWAIT");
+	if (!rc && (notice || turn) && t->flags & WEIR_NOWAIT)
+		rc = weir_fail(-EMSGSIZE, "here a notice waits for the bytes, and a signal for "
+					  "updates; ask without WEIR_NOWAIT");
 	if (!rc && beside)
 		window_notice_by_engine(m, true);
 	if (!rc) {
-		rc = begin(m->memory, &placed);
+		rc = turn ? signal_in_turn(win, m, &placed, begin) : begin(m->memory, &placed);
 		if (rc && beside)
 			window_notice_by_engine(m, false);
 	}
@@ -202,10 +229,8 @@ weir_window_put_with(struct weir_window *win, uint32_t rank, const struct weir_t
 	/* bytes in one piece with a notice by the ring */
 	if (weir_likely(at && m->ring && m->flush_direct && t->notify == WEIR_WITH_NOTICE &&
 			t->tag != WEIR_TAG_ANY && win->args.rights & WEIR_MAY_NOTIFY && t->buf &&
-			!t->here && !t->there && !t->op && !t->flags)) {
-		weir_store_whole(at, t->buf, t->length);
-		return window_notice_send(win, m, MATCH_TAG, t->tag, t->length, 0);
-	}
+			!t->here && !t->there && !t->op && !t->flags))
+		return window_notice_put(win, m, t->tag, at, t->buf, t->length);
 	return transfer(win, rank, t, weir_remote_put_with);
 }
 
@@ -216,6 +241,18 @@ weir_window_get_with(struct weir_window *win, uint32_t rank, const struct weir_t
 }
 
 /* ---- updates ---- */
+
+static int
+update_in_turn(struct weir_window *win, struct window_member *m, const struct weir_update *u)
+{
+	int rc = window_turn_take(win, m, u->flags);
+
+	if (rc)
+		return rc;
+	rc = weir_remote_update_alone(m->memory, u);
+	window_turn_leave(win, m);
+	return rc;
+}
 
 int
 weir_window_update_with(struct weir_window *win, uint32_t rank, const struct weir_update *u)
@@ -237,7 +274,9 @@ weir_window_update_with(struct weir_window *win, uint32_t rank, const struct wei
 	placed = *u;
 	rc = u->there ? place_pieces(win, m, u->offset, bytes, u->there, &placed.offset)
 		      : place(win, m, u->offset, bytes, &placed.offset);
-	if (!rc)
+	if (!rc && takes_turn(m) && !weir_type_is_wide((enum weir_type)u->type))
+		rc = update_in_turn(win, m, &placed);
+	else if (!rc)
 		rc = weir_remote_update(m->updates, &placed);
 	return rc ? window_note(win, rank, rc) : 0;
 }
@@ -319,15 +358,23 @@ weir_window_get_accumulate(struct weir_window *win, uint32_t rank, uint64_t disp
 	return update(win, rank, disp, operand, result, count, type, op, flags);
 }
 
+/* Out of line, as put_any(), and with the arguments of the call, which jumps to it. */
+static __attribute__((noinline)) int
+fetch_op_any(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
+	     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
+{
+	if (weir_unlikely(!result))
+		return no_result();
+	return update(win, rank, disp, operand, result, 1, type, op, flags);
+}
+
 int
 weir_window_fetch_op(struct weir_window *win, uint32_t rank, uint64_t disp, const void *operand,
 		     void *result, enum weir_type type, enum weir_acc op, unsigned flags)
 {
-	if (weir_unlikely(!result))
-		return no_result();
-	if (weir_likely(add64(win, rank, disp, operand, result, type, op, flags)))
+	if (weir_likely(result && add64(win, rank, disp, operand, result, type, op, flags)))
 		return 0;
-	return update(win, rank, disp, operand, result, 1, type, op, flags);
+	return fetch_op_any(win, rank, disp, operand, result, type, op, flags);
 }
 
 static __attribute__((noinline)) int
@@ -337,10 +384,18 @@ compare_swap_any(struct weir_window *win, uint32_t rank, uint64_t disp, const vo
 	struct window_member *m = NULL;
 	uint64_t offset = 0;
 	int rc = reach(win, rank, disp, weir_type_size(type), &m, &offset);
+	bool turn;
 
 	if (rc || !m)
 		return rc;
+	turn = takes_turn(m);
+	if (turn)
+		rc = window_turn_take(win, m, flags);
+	if (rc)
+		return rc;
 	rc = weir_remote_compare_swap(m->updates, offset, compare, operand, result, type, flags);
+	if (turn)
+		window_turn_leave(win, m);
 	return rc ? window_note(win, rank, rc) : 0;
 }
 

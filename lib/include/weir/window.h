@@ -70,10 +70,15 @@ enum weir_window_kind {
 #define WEIR_WINDOW_PAGES 0x4u	      /* shared: each part starts on a page */
 #define WEIR_WINDOW_THREADS 0x8u      /* a flush covers the calling thread */
 #define WEIR_WINDOW_NO_LOCKS 0x10u    /* weir_window_lock() and _lock_all() are never called */
-/* Engines of the target alone execute updates, also on this host, by plain loops: sums of many
- * elements take them less time, single ones take the caller more. Nothing but this window may
- * update or signal the memory meanwhile. On this host puts and gets are not in order with updates:
- * flush in between. */
+/*
+ * Updates exclude one another, also on this host, and are plain loops: sums of many elements take
+ * less time, single ones more. Engines of the target execute them; if all members are on one host
+ * and map the part, the callers do, in turn. Nothing but this window may update or signal the
+ * memory meanwhile, and a put or store to an element that is being updated may be lost. Where
+ * engines update, puts and gets on this host are not in order with updates: flush in between. Where
+ * callers do, a program that is stopped in an update keeps the others waiting until it goes on or
+ * ends.
+ */
 #define WEIR_WINDOW_BY_ENGINE 0x20u
 
 #define WEIR_WINDOW_NOTICES_MAX 16384u /* most of weir_window_options.notices */
@@ -264,6 +269,9 @@ int weir_window_set_name(struct weir_window *win, const char *name);
  *                ended with it: make the data consistent. Nothing began; call again
  *   -EAGAIN      within lock_all: the lock was not acquired in the time that
  *                weir_window_lock_all() got, also with WEIR_NOWAIT. Nothing began; call again
+ *   -EAGAIN      WEIR_WINDOW_BY_ENGINE: another caller updates the part (WEIR_NOWAIT)
+ *   -EXDEV       WEIR_WINDOW_BY_ENGINE: the part cannot be mapped here; see the limits of address
+ *                space and mappings
  * The first one to a member opens its part, which takes as long as weir_remote_open(), also with
  * WEIR_NOWAIT.
  */
@@ -275,7 +283,8 @@ int weir_window_get(struct weir_window *win, uint32_t rank, uint64_t disp, void 
  * t->offset and t->signal count in units, like disp; other fields as in weir/remote.h. A notice
  * comes to watches of the target (weir_watch_init()), with the caller's rank as source. -EINVAL
  * also for a tag of WEIR_TAG_ANY, and signals in shared windows; -EMSGSIZE also for a notice with
- * WEIR_NOWAIT in a window that is shared, or has WEIR_WINDOW_BY_ENGINE.
+ * WEIR_NOWAIT in a window that is shared, and for a notice or signal in one that has
+ * WEIR_WINDOW_BY_ENGINE.
  */
 int weir_window_put_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t);
 int weir_window_get_with(struct weir_window *win, uint32_t rank, const struct weir_transfer *t);

@@ -14,7 +14,7 @@
 #define PART 4096u
 #define WRITERS 3u
 
-static pthread_barrier_t meeting; /* of members, without the library */
+static pthread_barrier_t meeting, rest; /* of members, without the library */
 
 /* ---- timeouts ---- */
 
@@ -663,8 +663,8 @@ TEST(test_lock_asked)
 
 /* ---- what engines do ---- */
 
-static struct weir_window *of[2];
-static uint64_t *parts[2];
+static struct weir_window *of[3];
+static uint64_t *parts[3];
 static uint32_t window_flags;
 
 static int
@@ -708,9 +708,9 @@ notify_soon(uint32_t to)
 	return rc;
 }
 
-/* In mapped parts an engine executes updates only if it is asked to, or the type is wide; flushes
- * await it and its notices. */
-TEST(test_by_engine)
+/* In mapped parts an engine executes updates only if the type is wide; flushes await it and its
+ * notices. */
+TEST(test_wide_by_engine)
 {
 	struct weir_transfer put = {
 	    .length = 8, .flags = WEIR_NOWAIT, .notify = WEIR_WITH_NOTICE, .offset = 128, .tag = 1};
@@ -757,24 +757,237 @@ TEST(test_by_engine)
 	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
 	team_run(&t, free_window);
 	assert_int_equal(t.result[0] | t.result[1], 0);
+	team_close(&t);
+}
 
+/* With members on another node engines execute all updates, if they are asked to. */
+TEST(test_by_engine)
+{
+	struct team t;
+	uint32_t to;
+
+	team_open(&t, 3, false);
+	team_join(&t);
+	to = weir_group_rank(t.g[2]);
 	window_flags = WEIR_WINDOW_BY_ENGINE;
 	team_run(&t, open_window);
-	assert_int_equal(t.result[0] | t.result[1], 0);
+	assert_int_equal(t.result[0] | t.result[1] | t.result[2], 0);
 	assert_int_equal(add(to, 0), 0);
 	assert_int_equal(weir_window_flush(of[0], to, PATIENT), 0);
-	assert_int_equal(parts[1][0], 1);
+	assert_int_equal(parts[2][0], 1);
+	assert_non_null(window_member_find(of[0], to)->words); /* mapped */
 	plane_stop(t.f);
 	assert_int_equal(add(to, WEIR_NOWAIT), 0);
-	assert_int_equal(parts[1][0], 1);
+	assert_int_equal(parts[2][0], 1);
 	assert_int_equal(weir_window_flush(of[0], to, 0), -EAGAIN);
 	assert_int_equal(weir_window_notify(of[0], to, 3, WEIR_NOWAIT), -EAGAIN);
 	plane_run(t.f);
 	assert_int_equal(notify_soon(to), 0);
-	assert_int_equal(parts[1][0], 2);
+	assert_int_equal(parts[2][0], 2);
+	team_run(&t, free_window);
+	assert_int_equal(t.result[0] | t.result[1] | t.result[2], 0);
+	team_close(&t);
+}
+
+/* ---- turns ---- */
+
+/* Each kind of update, if it is the caller's turn; else -EAGAIN, and nothing. */
+static void
+update_each(uint32_t to, int want)
+{
+	const struct weir_layout apart = {.block = 8, .dims = 1, .dim = {{4, 16}}};
+	struct weir_update pieces = {.offset = 1024,
+				     .count = 4,
+				     .type = WEIR_T_UINT64,
+				     .op = WEIR_ACC_SUM,
+				     .there = &apart,
+				     .flags = WEIR_NOWAIT};
+	uint64_t one = 1, was = 7, is = parts[1][0];
+	double many[100];
+
+	for (unsigned i = 0; i < 100; i++)
+		many[i] = 1;
+	pieces.operand = (uint64_t[]){1, 1, 1, 1};
+	assert_int_equal(add(to, WEIR_NOWAIT), want);
+	assert_int_equal(weir_window_accumulate(of[0], to, 64, many, 100, WEIR_T_DOUBLE,
+						WEIR_ACC_SUM, WEIR_NOWAIT),
+			 want);
+	assert_int_equal(weir_window_update_with(of[0], to, &pieces), want);
+	assert_int_equal(weir_window_fetch_op(of[0], to, 0, &one, &was, WEIR_T_UINT64, WEIR_ACC_SUM,
+					      WEIR_NOWAIT),
+			 want);
+	assert_int_equal(was, want ? 7 : is + 1);
+	is += want ? 0 : 2;
+	one = is + 1;
+	assert_int_equal(
+	    weir_window_compare_swap(of[0], to, 0, &is, &one, &was, WEIR_T_UINT64, WEIR_NOWAIT),
+	    want);
+	assert_int_equal(was, want ? 7 : is);
+	assert_int_equal(parts[1][0], want ? is : is + 1);
+}
+
+/* What n rounds of the above have left. */
+static void
+assert_updated(unsigned n)
+{
+	const double *many = (const double *)(const void *)((const uint8_t *)parts[1] + 64);
+
+	assert_int_equal(parts[1][0], 3 * n);
+	for (unsigned i = 0; i < 100; i++)
+		assert_true(many[i] == n);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(parts[1][128 + 2 * i], n);
+	assert_int_equal(parts[1][129], 0);
+}
+
+/* On one host members that map a part update it in turn, without an engine. */
+TEST(test_turns)
+{
+	struct weir_transfer signal = {
+	    .length = 8, .notify = WEIR_WITH_SIGNAL_ADD, .offset = 2048, .signal = 2048};
+	struct window_member *m;
+	uint64_t v = 3;
+	struct team t;
+	uint32_t to;
+
+	signal.buf = &v;
+	signal.operand = 4;
+	team_open(&t, 2, true);
+	team_join(&t);
+	to = weir_group_rank(t.g[1]);
+	window_flags = WEIR_WINDOW_BY_ENGINE;
+	team_run(&t, open_window);
+	assert_int_equal(t.result[0] | t.result[1], 0);
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
+	m = window_member_find(of[0], to);
+	plane_stop(t.f);
+	update_each(to, 0);
+	assert_updated(1);
+	assert_int_equal(weir_window_flush(of[0], to, 0), 0);
+	assert_int_equal(*m->turn, 0);
+	/* the turn of another one, and of another thread */
+	*m->turn = of[1]->own;
+	update_each(to, -EAGAIN);
+	*m->turn = of[0]->own;
+	update_each(to, -EAGAIN);
+	/* of no member: it is spoilt */
+	*m->turn = 77;
+	update_each(to, 0);
+	assert_updated(2);
+	/* one that was taken away stays the other's */
+	assert_int_equal(window_turn_take(of[0], m, 0), 0);
+	assert_int_equal(*m->turn, of[0]->own);
+	*m->turn = of[1]->own;
+	window_turn_leave(of[0], m);
+	assert_int_equal(*m->turn, of[1]->own);
+	*m->turn = 0;
+	/* an engine signals in the caller's turn, which ends with the signal */
+	signal.flags = WEIR_NOWAIT;
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), -EMSGSIZE);
+	signal.flags = 0;
+	plane_run(t.f);
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
+	assert_int_equal(parts[1][256], v + signal.operand);
+	assert_int_equal(*m->turn, 0);
 	team_run(&t, free_window);
 	assert_int_equal(t.result[0] | t.result[1], 0);
 	team_close(&t);
+}
+
+/* A member that ends in its turn leaves it to those that wait. */
+static int
+end_in_turn(struct team *t, uint32_t i)
+{
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	const uint32_t last = t->size - 1;
+	struct window_member *m;
+	struct weir_window *win;
+	const uint64_t one = 1;
+	void *base;
+
+	o.flags = WEIR_WINDOW_BY_ENGINE;
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	for (uint32_t k = 0; i == last && k < last; k++)
+		if (window_member_open(win, weir_group_rank(t->g[k]), &m) ||
+		    window_turn_take(win, m, 0))
+			return __LINE__;
+	pthread_barrier_wait(&meeting);
+	if (i == last) {
+		plane_die(t->f, t->w[i]);
+		return weir_window_free(win, 0) ? 0 : __LINE__;
+	}
+	for (uint32_t k = 0; k < last; k++) {
+		uint32_t to = weir_group_rank(t->g[k]);
+
+		if (weir_window_accumulate(win, to, 0, &one, 1, WEIR_T_UINT64, WEIR_ACC_SUM, 0) ||
+		    weir_window_flush(win, to, PATIENT))
+			return __LINE__;
+	}
+	pthread_barrier_wait(&rest);
+	if (*(uint64_t *)base != last)
+		return __LINE__;
+	return weir_window_free(win, PATIENT) == -ECONNRESET ? 0 : __LINE__;
+}
+
+TEST(test_end_in_turn)
+{
+	pthread_barrier_init(&meeting, NULL, 4);
+	pthread_barrier_init(&rest, NULL, 3);
+	team_of_one_node(4, end_in_turn);
+	pthread_barrier_destroy(&rest);
+	pthread_barrier_destroy(&meeting);
+}
+
+/* All members update all parts; every sum is exact. */
+static int
+sum_in_turn(struct team *t, uint32_t i)
+{
+	enum { ROUNDS = 300, N = 400 };
+	uint32_t size = weir_group_size(t->g[i]);
+	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
+	uint64_t one = 1, was, tickets = 0;
+	struct weir_window *win;
+	float many[N];
+	void *base;
+
+	o.flags = WEIR_WINDOW_BY_ENGINE;
+	for (unsigned k = 0; k < N; k++)
+		many[k] = (float)(k % 3);
+	if (weir_window_allocate(t->g[i], PART, &o, PATIENT, &base, &win) ||
+	    weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	for (unsigned round = 0; round < ROUNDS; round++)
+		for (uint32_t to = 0; to < size; to++) {
+			if (weir_window_accumulate(win, to, 64, many, N, WEIR_T_FLOAT, WEIR_ACC_SUM,
+						   0) ||
+			    weir_window_fetch_op(win, to, 8 * (round % 4), &one, &was,
+						 WEIR_T_UINT64, WEIR_ACC_SUM, 0) ||
+			    weir_window_flush(win, to, PATIENT))
+				return __LINE__;
+			tickets += was;
+		}
+	if (weir_window_fence(win, 0, PATIENT))
+		return __LINE__;
+	for (unsigned k = 0; k < N; k++)
+		if (((float *)base)[16 + k] != (float)(ROUNDS * size * (k % 3)))
+			return __LINE__;
+	for (unsigned k = 0; k < 4; k++)
+		if (((uint64_t *)base)[k] != ROUNDS / 4 * size)
+			return __LINE__;
+	if (weir_group_allreduce(t->g[i], &tickets, &tickets, 1, WEIR_T_UINT64, WEIR_ACC_SUM,
+				 PATIENT))
+		return __LINE__;
+	/* each number once, of four counters at each member */
+	if (tickets != (uint64_t)size * 4 * (ROUNDS / 4 * size) * (ROUNDS / 4 * size - 1) / 2)
+		return __LINE__;
+	return weir_window_free(win, PATIENT) ? __LINE__ : 0;
+}
+
+TEST(test_sums_in_turn)
+{
+	team_of_one_node(4, sum_in_turn);
 }
 
 /* ---- members that end, or leave, in a fence ---- */
@@ -1116,7 +1329,9 @@ two_rounds(struct team *t, uint32_t i)
 static int
 end_early(struct team *t, uint32_t i)
 {
-	uint32_t rank = weir_group_rank(t->g[i]), other = 1 - rank;
+	/* of three members those on one node, and the other one makes the engine update */
+	uint32_t last = t->size - 1, rank = i == last;
+	uint32_t other = weir_group_rank(t->g[rank ? 0 : last]);
 	struct weir_window_options o = WEIR_WINDOW_OPTIONS_INIT;
 	struct weir_group *g = t->g[i];
 	struct weir_window *win;
@@ -1126,7 +1341,7 @@ end_early(struct team *t, uint32_t i)
 	o.flags = WEIR_WINDOW_BY_ENGINE;
 	if (weir_window_allocate(g, PART, &o, PATIENT, &base, &win))
 		return __LINE__;
-	for (uint64_t n = 1; n <= 4; n++) {
+	for (uint64_t n = 1; n <= 4 && (!i || i == last); n++) {
 		bool locks = n % 2;
 
 		if (!locks && !rank && weir_window_post(win, &other, 1, 0))
@@ -1173,7 +1388,7 @@ end_early(struct team *t, uint32_t i)
 TEST(test_ends_early)
 {
 	pthread_barrier_init(&meeting, NULL, 2);
-	team_of_one_node(2, end_early);
+	team_of(3, end_early);
 	team_of(2, end_early);
 	pthread_barrier_destroy(&meeting);
 }
