@@ -233,13 +233,18 @@ next_gather(struct collective *c, struct step *s)
 	return true;
 }
 
+/* Where blocks come in behind those that leave. A member alone has no scratch memory. */
+static uint8_t *
+second_half(const struct collective *c)
+{
+	return block(c, c->scratch, (c->size + 1) / 2);
+}
+
 static bool
 next_exchange(struct collective *c, struct step *s)
 {
-	uint8_t *in = block(c, c->scratch, (c->size + 1) / 2);
-
 	if (c->unpack) {
-		pack(c, in, true);
+		pack(c, second_half(c), true);
 		c->unpack = false;
 		c->k++;
 	}
@@ -254,7 +259,7 @@ next_exchange(struct collective *c, struct step *s)
 	s->to = away(c, 1u << c->k, false);
 	s->from = away(c, 1u << c->k, true);
 	s->data = c->scratch;
-	s->place = in;
+	s->place = second_half(c);
 	s->label = (uint16_t)c->k;
 	s->send = s->receive = pack(c, c->scratch, false) * c->call.length;
 	c->unpack = true;
