@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A growing array: a pointer, the elements it has room for, and the caller's number of elements. */
+/* Arrays that grow: a pointer, the elements it has room for, and the caller's number of elements.
+ * Arrays that are sorted. */
 #ifndef WEIR_BASE_VEC_H
 #define WEIR_BASE_VEC_H
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #define VEC_LEAST 8u /* elements of the first allocation */
@@ -46,6 +48,25 @@ vec_grown(void *items, size_t *room, size_t most, size_t count, size_t size)
 			vec_rc_ = 0;                                                               \
 		}                                                                                  \
 		vec_rc_;                                                                           \
+	})
+
+/*
+ * The number of elements at the beginning of a sorted array of `count` for which `before`, an
+ * expression of the index `i`, holds; it holds for none behind them. A binary search.
+ */
+#define VEC_BEFORE(count, i, before)                                                               \
+	__extension__({                                                                            \
+		uint32_t vec_from_ = 0, vec_to_ = (count);                                         \
+                                                                                                   \
+		while (vec_from_ < vec_to_) {                                                      \
+			uint32_t i = vec_from_ + (vec_to_ - vec_from_) / 2;                        \
+                                                                                                   \
+			if (before)                                                                \
+				vec_from_ = i + 1;                                                 \
+			else                                                                       \
+				vec_to_ = i;                                                       \
+		}                                                                                  \
+		vec_from_;                                                                         \
 	})
 
 #endif

@@ -2,6 +2,7 @@
 /* Memory of dynamic windows. The data plane has the ranges, too, and refuses what is wrong. */
 #include "handle.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "client/region.h"
 #include "client/session.h"
@@ -9,41 +10,13 @@
 #include "remote/window.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How many ranges begin before the address. */
 static uint32_t
 ranges_before(const struct weir_window *win, uint64_t address)
 {
-	uint32_t low = 0, high = win->range_count;
-
-	while (low < high) {
-		uint32_t i = low + (high - low) / 2;
-
-		if (win->ranges[i].address < address)
-			low = i + 1;
-		else
-			high = i;
-	}
-	return low;
-}
-
-/* Makes room for one more. */
-static int
-room(struct weir_window *win)
-{
-	uint32_t n = win->range_room ? 2 * win->range_room : 16;
-	struct window_range *more;
-
-	if (win->range_count < win->range_room)
-		return 0;
-	more = realloc(win->ranges, n * sizeof(*more));
-	if (!more)
-		return weir_fail(-ENOMEM, "no memory for a range; free some");
-	win->ranges = more;
-	win->range_room = n;
-	return 0;
+	return VEC_BEFORE(win->range_count, i, win->ranges[i].address < address);
 }
 
 static int
@@ -66,7 +39,7 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 	struct weir_region_info info;
 	struct window_range *r;
 	uint32_t at;
-	int rc;
+	int rc = 0;
 
 	if (!win || win->args.kind != WEIR_WINDOW_DYNAMIC)
 		return not_dynamic();
@@ -84,7 +57,8 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 		return weir_fail(-EACCES, "the region was not adopted with WEIR_ADOPT_EXPOSE, or "
 					  "is being freed");
 	pthread_mutex_lock(&win->attaching);
-	rc = room(win);
+	if (VEC_RESERVE(win->ranges, win->range_room, win->range_count + 1))
+		rc = weir_fail(-ENOMEM, "no memory for a range; free some");
 	if (!rc)
 		rc = weir_export_attach(win->x, region, offset, bytes);
 	if (!rc) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A growing array: what is in it stays, and sizes that overflow are refused. */
+/* A growing array: what is in it stays, and sizes that overflow are refused. And a sorted one. */
 #include "worlds/test.h"
 #include "base/vec.h"
 
@@ -43,4 +43,18 @@ TEST(test_refuses)
 	assert_int_equal(small_room, 255);
 	assert_int_equal(VEC_RESERVE(bytes, small_room, 256), -ENOMEM);
 	free(bytes);
+}
+
+TEST(test_sorted)
+{
+	uint32_t even[100];
+
+	for (uint32_t i = 0; i < 100; i++)
+		even[i] = 2 * i;
+	for (uint32_t count = 0; count <= 100; count++)
+		for (uint32_t below = 0; below <= 200; below++) {
+			uint32_t all = (below + 1) / 2, want = all < count ? all : count;
+
+			assert_int_equal(VEC_BEFORE(count, i, even[i] < below), want);
+		}
 }
