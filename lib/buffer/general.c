@@ -10,6 +10,7 @@
  */
 #include "chunks.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "ipc/invariant.h"
 
@@ -158,38 +159,19 @@ find(const struct weir_general *h, uint32_t size)
 
 /* ---- memory ---- */
 
-/* Room for more pages. 0 or -errno. */
-static int
-reserve_pages(struct weir_general *h, uint64_t more)
-{
-	uint64_t most = (NONE >> h->shift), room = h->room ? h->room : 16;
-	struct page *page;
-
-	if (more > most - h->count)
-		return weir_fail(-ENOSPC, "one allocator has less than 256 GiB; use several");
-	while (room < h->count + more)
-		room *= 2;
-	if (room == h->room)
-		return 0;
-	page = realloc(h->page, room * sizeof(*page));
-	if (!page)
-		return weir_fail(-ENOMEM, "no memory for the records of pieces; free some");
-	h->page = page;
-	h->room = (uint32_t)room;
-	return 0;
-}
-
 /* Adds a span of chunks that has a block of that size. 0 or -errno. Lock held. */
 static int
 extend(struct weir_general *h, uint32_t size)
 {
 	uint64_t bytes = weir_chunk_bytes(h->chunks);
 	uint32_t first = h->count, n = ((size - 1) >> h->shift) + 1, i;
-	int rc = reserve_pages(h, n);
 	uint8_t *at;
+	int rc;
 
-	if (rc)
-		return rc;
+	if (n > (NONE >> h->shift) - h->count)
+		return weir_fail(-ENOSPC, "one allocator has less than 256 GiB; use several");
+	if (VEC_RESERVE(h->page, h->room, h->count + n))
+		return weir_fail(-ENOMEM, "no memory for the records of pieces; free some");
 	for (i = 0; i < n; i++) {
 		struct granule *g = calloc((size_t)1 << h->shift, sizeof(*g));
 

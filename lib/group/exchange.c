@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "exchange.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <assert.h>
@@ -112,16 +113,9 @@ fail_add(struct exchange *x, uint32_t rank, int status)
 	for (uint32_t i = 0; i < x->failures; i++)
 		if (x->failure[i].rank == rank)
 			return;
-	if (x->failures == x->room) {
-		uint32_t room = 2 * x->room;
-		struct failure *more = realloc(x->failure, room * sizeof(*more));
-
-		if (!more) {
-			x->no_memory = true;
-			return;
-		}
-		x->failure = more;
-		x->room = room;
+	if (VEC_RESERVE(x->failure, x->room, x->failures + 1)) {
+		x->no_memory = true;
+		return;
 	}
 	x->failure[x->failures++] = (struct failure){rank, status};
 }

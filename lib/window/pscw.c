@@ -7,6 +7,7 @@
  */
 #include "notice.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "client/session.h"
 #include "client/wait.h"
@@ -55,16 +56,10 @@ static int
 begin_exposure(struct weir_window *win, const uint32_t *ranks, uint32_t n, unsigned asserts)
 {
 	struct window_member *m;
-	uint32_t *more;
 	int rc = 0;
 
-	if (n > win->exposed_room) {
-		more = realloc(win->exposed, n * sizeof(*more));
-		if (!more)
-			return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
-		win->exposed = more;
-		win->exposed_room = n;
-	}
+	if (VEC_RESERVE(win->exposed, win->exposed_room, n))
+		return weir_fail(-ENOMEM, "no memory for %u ranks; free some", n);
 	win->exposed_count = 0;
 	for (uint32_t i = 0; i < n && !rc; i++) {
 		if (ranks[i] == WEIR_RANK_NULL)

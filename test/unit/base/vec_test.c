@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A growing array: what is in it stays, and sizes that overflow are refused. And a sorted one. */
+/* Arrays and rings that grow keep what they have, and refuse sizes that overflow. Sorted arrays. */
 #include "worlds/test.h"
 #include "base/vec.h"
 
@@ -57,4 +57,22 @@ TEST(test_sorted)
 
 			assert_int_equal(VEC_BEFORE(count, i, even[i] < below), want);
 		}
+}
+
+/* A ring grows in the middle of its elements; indices run on over 2^32. */
+TEST(test_ring)
+{
+	uint32_t first = UINT32_MAX - 30, next = first, room = 0;
+	uint64_t *ring = NULL;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_int_equal(RING_RESERVE(ring, room, first, next - first, 4u), 0);
+		assert_true(room > next - first && !(room & (room - 1)));
+		ring[next & (room - 1)] = next;
+		next++;
+		for (uint32_t k = first; k != next; k++)
+			assert_int_equal(ring[k & (room - 1)], k);
+		first += i % 3 == 0;
+	}
+	free(ring);
 }
