@@ -7,6 +7,8 @@
  */
 #include "handle.h"
 
+#include "base/secret.h"
+#include "base/vec.h"
 #include "client/progress.h"
 #include "ipc/invariant.h"
 #include "stream/model.h"
@@ -65,28 +67,10 @@ stop_leading(struct gathering *j)
 static struct joiner *
 add_joiner(struct gathering *j)
 {
-	if (j->joiners == j->room) {
-		uint32_t room = j->room ? 2 * j->room : 16;
-		struct joiner *more = realloc(j->joiner, room * sizeof(*more));
-
-		if (!more)
-			return NULL;
-		j->joiner = more;
-		j->room = room;
-	}
+	if (VEC_RESERVE(j->joiner, j->room, j->joiners + 1))
+		return NULL;
 	j->joiner[j->joiners] = (struct joiner){0};
 	return &j->joiner[j->joiners++];
-}
-
-/* The time does not depend on where they differ. */
-static bool
-secrets_equal(const char *a, const char *b)
-{
-	unsigned char differs = 0;
-
-	for (unsigned i = 0; i < GROUP_SECRET_BYTES; i++)
-		differs |= (unsigned char)(a[i] ^ b[i]);
-	return !differs;
 }
 
 int
@@ -94,7 +78,7 @@ join_request_check(const struct join_request *own, const struct join_request *r,
 {
 	if (length != sizeof(*r) || r->magic != GROUP_MAGIC || r->version != GROUP_VERSION)
 		return -EPROTO;
-	if (!secrets_equal(r->secret, own->secret))
+	if (!secret_equal(r->secret, own->secret, sizeof(own->secret)))
 		return -EACCES;
 	if (r->size != own->size || r->flags != own->flags)
 		return -EINVAL;
