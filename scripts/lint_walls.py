@@ -16,7 +16,7 @@ WALLS = {
     "lib/include": (ANY, ""),
     "lib/base": (ANY, "lib/ipc"),
     "lib/ipc": (ANY, "lib/include"),
-    "lib/client": (ANY, "lib/include lib/ipc"),
+    "lib/client": (ANY, "lib/include lib/ipc lib/base"),
     "lib/stream": (ANY, "lib/include lib/ipc lib/client lib/base"),
     "lib/message": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/group": ("board.h public.h", "lib/include lib/ipc lib/client lib/stream lib/base"),

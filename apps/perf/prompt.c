@@ -47,7 +47,6 @@ line_open(const char *prompt, void (*on_line)(char *line))
 	input.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	if (input.terminal)
 		rl_callback_handler_install(prompt, edited);
-#else
 #endif
 }
 

@@ -10,20 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Where `id` is, or belongs.
 static uint32_t
 place_of(const struct control *c, uint32_t id)
 {
-	uint32_t low = 0, high = c->member_count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (c->members[middle]->id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return VEC_BEFORE(c->member_count, i, c->members[i]->id < id);
 }
 
 struct member *

@@ -17,17 +17,7 @@ is_known(const struct registry_node *n)
 static uint32_t
 place_of(const struct registry *r, uint16_t id)
 {
-	uint32_t low = 0, high = r->count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (r->node[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return VEC_BEFORE(r->count, i, r->node[i].id < id);
 }
 
 static struct registry_node *

@@ -66,17 +66,7 @@ digest_of(const struct swim_node *n)
 static uint32_t
 place_of(const struct swim *s, uint16_t id)
 {
-	uint32_t low = 0, high = s->count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (s->id[middle] < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return VEC_BEFORE(s->count, i, s->id[i] < id);
 }
 
 struct swim_node *

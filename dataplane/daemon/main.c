@@ -156,41 +156,14 @@ out:
 	return rc;
 }
 
-static int
-start(const struct options *o, int eal_argc, char **argv, int signal_fd)
-{
-	static struct plane plane;
-	struct run_dir dir;
-	char error[512];
-	int rc = run_dir_take(&dir, o->run_dir, o->instance, "dataplane", error, sizeof(error));
-
-	if (rc) {
-		log_error("%s", error);
-		return exit_code(rc);
-	}
-	rc = eal_setup(o->instance, eal_argc, argv, error, sizeof(error));
-	if (rc)
-		goto out;
-	rc = plane_open(&plane, o, dir.path, error, sizeof(error));
-	if (rc == -ENODEV)
-		eal_explain(error, sizeof(error));
-	if (!rc)
-		rc = serve(&plane, signal_fd, error, sizeof(error));
-	plane_close(&plane);
-	eal_teardown(o->instance);
-out:
-	run_dir_release(&dir);
-	if (rc)
-		log_error("%s", error);
-	return exit_code(rc);
-}
-
 int
 main(int argc, char **argv)
 {
 	static struct options o;
+	static struct plane plane;
 	int dashes = 1, ours, rc;
 	struct rlimit files;
+	struct run_dir dir;
 	char error[512];
 	sigset_t signals;
 
@@ -245,5 +218,25 @@ main(int argc, char **argv)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	return start(&o, dashes, argv, signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+	rc = run_dir_take(&dir, o.run_dir, o.instance, "dataplane", error, sizeof(error));
+	if (rc) {
+		log_error("%s", error);
+		return exit_code(rc);
+	}
+	rc = eal_setup(o.instance, dashes, argv, error, sizeof(error));
+	if (rc)
+		goto out;
+	rc = plane_open(&plane, &o, dir.path, error, sizeof(error));
+	if (rc == -ENODEV)
+		eal_explain(error, sizeof(error));
+	if (!rc)
+		rc = serve(&plane, signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC), error,
+			   sizeof(error));
+	plane_close(&plane);
+	eal_teardown(o.instance);
+out:
+	run_dir_release(&dir);
+	if (rc)
+		log_error("%s", error);
+	return exit_code(rc);
 }

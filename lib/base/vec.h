@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A growing array: a pointer, the elements it has room for, and the caller's number of elements. */
+/*
+ * Arrays that grow: a pointer, the elements it has room for, and the caller's number of elements.
+ * Rings that grow: FIFOs in such an array, whose room is 0 or a power of two. Sorted arrays.
+ */
 #ifndef WEIR_BASE_VEC_H
 #define WEIR_BASE_VEC_H
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define VEC_LEAST 8u /* elements of the first allocation */
 
@@ -46,6 +51,60 @@ vec_grown(void *items, size_t *room, size_t most, size_t count, size_t size)
 			vec_rc_ = 0;                                                               \
 		}                                                                                  \
 		vec_rc_;                                                                           \
+	})
+
+/*
+ * The ring with room for another element, and *room; it may have moved. Element `first` + i is at
+ * its index modulo the room. NULL: out of memory, and the ring is as it was.
+ */
+static inline void *
+ring_grown(void *ring, uint32_t *room, uint32_t first, uint32_t count, uint32_t least, size_t size)
+{
+	uint32_t more = *room ? 2 * *room : least;
+	uint8_t *grown;
+
+	if (count < *room)
+		return ring;
+	grown = malloc(more * size);
+	if (!grown)
+		return NULL;
+	for (uint32_t i = first; i != first + count; i++)
+		memcpy(grown + (i & (more - 1)) * size, (uint8_t *)ring + (i & (*room - 1)) * size,
+		       size);
+	free(ring);
+	*room = more;
+	return grown;
+}
+
+/* Makes room for one more than `count` elements in lvalues `ring` and `room`; for `least` at first.
+ * 0 or -ENOMEM. */
+#define RING_RESERVE(ring, room, first, count, least)                                              \
+	__extension__({                                                                            \
+		void *ring_new_ =                                                                  \
+		    ring_grown((ring), &(room), (first), (count), (least), sizeof(*(ring)));       \
+                                                                                                   \
+		if (ring_new_)                                                                     \
+			(ring) = ring_new_;                                                        \
+		ring_new_ ? 0 : -ENOMEM;                                                           \
+	})
+
+/*
+ * The number of elements at the beginning of a sorted array of `count` for which `before`, an
+ * expression of the index `i`, holds; it holds for none behind them. A binary search.
+ */
+#define VEC_BEFORE(count, i, before)                                                               \
+	__extension__({                                                                            \
+		uint32_t vec_from_ = 0, vec_to_ = (count);                                         \
+                                                                                                   \
+		while (vec_from_ < vec_to_) {                                                      \
+			uint32_t i = vec_from_ + (vec_to_ - vec_from_) / 2;                        \
+                                                                                                   \
+			if (before)                                                                \
+				vec_from_ = i + 1;                                                 \
+			else                                                                       \
+				vec_to_ = i;                                                       \
+		}                                                                                  \
+		vec_from_;                                                                         \
 	})
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "chunks.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "ipc/invariant.h"
 #include "ipc/shm.h"
@@ -18,6 +19,7 @@
 #define UNIT_MIN 64u
 #define UNITS_MAX (1u << 31)
 #define LINEAR_ALIGN 16u
+#define TIES_LEAST 16u
 
 struct unit {
 	uint32_t next; /* in its list */
@@ -144,20 +146,6 @@ extend(struct weir_circular *q, uint32_t count)
 	return rc;
 }
 
-/* Adds units, if there may be more. */
-static void
-grow(struct weir_circular *q)
-{
-	uint64_t add = q->growth ? (uint64_t)q->count * q->growth / 100 : q->count;
-
-	if (q->count == q->most)
-		return;
-	if (!add)
-		add = 1;
-	if (extend(q, add < q->most - q->count ? q->count + (uint32_t)add : q->most))
-		q->refused = true;
-}
-
 /* The oldest free unit that is not held. NONE: all are busy. */
 static uint32_t
 take_free(struct weir_circular *q)
@@ -190,8 +178,12 @@ take_unit(struct weir_circular *q)
 		}
 		i = take_free(q);
 	}
-	if (i == NONE) {
-		grow(q);
+	if (i == NONE && q->count < q->most) {
+		uint64_t add = q->growth ? (uint64_t)q->count * q->growth / 100 : q->count;
+
+		add = add ? add : 1;
+		if (extend(q, add < q->most - q->count ? q->count + (uint32_t)add : q->most))
+			q->refused = true;
 		i = take_free(q);
 	}
 	return i;
@@ -236,27 +228,6 @@ weir_circular_get(struct weir_circular *q, uint32_t bytes)
 	return address(q, q->current) + q->used - size;
 }
 
-/* Room for another tie. 0 or -ENOMEM. */
-static int
-reserve_tie(struct weir_circular *q)
-{
-	uint32_t room = q->tie_room ? 2 * q->tie_room : 16;
-	struct tie *ties;
-
-	if (q->tie_count < q->tie_room)
-		return 0;
-	ties = malloc(room * sizeof(*ties));
-	if (!ties)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < q->tie_count; i++)
-		ties[i] = *tie_at(q, i);
-	free(q->ties);
-	q->ties = ties;
-	q->tie_first = 0;
-	q->tie_room = room;
-	return 0;
-}
-
 /* One of the last ties that free no unit, and of that remote: its mark may move on. Or NULL. */
 static struct tie *
 last_tie_of(struct weir_circular *q, const struct weir_remote *r)
@@ -289,7 +260,7 @@ weir_circular_posted(struct weir_circular *q, struct weir_remote *r)
 	q->obtained = empty;
 	q->fresh = false;
 	t = last_tie_of(q, r);
-	if (!t && !reserve_tie(q)) {
+	if (!t && !RING_RESERVE(q->ties, q->tie_room, q->tie_first, q->tie_count, TIES_LEAST)) {
 		q->tie_count++;
 		t = tie_at(q, q->tie_count - 1);
 		*t = (struct tie){.remote = r, .units = empty};

@@ -159,28 +159,19 @@ find(const struct weir_general *h, uint32_t size)
 
 /* ---- memory ---- */
 
-/* Room for more pages. 0 or -errno. */
-static int
-reserve_pages(struct weir_general *h, uint64_t more)
-{
-	if (more > (NONE >> h->shift) - h->count)
-		return weir_fail(-ENOSPC, "one allocator has less than 256 GiB; use several");
-	if (VEC_RESERVE(h->page, h->room, h->count + more))
-		return weir_fail(-ENOMEM, "no memory for the records of pieces; free some");
-	return 0;
-}
-
 /* Adds a span of chunks that has a block of that size. 0 or -errno. Lock held. */
 static int
 extend(struct weir_general *h, uint32_t size)
 {
 	uint64_t bytes = weir_chunk_bytes(h->chunks);
 	uint32_t first = h->count, n = ((size - 1) >> h->shift) + 1, i;
-	int rc = reserve_pages(h, n);
 	uint8_t *at;
+	int rc;
 
-	if (rc)
-		return rc;
+	if (n > (NONE >> h->shift) - h->count)
+		return weir_fail(-ENOSPC, "one allocator has less than 256 GiB; use several");
+	if (VEC_RESERVE(h->page, h->room, h->count + n))
+		return weir_fail(-ENOMEM, "no memory for the records of pieces; free some");
 	for (i = 0; i < n; i++) {
 		struct granule *g = calloc((size_t)1 << h->shift, sizeof(*g));
 

@@ -6,6 +6,7 @@
  */
 #include "chunks.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "ipc/shm.h"
 
@@ -35,7 +36,7 @@ struct weir_pool {
 	size_t count, room;
 	uint8_t *cut, *cut_end; /* of the last chunk, what was not handed out yet */
 	uint8_t **chunk;
-	size_t chunk_count;
+	size_t chunk_count, chunk_room;
 };
 
 /* Moves the last `n` pieces of a cache to the pool. Lock held. */
@@ -85,41 +86,28 @@ own_cache(struct weir_pool *p)
 	return k;
 }
 
-/* Has another chunk to cut. 0 or -errno. Lock held. */
-static int
-add_chunk(struct weir_pool *p)
-{
-	uint64_t bytes = weir_chunk_bytes(p->chunks);
-	size_t room = p->room + bytes / p->bytes;
-	void **piece = realloc(p->piece, room * sizeof(*piece));
-	uint8_t **chunk = NULL;
-
-	if (piece) {
-		p->piece = piece;
-		chunk = realloc(p->chunk, (p->chunk_count + 1) * sizeof(*chunk));
-	}
-	if (!chunk)
-		return weir_fail(-ENOMEM, "no memory for the records of a pool; free some");
-	p->chunk = chunk;
-	chunk[p->chunk_count] = weir_chunk_get(p->chunks);
-	if (!chunk[p->chunk_count])
-		return -errno;
-	p->cut = chunk[p->chunk_count++];
-	p->cut_end = p->cut + bytes / p->bytes * p->bytes;
-	p->room = room;
-	return 0;
-}
-
 /* A piece that no thread keeps. NULL: *rc says why. Lock held. */
 static void *
 take(struct weir_pool *p, int *rc)
 {
 	if (p->count)
 		return p->piece[--p->count];
-	if (p->cut == p->cut_end) {
-		*rc = add_chunk(p);
-		if (*rc)
+	if (p->cut == p->cut_end) { /* another chunk to cut */
+		uint64_t pieces = weir_chunk_bytes(p->chunks) / p->bytes;
+		uint8_t *chunk;
+
+		if (VEC_RESERVE(p->piece, p->room, (p->chunk_count + 1) * pieces) ||
+		    VEC_RESERVE(p->chunk, p->chunk_room, p->chunk_count + 1)) {
+			*rc = weir_fail(-ENOMEM, "no memory for the records of a pool; free some");
 			return NULL;
+		}
+		chunk = weir_chunk_get(p->chunks);
+		if (!chunk) {
+			*rc = -errno;
+			return NULL;
+		}
+		p->chunk[p->chunk_count++] = p->cut = chunk;
+		p->cut_end = p->cut + pieces * p->bytes;
 	}
 	p->cut += p->bytes;
 	return p->cut - p->bytes;

@@ -3,6 +3,7 @@
 #include "region.h"
 #include "wait.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <errno.h>
@@ -27,17 +28,7 @@ struct weir_region_list {
 static uint32_t
 count_below(const struct weir_region_list *l, uintptr_t end)
 {
-	uint32_t from = 0, to = l->count;
-
-	while (from < to) {
-		uint32_t middle = from + (to - from) / 2;
-
-		if (l->entry[middle].at < end)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return from;
+	return VEC_BEFORE(l->count, i, l->entry[i].at < end);
 }
 
 struct weir_region *

@@ -9,6 +9,7 @@
 #include "thread.h"
 #include "wait.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <errno.h>
@@ -281,8 +282,7 @@ int
 weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span)
 {
 	uint64_t size = seg->geometry.area_bytes, skip, end;
-	uint32_t room = seg->span_room;
-	struct weir_span *spans;
+	uint32_t count = (uint32_t)(seg->span_tail - seg->span_head);
 
 	if (offset % WEIR_SLOT_SIZE || offset >= size || !bytes || bytes > size - offset)
 		return -EPROTO;
@@ -290,16 +290,8 @@ weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uin
 	end = seg->in_pos + skip + WEIR_ALIGN_UP(bytes, WEIR_SLOT_SIZE);
 	if (end - seg->in_free > size)
 		return -EPROTO;
-	if (seg->span_tail - seg->span_head == room) {
-		spans = calloc(2ull * room, sizeof(*spans));
-		if (!spans)
-			return -ENOMEM;
-		for (uint64_t i = seg->span_head; i != seg->span_tail; i++)
-			spans[i & (2 * room - 1)] = seg->spans[i & (room - 1)];
-		free(seg->spans);
-		seg->spans = spans;
-		seg->span_room = 2 * room;
-	}
+	if (RING_RESERVE(seg->spans, seg->span_room, (uint32_t)seg->span_head, count, SPANS_MIN))
+		return -ENOMEM;
 	*span = seg->span_tail++;
 	seg->spans[*span & (seg->span_room - 1)] = (struct weir_span){.end = end};
 	seg->in_pos = end;

@@ -24,18 +24,6 @@ group_enter(struct weir_group *g, const struct group_call *call)
 	return rc;
 }
 
-/* The call is over. Returns rc. */
-static int
-end_call(struct weir_group *g, int rc)
-{
-	g->call = (struct group_call){0};
-	exchange_cancel(&g->x);
-	if (!rc || rc != exchange_error(&g->x))
-		return rc;
-	group_spread(g);
-	return group_error(g, rc);
-}
-
 int
 group_leave_call(struct weir_group *g, int rc)
 {
@@ -44,8 +32,14 @@ group_leave_call(struct weir_group *g, int rc)
 	weir_assert(g->call.op != CALL_NONE);
 	/* the call can go on when there is room */
 	waits |= rc && rc != exchange_error(&g->x) && group_lacks(rc);
-	if (!waits)
-		rc = end_call(g, rc);
+	if (!waits) { /* the call is over */
+		g->call = (struct group_call){0};
+		exchange_cancel(&g->x);
+		if (rc && rc == exchange_error(&g->x)) {
+			group_spread(g);
+			rc = group_error(g, rc);
+		}
+	}
 	group_set_inside(g, false);
 	return rc;
 }

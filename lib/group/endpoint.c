@@ -105,29 +105,10 @@ group_hello_valid(const struct group_hello *h, size_t length)
 	return length == sizeof(*h) && h->magic == GROUP_MAGIC && h->version == GROUP_VERSION;
 }
 
-/*
- * Of connections that say nothing, which may be probes, and of hellos that no group claims, the
- * oldest go: their number is bounded. Each group of the endpoint awaits GROUP_NEIGHBOURS at most,
- * its own or those of one that it makes. `lock` is held.
- */
-static void
-drop_most(struct endpoint *e)
-{
-	uint32_t count[2] = {0}; /* silent, unclaimed */
-	struct incoming *in, *before;
-
-	for (in = TAILQ_LAST(&e->incoming, incomings); in; in = before) {
-		before = TAILQ_PREV(in, incomings, next);
-		if (++count[in->said] <= e->users * GROUP_NEIGHBOURS)
-			continue;
-		weir_close(in->conn);
-		forget(e, in);
-	}
-}
-
 void
 endpoint_accept(struct endpoint *e)
 {
+	uint32_t count[2] = {0}; /* silent, unclaimed */
 	struct incoming *in, *next;
 	struct weir_conn *c;
 	int rc;
@@ -161,7 +142,18 @@ endpoint_accept(struct endpoint *e)
 		TAILQ_REMOVE(&e->incoming, in, next);
 		TAILQ_INSERT_TAIL(&e->incoming, in, next);
 	}
-	drop_most(e);
+	/*
+	 * Of connections that say nothing, which may be probes, and of hellos that no group claims,
+	 * the oldest go: their number is bounded. Each group of the endpoint awaits
+	 * GROUP_NEIGHBOURS at most, its own or those of one that it makes.
+	 */
+	for (in = TAILQ_LAST(&e->incoming, incomings); in; in = next) {
+		next = TAILQ_PREV(in, incomings, next);
+		if (++count[in->said] <= e->users * GROUP_NEIGHBOURS)
+			continue;
+		weir_close(in->conn);
+		forget(e, in);
+	}
 	pthread_mutex_unlock(&e->lock);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "handle.h"
 
+#include "base/secret.h"
 #include "base/vec.h"
 #include "client/progress.h"
 #include "ipc/invariant.h"
@@ -72,23 +73,12 @@ add_joiner(struct gathering *j)
 	return &j->joiner[j->joiners++];
 }
 
-/* The time does not depend on where they differ. */
-static bool
-secrets_equal(const char *a, const char *b)
-{
-	unsigned char differs = 0;
-
-	for (unsigned i = 0; i < GROUP_SECRET_BYTES; i++)
-		differs |= (unsigned char)(a[i] ^ b[i]);
-	return !differs;
-}
-
 int
 join_request_check(const struct join_request *own, const struct join_request *r, size_t length)
 {
 	if (length != sizeof(*r) || r->magic != GROUP_MAGIC || r->version != GROUP_VERSION)
 		return -EPROTO;
-	if (!secrets_equal(r->secret, own->secret))
+	if (!secret_equal(r->secret, own->secret, sizeof(own->secret)))
 		return -EACCES;
 	if (r->size != own->size || r->flags != own->flags)
 		return -EINVAL;

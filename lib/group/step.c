@@ -114,26 +114,6 @@ collective_end(struct collective *c)
 	*c = (struct collective){0};
 }
 
-static void
-start(struct collective *c)
-{
-	uint8_t *all = c->call.all;
-	const uint8_t *mine = c->call.mine;
-	size_t length = c->call.length;
-
-	if (c->call.kind == COLLECTIVE_ALLREDUCE && length && all != mine)
-		memmove(all, mine, length);
-	if (c->call.kind == COLLECTIVE_ALLGATHER && length)
-		memcpy(all, mine, length);
-	/* first my own block, then those of the ranks behind me */
-	if (c->call.kind == COLLECTIVE_ALLTOALL && length) {
-		size_t head = (size_t)c->rank * length, rest = (c->size - c->rank) * length;
-
-		memcpy(all, mine + head, rest);
-		memcpy(all + rest, mine, head);
-	}
-}
-
 static bool
 next_barrier(struct collective *c, struct step *s)
 {
@@ -182,6 +162,8 @@ next_reduce(struct collective *c, struct step *s)
 {
 	const struct collective_call *call = &c->call;
 
+	if (!c->begun && call->length && call->all != call->mine)
+		memmove(call->all, call->mine, call->length);
 	if (c->stage == STAGE_SPREAD)
 		return next_spread(c, s, 0, 64);
 	if (c->combine)
@@ -218,6 +200,8 @@ next_gather(struct collective *c, struct step *s)
 {
 	uint32_t distance = 1u << c->k, n;
 
+	if (!c->begun && c->call.length)
+		memcpy(c->call.all, c->call.mine, c->call.length);
 	if (distance >= c->size) {
 		if (c->call.length)
 			rotate(c, c->rank);
@@ -243,6 +227,15 @@ second_half(const struct collective *c)
 static bool
 next_exchange(struct collective *c, struct step *s)
 {
+	uint8_t *all = c->call.all;
+	size_t head = c->rank * c->call.length, rest = (c->size - c->rank) * c->call.length;
+	const uint8_t *mine = c->call.mine;
+
+	/* first my own block, then those of the ranks behind me */
+	if (!c->begun && c->call.length) {
+		memcpy(all, mine + head, rest);
+		memcpy(all + rest, mine, head);
+	}
 	if (c->unpack) {
 		pack(c, second_half(c), true);
 		c->unpack = false;
@@ -274,9 +267,6 @@ collective_next(struct collective *c, struct step *s)
 	*s = (struct step){.to = NOBODY, .from = NOBODY};
 	if (c->stage == STAGE_DONE)
 		return false;
-	if (!c->begun)
-		start(c);
-	c->begun = true;
 	switch (c->call.kind) {
 	case COLLECTIVE_BARRIER:
 		more = next_barrier(c, s);
@@ -294,6 +284,7 @@ collective_next(struct collective *c, struct step *s)
 		more = next_exchange(c, s);
 		break;
 	}
+	c->begun = true;
 	if (!more)
 		c->stage = STAGE_DONE;
 	return more;

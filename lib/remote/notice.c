@@ -8,6 +8,7 @@
 #include "notice.h"
 #include "window.h"
 
+#include "base/vec.h"
 #include "client/channel.h"
 #include "client/progress.h"
 #include "client/wait.h"
@@ -85,24 +86,6 @@ struct weir_notices {
 
 #define NOTICES_LEAST 64u
 
-static bool
-make_room(struct weir_notices *q)
-{
-	uint32_t room = q->room ? 2 * q->room : NOTICES_LEAST;
-	struct queued *at;
-
-	if (q->count < q->room)
-		return true;
-	at = malloc(room * sizeof(*at));
-	if (!at)
-		return false;
-	for (uint32_t i = 0; i < q->count; i++)
-		at[i] = q->at[(q->first + i) & (q->room - 1)];
-	free(q->at);
-	*q = (struct weir_notices){.at = at, .count = q->count, .room = room};
-	return true;
-}
-
 /* The export that a notice is for; NULL: it was revoked. w->remote_lock held. */
 static struct weir_export *
 find_export(const struct weir *w, const struct weir_slot_notice *n)
@@ -166,7 +149,7 @@ weir_notice_came(struct weir_channel *ch, uint32_t vqpn, const uint8_t *data)
 	}
 	if (!q)
 		t->notices = q = calloc(1, sizeof(*q));
-	if (!q || !make_room(q))
+	if (!q || RING_RESERVE(q->at, q->room, q->first, q->count, NOTICES_LEAST))
 		return false;
 	n = &q->at[(q->first + q->count++) & (q->room - 1)];
 	n->channel = ch;
@@ -185,20 +168,24 @@ weir_notices_free(struct weir_thread *t)
 	t->notices = NULL;
 }
 
-/* Takes the oldest notice of t, which is locked. False: there is none. */
+/* Takes the oldest notice of t. False: there is none. */
 static bool
 take(struct weir_thread *t, struct weir_notice *notice)
 {
-	struct weir_notices *q = t->notices;
+	struct weir_notices *q;
 	struct weir_export *x;
 
+	weir_lock(t);
+	if (!t->notices || !t->notices->count)
+		weir_progress(t, NULL);
+	q = t->notices;
 	notice->x = NULL;
 	while (q && q->count && !notice->x) {
 		const struct queued n = q->at[q->first];
 		const struct weir_remote_notice sunk = {.channel = n.channel, .vqpn = n.vqpn};
 
 		if (!weir_notice_return(&sunk, q->count == 1))
-			return false;
+			break;
 		q->first = (q->first + 1) & (q->room - 1);
 		q->count--;
 		pthread_mutex_lock(&t->w->remote_lock);
@@ -207,23 +194,11 @@ take(struct weir_thread *t, struct weir_notice *notice)
 		*notice = (struct weir_notice){
 		    .x = x, .tag = n.is.tag, .source = n.is.source, .bytes = n.is.bytes};
 	}
-	return notice->x;
-}
-
-static bool
-look(struct weir_thread *t, struct weir_notice *notice)
-{
-	bool found;
-
-	weir_lock(t);
-	if (!t->notices || !t->notices->count)
-		weir_progress(t, NULL);
-	found = take(t, notice);
-	if (!found) /* those that stay, for want of room to return their window, are news again */
-		t->notice_news = t->notices && t->notices->count;
+	if (!notice->x) /* those that stay, for want of room to return their window, are news */
+		t->notice_news = q && q->count;
 	weir_progress_leave(t);
 	weir_unlock(t);
-	return found;
+	return notice->x;
 }
 
 int
@@ -243,7 +218,7 @@ weir_notice_next(struct weir *w, struct weir_notice *notice, int timeout_ms)
 	if (!t)
 		return rc;
 	weir_wait_init(&wait, t, timeout_ms);
-	while (!look(t, notice)) {
+	while (!take(t, notice)) {
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;

@@ -37,38 +37,33 @@ is_contiguous(const struct weir_layout_walk *w)
 
 /* ---- mapped ---- */
 
-/* Where both have layouts. */
-static void
-copy_pieces(struct steps *s)
-{
-	while (s->left) {
-		int64_t here, there;
-		uint64_t n = weir_layout_rest(&s->here, &here);
-
-		n = weir_layout_next(&s->there, n, &there);
-		s->here.taken += n;
-		there += (int64_t)s->offset;
-		if (s->from)
-			weir_store_whole(s->mapped + there, s->from + here, n);
-		else
-			weir_load_whole(s->to + here, s->mapped + there, n);
-		s->left -= n;
-	}
-}
-
 static void
 copy_mapped(struct steps *s)
 {
-	if (!is_contiguous(&s->here) && !is_contiguous(&s->there))
-		copy_pieces(s);
-	else if (s->from && is_contiguous(&s->here))
+	uint64_t n;
+
+	if (!is_contiguous(&s->here) && !is_contiguous(&s->there)) {
+		for (; s->left; s->left -= n) {
+			int64_t here, there;
+
+			n = weir_layout_rest(&s->here, &here);
+			n = weir_layout_next(&s->there, n, &there);
+			s->here.taken += n;
+			there += (int64_t)s->offset;
+			if (s->from)
+				weir_store_whole(s->mapped + there, s->from + here, n);
+			else
+				weir_load_whole(s->to + here, s->mapped + there, n);
+		}
+	} else if (s->from && is_contiguous(&s->here)) {
 		weir_layout_store(&s->there, s->mapped, s->offset, s->from, s->left);
-	else if (s->from)
+	} else if (s->from) {
 		weir_layout_load(&s->here, s->from, 0, s->mapped + s->offset, s->left);
-	else if (is_contiguous(&s->here))
+	} else if (is_contiguous(&s->here)) {
 		weir_layout_load(&s->there, s->mapped, s->offset, s->to, s->left);
-	else
+	} else {
 		weir_layout_store(&s->here, s->to, 0, s->mapped + s->offset, s->left);
+	}
 	s->left = 0;
 }
 

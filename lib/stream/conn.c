@@ -2,6 +2,7 @@
 /* Connections: made, found by vQPN, ended, freed; their reports to weir_poll(). */
 #include "conn.h"
 
+#include "base/vec.h"
 #include "client/channel.h"
 #include "client/reason.h"
 #include "client/region.h"
@@ -383,20 +384,7 @@ weir_conn_close(struct weir_conn *c)
 int
 weir_notes_room(struct weir_notes *n)
 {
-	uint32_t room = n->room ? n->room * 2 : NOTES_MIN;
-	struct weir_note *ring;
-
-	if (n->tail - n->head < n->room)
-		return 0;
-	ring = calloc(room, sizeof(*ring));
-	if (!ring)
-		return -ENOMEM;
-	for (uint32_t i = n->head; i != n->tail; i++)
-		ring[i & (room - 1)] = n->ring[i & (n->room - 1)];
-	free(n->ring);
-	n->ring = ring;
-	n->room = room;
-	return 0;
+	return RING_RESERVE(n->ring, n->room, n->head, n->tail - n->head, NOTES_MIN);
 }
 
 void

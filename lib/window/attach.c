@@ -16,17 +16,7 @@
 static uint32_t
 ranges_before(const struct weir_window *win, uint64_t address)
 {
-	uint32_t low = 0, high = win->range_count;
-
-	while (low < high) {
-		uint32_t i = low + (high - low) / 2;
-
-		if (win->ranges[i].address < address)
-			low = i + 1;
-		else
-			high = i;
-	}
-	return low;
+	return VEC_BEFORE(win->range_count, i, win->ranges[i].address < address);
 }
 
 static int
@@ -49,7 +39,7 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 	struct weir_region_info info;
 	struct window_range *r;
 	uint32_t at;
-	int rc;
+	int rc = 0;
 
 	if (!win || win->args.kind != WEIR_WINDOW_DYNAMIC)
 		return not_dynamic();
@@ -69,7 +59,7 @@ weir_window_attach(struct weir_window *win, struct weir_region *region, uint64_t
 	pthread_mutex_lock(&win->attaching);
 	if (VEC_RESERVE(win->ranges, win->range_room, win->range_count + 1))
 		rc = weir_fail(-ENOMEM, "no memory for a range; free some");
-	else
+	if (!rc)
 		rc = weir_export_attach(win->x, region, offset, bytes);
 	if (!rc) {
 		at = ranges_before(win, (uintptr_t)region->addr + offset);

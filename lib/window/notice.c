@@ -419,16 +419,6 @@ weir_watch_test(struct weir_watch *watch)
 	return rc;
 }
 
-/* 0, or how a member has ended, whichever; *naps as group_look(). */
-static int
-check_all(struct weir_window *win, bool *naps)
-{
-	uint32_t rank = 0;
-	int rc = group_look(win->g, &rank, naps);
-
-	return window_note(win, rank, rc);
-}
-
 /* Index of one that is done; -EAGAIN; or an error. `check`: also the members that should send. */
 static int
 look(struct weir_watch *const *watches, unsigned n, bool check, bool *naps)
@@ -546,12 +536,16 @@ weir_watch_wait(struct weir_watch *watch, int timeout_ms)
 
 /* ---- signals ---- */
 
+/* 0, or how a member has ended, whichever. */
 static int
 check_window(void *arg)
 {
+	struct weir_window *win = arg;
 	bool naps = false; /* it naps anyway */
+	uint32_t rank = 0;
+	int rc = group_look(win->g, &rank, &naps);
 
-	return check_all(arg, &naps);
+	return window_note(win, rank, rc);
 }
 
 int

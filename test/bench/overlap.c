@@ -149,16 +149,12 @@ put(struct weir *w, const char *path, size_t size, double seconds)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.size = sizeof(o), .name = "overlap"};
 	struct weir *w;
-	int rc;
 
 	if (argc < 4)
 		return 2;
-	o.instance = argv[1];
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], "overlap", 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "export"))
 		return export(w, argv[3]);
 	if (argc != 6 || strcmp(argv[2], "put"))

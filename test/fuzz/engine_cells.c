@@ -34,30 +34,6 @@ require(bool good)
 		abort();
 }
 
-static struct pconn *
-open_remote(struct program *by, struct weir_wire_export x)
-{
-	struct pconn *c;
-
-	c = pconn_connect_memory(by, &x);
-	STEP_MOST(by->w, 400, !c->opened);
-	require(c->opened && !c->open_status);
-	return c;
-}
-
-static void
-put(struct pconn *c, uint64_t offset, uint64_t value)
-{
-	struct weir_cell_put cell = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
-	struct weir_slot s = {
-	    .op = WEIR_OP_PUT, .order = (uint16_t)c->sent, .vqpn = c->vqpn, .length = 8};
-
-	memcpy(cell.payload, &value, sizeof(value));
-	memcpy(s.data, &cell, sizeof(cell));
-	program_slot(c->p, 0, &s);
-	c->sent++;
-}
-
 /* Slots of c's program. Slots with an odd first byte name c and its next operation. */
 static void
 publish(struct pconn *c, const uint8_t *data, size_t size)
@@ -157,20 +133,20 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	apart = program_open(p.w, 1, 1);
 	honest = pconn_open_apart(apart, owner, &the_export);
 	if (how & 1) {
-		c = open_remote(p.pa, x);
+		c = pconn_open_remote(p.pa, &x);
 		inject(c, data + 1, size - 1);
 	} else if (how & 2) {
 		c = pconn_open_apart(program_open(p.w, 1, 1), owner, &x);
 		publish(c, data + 1, size - 1);
 	} else {
-		c = open_remote(p.pa, x);
+		c = pconn_open_remote(p.pa, &x);
 		publish(c, data + 1, size - 1);
 	}
 	world_run(p.w, 60);
 	for (uint32_t i = 0; i < BYTES; i++)
 		require(owner->region[0].base[i] == MARK || (i >= START && i < START + LENGTH));
 	require(!owner->violated && !apart->violated);
-	put(honest, 64, 0x1122334455667788);
+	pconn_put_word(honest, 64, 0x1122334455667788);
 	world_run(p.w, 20);
 	memcpy(&word, owner->region[0].base + START + 64, sizeof(word));
 	require(word == 0x1122334455667788 && pconn_completed(honest) == 1);

@@ -278,15 +278,13 @@ cost(void)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {
-	    .size = sizeof(options), .instance = argc > 1 ? argv[1] : NULL, .name = "adopter"};
 	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
 	unsigned long a = number_at(argc, argv, 4), b = number_at(argc, argv, 5);
 	unsigned long d = number_at(argc, argv, 6);
-	int r = weir_attach(&options, &w), code = 2;
+	int code = 2;
 
-	if (r)
-		return failed("attach", r);
+	if (attach_to(argc > 1 ? argv[1] : NULL, "adopter", 0, &w))
+		return 1;
 	if (!strcmp(mode, "send"))
 		code = send_all(pages(SLICES * SLICE, WEIR_ADOPT_SEND), arg, a, b);
 	else if (!strcmp(mode, "sink"))

@@ -61,7 +61,6 @@ flood(struct weir *w, uint16_t node)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.size = sizeof(o), .name = "borrower"};
 	struct weir_where where = {.numa_node = -1};
 	struct weir_remote *r;
 	struct weir_key key;
@@ -71,12 +70,10 @@ main(int argc, char **argv)
 
 	if (argc != 5)
 		return 2;
-	o.instance = argv[1];
 	where.node = (uint16_t)number_at(argc, argv, 2);
 	bytes = number_at(argc, argv, 3);
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], "borrower", 0, &w))
+		return 1;
 	if (!strcmp(argv[4], "flood"))
 		return flood(w, where.node);
 	rc = weir_remote_alloc(w, &where, bytes, PATIENCE_MS, &r, &key);

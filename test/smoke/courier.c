@@ -342,16 +342,13 @@ run(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.size = sizeof(options), .name = "courier"};
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	int rc;
 
 	if (argc < 3)
 		return 2;
-	options.instance = argv[1];
-	rc = weir_attach(&options, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], "courier", 0, &w))
+		return 1;
 	o.link = on_link;
 	o.service = "courier";
 	if (strcmp(argv[2], "serve"))

@@ -166,15 +166,12 @@ stay(const char *address)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {
-	    .size = sizeof(options), .instance = argc > 1 ? argv[1] : NULL, .name = "datagrams"};
 	int r;
 
 	if (argc < 4)
 		return 2;
-	r = weir_attach(&options, &w);
-	if (r)
-		return failed("attach", r);
+	if (attach_to(argv[1], "datagrams", 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "sink"))
 		r = sink(argv[3]);
 	else if (!strcmp(argv[2], "stay"))

@@ -198,16 +198,12 @@ use(struct weir *w, const char *path, uint64_t lane)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.size = sizeof(o), .name = "keeper"};
 	struct weir *w;
-	int rc;
 
 	if (argc < 4)
 		return 2;
-	o.instance = argv[1];
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], "keeper", 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "export"))
 		return export(w, argv[3]);
 	return strcmp(argv[2], "use") ? 2 : use(w, argv[3], number_at(argc, argv, 4) % LANES);

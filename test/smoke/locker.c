@@ -101,17 +101,14 @@ member(struct weir *w, const char *name, uint32_t rank)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.size = sizeof(o), .name = "locker"};
 	struct weir *w;
 	int rc;
 
 	if (argc < 4)
 		return 2;
 	say_when = true;
-	o.instance = argv[1];
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], "locker", 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "export"))
 		return export(w, argv[3]);
 	if (!strcmp(argv[2], "window"))

@@ -326,9 +326,8 @@ main(int argc, char **argv)
 	o.instance = argv[1];
 	if (!strcmp(argv[2], "snared"))
 		return snared(&o, argv[3], (uint32_t)number_at(argc, argv, 4));
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], o.name, 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "bear"))
 		rc = bear(w, argv[3]);
 	else if (!strcmp(argv[2], "meet"))

@@ -104,6 +104,16 @@ expected(uint64_t *count, uint64_t seed, unsigned one_of, const void *data, size
 }
 
 int
+attach_to(const char *instance, const char *name, uint32_t flags, struct weir **w)
+{
+	struct weir_options o = {
+	    .size = sizeof(o), .instance = instance, .name = name, .flags = flags};
+	int rc = weir_attach(&o, w);
+
+	return rc ? failed("attach", rc) : 0;
+}
+
+int
 dial(struct weir *w, const char *text, struct weir_conn **c)
 {
 	struct weir_address a;

@@ -37,6 +37,8 @@ struct weir_key;
 int write_key(const char *path, const struct weir_key *key);
 int read_key(const char *path, struct weir_key *key);
 
+/* Attaches under a name; NULL: that of the process. 0; 1: it has said why not. */
+int attach_to(const char *instance, const char *name, uint32_t flags, struct weir **w);
 int dial(struct weir *w, const char *text, struct weir_conn **c);
 /* Listens and says "ready", or says why not. */
 int serve_at(struct weir *w, const char *service, unsigned backlog, struct weir_listener **l);

@@ -88,16 +88,13 @@ ask(struct weir *w, const char *name, int times)
 int
 main(int argc, char **argv)
 {
-	struct weir_options options = {.size = sizeof(options),
-				       .instance = argc > 3 ? argv[1] : NULL};
 	struct weir *w;
 	int rc;
 
 	if (argc < 4)
 		return 2;
-	rc = weir_attach(&options, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], NULL, 0, &w))
+		return 1;
 	if (!strcmp(argv[2], "offer"))
 		rc = offer(w, argc - 3, argv + 3);
 	else if (!strcmp(argv[2], "find"))

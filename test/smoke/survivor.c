@@ -203,15 +203,10 @@ on_term(int signal)
 int
 main(int argc, char **argv)
 {
-	struct weir_options o = {.size = sizeof(o), .flags = WEIR_REATTACH};
-	int rc;
-
 	if (argc < 4)
 		return 2;
-	o.instance = argv[1];
-	rc = weir_attach(&o, &w);
-	if (rc)
-		return failed("attach", rc);
+	if (attach_to(argv[1], NULL, WEIR_REATTACH, &w))
+		return 1;
 	if (!strcmp(argv[2], "sink"))
 		return sink(argv[3]);
 	if (argc < 5)

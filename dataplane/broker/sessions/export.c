@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "ipc/invariant.h"
 #include "ipc/lock_words.h"
 #include "weir/memory.h"
@@ -603,17 +604,6 @@ export_record(const struct broker *b, const struct weir_row_export *r)
 
 /* ---- opening ---- */
 
-/* Takes the same time whichever bytes differ. */
-static bool
-secrets_equal(const uint8_t *a, const uint8_t *b)
-{
-	uint32_t differ = 0;
-
-	for (unsigned i = 0; i < WEIR_KEY_SECRET; i++)
-		differ |= (uint32_t)(a[i] ^ b[i]);
-	return !differ;
-}
-
 /* The export that a key names; counted if there is none. */
 static struct broker_export *
 find(struct broker *b, const struct weir_wire_export *wanted, struct broker_session **owner)
@@ -627,7 +617,7 @@ find(struct broker *b, const struct weir_wire_export *wanted, struct broker_sess
 		b->counters.keys_rejected++;
 		return NULL;
 	}
-	if (!secrets_equal(x->secret, wanted->secret)) {
+	if (!secret_equal(x->secret, wanted->secret, sizeof(x->secret))) {
 		b->counters.keys_rejected++;
 		x->refused++;
 		return NULL;

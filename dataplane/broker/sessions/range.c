@@ -9,6 +9,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +38,7 @@ ranges_bytes(const struct broker_export *x)
 static uint32_t
 ranges_before(const struct engine_ranges *r, uint64_t address)
 {
-	uint32_t low = 0, high = r->count;
-
-	while (low < high) {
-		uint32_t i = low + (high - low) / 2;
-
-		if (r->of[i].address < address)
-			low = i + 1;
-		else
-			high = i;
-	}
-	return low;
+	return VEC_BEFORE(r->count, i, r->of[i].address < address);
 }
 
 static void

@@ -3,25 +3,18 @@
 #include "dynamic.h"
 #include "remote.h"
 
+#include "base/vec.h"
 #include "ipc/apply.h"
 
 /* The range that has the byte at an address. NULL: it is not attached. */
 static const struct engine_range *
 range_of(const struct engine_ranges *r, uint64_t address)
 {
-	uint32_t low = 0, high = r->count;
+	uint32_t n = VEC_BEFORE(r->count, i, r->of[i].address <= address);
 
-	while (low < high) { /* ranges before `low` begin at or before the address */
-		uint32_t i = low + (high - low) / 2;
-
-		if (r->of[i].address <= address)
-			low = i + 1;
-		else
-			high = i;
-	}
-	if (!low || address - r->of[low - 1].address >= r->of[low - 1].bytes)
+	if (!n || address - r->of[n - 1].address >= r->of[n - 1].bytes)
 		return NULL;
-	return &r->of[low - 1];
+	return &r->of[n - 1];
 }
 
 /* Bytes from an address to the end of its range. */

@@ -184,24 +184,6 @@ way_begin(struct engine *e, struct peer_link *l, struct weir_wire_ring ring)
 	}
 }
 
-static bool
-take_ring(struct engine *e, struct peer_link *l, const struct weir_slot *s)
-{
-	struct weir_wire_ring ring;
-
-	memcpy(&ring, s->data, sizeof(ring));
-	if (!link_lasts(l) || ring.lines < ENGINE_RING_LEAST || ring.lines > ENGINE_RING_MOST ||
-	    ring.lines & (ring.lines - 1))
-		return false;
-	if (l->way == WAY_LEFT && !l->then.lines) /* it has LINK_LEFT, we lack its credit */
-		l->then = ring;
-	else if (l->way == WAY_SETTLED)
-		way_begin(e, l, ring);
-	else
-		return false;
-	return true;
-}
-
 int
 link_staging(struct engine *e, const struct engine_link_command *k)
 {
@@ -284,5 +266,19 @@ link_ring_put(struct engine *e, struct peer_link *l, uint8_t line)
 bool
 link_ring_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
-	return s->op == WEIR_WIRE_LINK_RING ? take_ring(e, l, s) : take_left(e, l, s->length);
+	struct weir_wire_ring ring;
+
+	if (s->op == WEIR_WIRE_LINK_LEFT)
+		return take_left(e, l, s->length);
+	memcpy(&ring, s->data, sizeof(ring));
+	if (!link_lasts(l) || ring.lines < ENGINE_RING_LEAST || ring.lines > ENGINE_RING_MOST ||
+	    ring.lines & (ring.lines - 1))
+		return false;
+	if (l->way == WAY_LEFT && !l->then.lines) /* it has LINK_LEFT, we lack its credit */
+		l->then = ring;
+	else if (l->way == WAY_SETTLED)
+		way_begin(e, l, ring);
+	else
+		return false;
+	return true;
 }

@@ -453,7 +453,7 @@ test_ends(void **state)
 		struct pconn *c = open_remote(p.pa, ALL), *good = open_remote(third, ALL);
 		struct engine_command k = {
 		    .type = ENGINE_EXPORT_STOP,
-		    .export = {.session = p.pb->id, .number = 1, .generation = GENERATION}};
+		    .export = {.session = p.pb->id, .number = EXPORT, .generation = GENERATION}};
 
 		set_word(p.pb, 8, 0);
 		ask_much(c);

@@ -3,34 +3,20 @@
 #ifndef TEST_ENGINE_ANSWERS_H
 #define TEST_ENGINE_ANSWERS_H
 
-#include "worlds/engine_world.h"
+#define BYTES 32768u /* of region 1 of the exporting program */
+#define START 1024u
+#define LENGTH 16384u
+#include "exports.h"
 
-#include "engine/conn.h"
-#include "engine/link.h"
-#include "engine/session.h"
-#include "weir/memory.h"
 #include "weir/type.h"
 
-#define BYTES 32768u  /* of region 1 of the exporting program */
-#define START 1024u   /* of the export in it */
-#define LENGTH 16384u /* of the export */
-#define GENERATION 77
 #define ALL (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE)
 
 static inline void
 export_memory(struct program *p, uint32_t rights)
 {
-	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
-				   .export = {.session = p->id,
-					      .number = 1,
-					      .generation = GENERATION,
-					      .region = 1,
-					      .offset = START,
-					      .length = LENGTH,
-					      .rights = rights}};
-
 	program_adopt(p, 1, BYTES, WEIR_ADOPT_SEND);
-	assert_int_equal(program_command(p, &k), 0);
+	assert_int_equal(export_command(p, ENGINE_EXPORT_ADD, rights), 0);
 	for (uint32_t i = 0; i < BYTES; i++)
 		p->region[0].base[i] = (uint8_t)(i * 7 + i / 256);
 }
@@ -43,26 +29,6 @@ memory_programs(const struct world_options *o)
 
 	export_memory(p.pb, ALL);
 	return p;
-}
-
-static inline struct pconn *
-open_remote(struct program *by, uint32_t rights)
-{
-	struct weir_wire_export x = {.index = 1, .generation = GENERATION, .rights = rights};
-	struct pconn *c = pconn_connect_memory(by, &x);
-
-	STEP_MOST(by->w, 200, !c->opened);
-	assert_true(c->opened);
-	assert_int_equal(c->open_status, 0);
-	return c;
-}
-
-static inline struct pconn *
-open_apart(struct program *by, const struct program *exporter, uint32_t rights)
-{
-	return pconn_open_apart(
-	    by, exporter,
-	    &(struct weir_wire_export){.index = 1, .generation = GENERATION, .rights = rights});
 }
 
 /* Where answer n of a program goes. */

@@ -4,18 +4,13 @@
  * once, within a window that the receiving program returns; spilled, never in the way of others;
  * sleepers are rung; wrong ones end the program or the connection that they come from.
  */
-#include "worlds/engine_world.h"
-
-#include "engine/conn.h"
-#include "engine/link.h"
-#include "engine/session.h"
-#include "weir/memory.h"
-#include "weir/type.h"
-
 #define BYTES 8192u
 #define START 1024u
 #define LENGTH 4096u
-#define GENERATION 77
+#include "exports.h"
+
+#include "weir/type.h"
+
 #define RIGHTS (WEIR_RIGHT_WRITE | WEIR_RIGHT_UPDATE | WEIR_RIGHT_NOTIFY)
 #define TO 1u /* channel of the exporting thread */
 #define FIRST 8u
@@ -23,18 +18,11 @@
 #define COST WEIR_NOTICE_COST
 
 static int
-export_command(struct program *p, enum engine_command_type type, uint32_t channel)
+export_to(struct program *p, enum engine_command_type type)
 {
-	struct engine_command k = {.type = type,
-				   .export = {.session = p->id,
-					      .number = 2,
-					      .generation = GENERATION,
-					      .region = 1,
-					      .offset = START,
-					      .length = LENGTH,
-					      .rights = RIGHTS,
-					      .channel = channel}};
+	struct engine_command k = {.type = type, .export = the_export(p, RIGHTS)};
 
+	k.export.channel = TO;
 	return program_command(p, &k);
 }
 
@@ -45,49 +33,16 @@ notice_programs(const struct world_options *o)
 	struct pair p = pair_programs(o, 2);
 
 	program_adopt(p.pb, 1, BYTES, WEIR_ADOPT_SEND);
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_ADD, TO), 0);
+	assert_int_equal(export_to(p.pb, ENGINE_EXPORT_ADD), 0);
 	memset(p.pb->region[0].base, 0, BYTES);
 	p.pb->stopped = true;
 	return p;
 }
 
-static struct pconn *
-open_remote(struct pair *p, uint32_t rights)
-{
-	struct weir_wire_export x = {.index = 2, .generation = GENERATION, .rights = rights};
-	struct pconn *c = pconn_connect_memory(p->pa, &x);
-
-	STEP_MOST(p->w, 400, !c->opened);
-	assert_true(c->opened && !c->open_status);
-	assert_int_equal(c->rights, rights);
-	return c;
-}
-
-static struct pconn *
-open_apart(struct program *by, const struct program *exporter, uint32_t rights)
-{
-	return pconn_open_apart(
-	    by, exporter,
-	    &(struct weir_wire_export){.index = 2, .generation = GENERATION, .rights = rights});
-}
-
-/* A connection with these rights: i even: of the other node; odd: apart. */
-static struct pconn *
-open_one(struct pair *p, unsigned i, uint32_t rights)
-{
-	if (i % 2 == 0)
-		return open_remote(p, rights);
-	return open_apart(program_open(p->w, 1, 1), p->pb, rights);
-}
-
 static void
 push(struct pconn *c, struct weir_cell_notice n)
 {
-	struct weir_slot s = {.op = WEIR_OP_NOTICE, .order = (uint16_t)c->sent, .vqpn = c->vqpn};
-
-	memcpy(s.data, &n, sizeof(n));
-	program_slot(c->p, 0, &s);
-	c->sent++;
+	pconn_cell(c, WEIR_OP_NOTICE, 0, &n, sizeof(n));
 }
 
 static void
@@ -107,19 +62,6 @@ signal(struct pconn *c, uint32_t options, uint64_t offset, uint64_t operand)
 					  .options = options,
 					  .signal = offset,
 					  .operand = operand});
-}
-
-static void
-put(struct pconn *c, uint64_t offset, uint64_t value)
-{
-	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
-	struct weir_slot s = {
-	    .op = WEIR_OP_PUT, .order = (uint16_t)c->sent, .vqpn = c->vqpn, .length = 8};
-
-	memcpy(put.payload, &value, sizeof(value));
-	memcpy(s.data, &put, sizeof(put));
-	program_slot(c->p, 0, &s);
-	c->sent++;
 }
 
 static uint64_t
@@ -177,10 +119,11 @@ test_order(void **state)
 		uint32_t sent = 0, came = 0;
 		struct got got;
 
+		assert_int_equal(c->rights, RIGHTS);
 		for (unsigned turn = 0; came < 1000 && turn < 60000; turn++) {
 			while (sent < 1000 && pconn_granted(c) >= (sent + 1) * (uint64_t)COST &&
 			       weir_ring_room(&c->p->tx[0]) > 2) {
-				put(c, sent % 100 * 8, sent + 1);
+				pconn_put_word(c, sent % 100 * 8, sent + 1);
 				notify(c, ++sent);
 			}
 			weir_ring_refresh(&c->p->tx[0]);
@@ -212,13 +155,13 @@ test_behind(void **state)
 	for (unsigned limited = 0; limited < 2; limited++) {
 		struct pair p = notice_programs(
 		    &(struct world_options){.delay_ns = 2000, .ring_lines = limited ? 4096 : 256});
-		struct pconn *c = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS);
 		struct got got;
 
 		if (limited)
 			program_share(p.pa, ENGINE_WEIGHT, 1000000, 1000000);
 		for (uint32_t i = 0; i < 400; i++) {
-			put(c, i % 100 * 8, i + 1);
+			pconn_put_word(c, i % 100 * 8, i + 1);
 			if (i % 100 == 99)
 				for (unsigned k = 0; k < 10; k++)
 					world_turn(p.w, 0);
@@ -306,7 +249,7 @@ test_spill(void **state)
 	struct got got;
 
 	for (unsigned i = 0; i < 6; i++)
-		c[i] = i % 2 ? open_apart(by, p.pb, RIGHTS) : open_remote(&p, RIGHTS);
+		c[i] = i % 2 ? open_apart(by, p.pb, RIGHTS) : open_remote(p.pa, RIGHTS);
 	p.pb->stopped = false; /* channel 0 alone has something */
 	world_connect(p.pa, p.pb, &a, &b);
 	for (unsigned k = 0; k < FIRST; k++)
@@ -339,8 +282,8 @@ test_spill(void **state)
 	world_run(p.w, 100);
 	assert_int_equal(b->received, 1);
 	/* ends of connections whose notices had waited are told */
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, TO), 0);
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_REMOVE, TO), 0);
+	assert_int_equal(export_to(p.pb, ENGINE_EXPORT_STOP), 0);
+	assert_int_equal(export_to(p.pb, ENGINE_EXPORT_REMOVE), 0);
 	world_run(p.w, 200);
 	for (unsigned i = 0; i < 6; i++) {
 		assert_closed(c[i], ESTALE);
@@ -361,7 +304,7 @@ test_scarce(void **state)
 		struct pconn *c[40];
 
 		for (unsigned k = 0; k < most; k++) {
-			c[k] = i ? open_apart(by, p.pb, RIGHTS) : open_remote(&p, RIGHTS);
+			c[k] = i ? open_apart(by, p.pb, RIGHTS) : open_remote(p.pa, RIGHTS);
 			with += pconn_granted(c[k]) != 0;
 		}
 		/* 4 blocks but a reserve per channel */
@@ -438,7 +381,7 @@ test_bells(void **state)
 		world_run(p.w, 200);
 		assert_int_equal(word(&p, 0), 7);
 		assert_int_equal(p.pb->bells, 1);
-		put(c, 8, 1);
+		pconn_put_word(c, 8, 1);
 		world_run(p.w, 200);
 		assert_int_equal(p.pb->bells, 1);
 		s.order = (uint16_t)c->sent++;
@@ -464,12 +407,12 @@ test_ends(void **state)
 		struct pair p =
 		    notice_programs(&(struct world_options){.delay_ns = 2000, .ring_slots = 16});
 		struct program *by = program_open(p.w, 1, 1);
-		struct pconn *a = open_remote(&p, RIGHTS), *b = open_apart(by, p.pb, RIGHTS);
+		struct pconn *a = open_remote(p.pa, RIGHTS), *b = open_apart(by, p.pb, RIGHTS);
 		struct pconn *more[3];
 		struct got got = {0};
 
 		for (unsigned k = 0; k < 3; k++)
-			more[k] = open_remote(&p, RIGHTS);
+			more[k] = open_remote(p.pa, RIGHTS);
 		for (unsigned k = 0; k < FIRST; k++) {
 			notify(a, k);
 			notify(b, k);
@@ -479,7 +422,7 @@ test_ends(void **state)
 		assert_true(next_notice(p.pb, &got));
 		taken(p.pb, got.vqpn, 1);
 		if (how == 0)
-			assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, TO), 0);
+			assert_int_equal(export_to(p.pb, ENGINE_EXPORT_STOP), 0);
 		else if (how == 1)
 			program_die(p.pb);
 		else if (how == 2)
@@ -591,7 +534,7 @@ test_bad_peers(void **state)
 {
 	for (unsigned i = 0; i < 5; i++) {
 		struct pair p = notice_programs(NULL);
-		struct pconn *c = open_remote(&p, RIGHTS), *good = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS), *good = open_remote(p.pa, RIGHTS);
 		struct conn *begin = conn_find(p.w->node[0].engine, c->vqpn);
 		struct weir_slot grant = {.op = WEIR_WIRE_GRANT, .length = COST};
 		struct peer_link *l = begin->link;

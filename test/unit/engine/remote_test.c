@@ -4,40 +4,14 @@
  * others, in order, once; flushes are answered; exports, programs and links end; wrong operations
  * end the program or the connection that they come from, and nobody else.
  */
-#include "worlds/engine_world.h"
+#define BYTES 8192u /* of region 1 of the exporting program */
+#define START 1024u
+#define LENGTH 4096u
+#include "exports.h"
 
-#include "engine/conn.h"
 #include "engine/export.h"
-#include "engine/link.h"
-#include "engine/session.h"
-#include "weir/memory.h"
 
 #include <errno.h>
-
-#define BYTES 8192u   /* of region 1 of the exporting program */
-#define START 1024u   /* of the export in it */
-#define LENGTH 4096u  /* of the export */
-#define GENERATION 77 /* of its number's life */
-
-static struct engine_export
-the_export(const struct program *p, uint32_t rights)
-{
-	return (struct engine_export){.session = p->id,
-				      .number = 2,
-				      .generation = GENERATION,
-				      .region = 1,
-				      .offset = START,
-				      .length = LENGTH,
-				      .rights = rights};
-}
-
-static int
-export_command(struct program *p, enum engine_command_type type, uint32_t rights)
-{
-	struct engine_command k = {.type = type, .export = the_export(p, rights)};
-
-	return program_command(p, &k);
-}
 
 /* A program on node 1 exports memory; programs on both nodes open it: a by the link, b apart. */
 static struct pair
@@ -48,33 +22,6 @@ memory_programs(const struct world_options *o)
 	program_adopt(p.pb, 1, BYTES, WEIR_ADOPT_SEND);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_ADD, WEIR_RIGHT_WRITE), 0);
 	return p;
-}
-
-static struct pconn *
-open_remote(struct pair *p, uint32_t rights, uint32_t generation, uint32_t status)
-{
-	struct weir_wire_export x = {.index = 2, .generation = generation, .rights = rights};
-	struct pconn *c = pconn_connect_memory(p->pa, &x);
-
-	STEP_MOST(p->w, 200, !c->opened);
-	assert_true(c->opened);
-	assert_int_equal(c->open_status, status);
-	if (!status)
-		assert_true(c->bytes == LENGTH && c->rights == (rights & WEIR_RIGHT_WRITE));
-	return c;
-}
-
-/* The other one, of a program `by` on the exporting node. */
-static struct pconn *
-open_apart(struct program *by, const struct program *exporter)
-{
-	struct pconn *c =
-	    pconn_open_apart(by, exporter,
-			     &(struct weir_wire_export){
-				 .index = 2, .generation = GENERATION, .rights = WEIR_RIGHT_WRITE});
-
-	assert_int_equal(c->bytes, LENGTH);
-	return c;
 }
 
 /* Publishes a cell with this head; payload: a pattern of `number`. */
@@ -161,8 +108,8 @@ test_lengths(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
 
-	each_length(open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0), p.pb);
-	each_length(open_apart(program_open(p.w, 1, 1), p.pb), p.pb);
+	each_length(open_remote(p.pa, WEIR_RIGHT_WRITE), p.pb);
+	each_length(open_apart(program_open(p.w, 1, 1), p.pb, WEIR_RIGHT_WRITE), p.pb);
 }
 
 /* Later ones win; none is lost through a small ring, another channel, QP faults. */
@@ -171,7 +118,7 @@ test_order(void **state)
 {
 	struct pair p = memory_programs(
 	    &(struct world_options){.delay_ns = 3000, .ring_lines = 256, .pending = 64});
-	struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 	uint64_t last[8] = {0}, n = 1;
 
 	for (unsigned round = 0; round < 400; round++) {
@@ -199,7 +146,7 @@ static void
 test_flush(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
-	struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 	uint64_t start, prompt;
 
 	p.w->step_ns = 100;
@@ -236,8 +183,17 @@ test_opening(void **state)
 	struct engine_command k = {.type = ENGINE_EXPORT_ADD};
 	struct pconn *c;
 
-	open_remote(&p, WEIR_RIGHT_WRITE, GENERATION + 1, ESTALE);
-	open_remote(&p, WEIR_RIGHT_WRITE, 0, ESTALE);
+	for (unsigned i = 0; i < 2; i++) {
+		struct weir_wire_export x = the_key(WEIR_RIGHT_WRITE);
+
+		x.generation = i ? 0 : GENERATION + 1;
+		c = pconn_connect_memory(p.pa, &x);
+		STEP_MOST(p.w, 200, !c->opened);
+		assert_true(c->opened);
+		assert_int_equal(c->open_status, ESTALE);
+	}
+	c = open_remote(p.pa, WEIR_RIGHT_WRITE);
+	assert_int_equal(c->rights, WEIR_RIGHT_WRITE);
 	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_ADD, WEIR_RIGHT_WRITE), -EBUSY);
 	k.export = the_export(p.pb, WEIR_RIGHT_WRITE);
 	k.export.number = 1;
@@ -253,7 +209,7 @@ test_opening(void **state)
 	k.export.region = 2;
 	assert_int_equal(program_command(p.pb, &k), -ENOENT);
 	/* it is asked for without the right to write */
-	c = open_remote(&p, WEIR_RIGHT_READ, GENERATION, 0);
+	c = open_remote(p.pa, WEIR_RIGHT_READ);
 	assert_int_equal(c->rights, 0);
 	put(c, 0, 8, 1);
 	world_run(p.w, 100);
@@ -267,8 +223,8 @@ test_revoke(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
 	struct program *third = program_open(p.w, 1, 1);
-	struct pconn *a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
-	struct pconn *b = open_apart(third, p.pb);
+	struct pconn *a = open_remote(p.pa, WEIR_RIGHT_WRITE);
+	struct pconn *b = open_apart(third, p.pb, WEIR_RIGHT_WRITE);
 
 	put(a, 0, 8, 1);
 	flush(a, 100);
@@ -300,7 +256,7 @@ static struct engine_export_record
 counted(struct pair *p, uint32_t generation)
 {
 	struct engine_export_record r = {
-	    .session = p->pb->id, .number = 2, .generation = generation};
+	    .session = p->pb->id, .number = EXPORT, .generation = generation};
 	struct engine_snapshot s = {.exports = &r, .export_count = 1};
 	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
 
@@ -329,13 +285,13 @@ test_counters(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
 	struct program *third = program_open(p.w, 1, 1);
-	struct pconn *a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0), *b, *more;
+	struct pconn *a = open_remote(p.pa, WEIR_RIGHT_WRITE), *b, *more;
 	struct engine_export_record r = counted(&p, GENERATION);
 
 	assert_int_equal(r.openers, 1);
 	assert_int_equal(r.counters.puts, 0);
-	b = open_apart(third, p.pb);
-	more = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	b = open_apart(third, p.pb, WEIR_RIGHT_WRITE);
+	more = open_remote(p.pa, WEIR_RIGHT_WRITE);
 	put(a, 0, 8, 1);
 	put(a, 8, 100, 2);
 	put(b, 200, 17, 3);
@@ -381,8 +337,8 @@ test_ends(void **state)
 	struct pconn *a, *b;
 
 	for (unsigned i = 0; i < 3; i++) {
-		a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
-		b = open_apart(third, p.pb);
+		a = open_remote(p.pa, WEIR_RIGHT_WRITE);
+		b = open_apart(third, p.pb, WEIR_RIGHT_WRITE);
 		put(a, 8, 64, i);
 		put(b, 80, 64, i);
 		pconn_close(a); /* behind its operations */
@@ -394,8 +350,8 @@ test_ends(void **state)
 		assert_stored(p.pb, 8, 64, i);
 		assert_stored(p.pb, 80, 64, i);
 	}
-	a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
-	b = open_apart(third, p.pb);
+	a = open_remote(p.pa, WEIR_RIGHT_WRITE);
+	b = open_apart(third, p.pb, WEIR_RIGHT_WRITE);
 	program_die(p.pb);
 	world_run(p.w, 400);
 	assert_true(p.pb->removed);
@@ -410,7 +366,7 @@ static void
 test_link_fails(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 2000});
-	struct pconn *a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *a = open_remote(p.pa, WEIR_RIGHT_WRITE);
 
 	put(a, 0, 32, 1);
 	pconn_op(a, WEIR_OP_FLUSH, 0);
@@ -450,8 +406,8 @@ test_bad_programs(void **state)
 	for (unsigned i = 0; i < 4 * sizeof(bad) / sizeof(bad[0]); i++) {
 		struct pair p = memory_programs(NULL);
 		struct program *by = i % 2 ? program_open(p.w, 1, 1) : p.pa;
-		struct pconn *c =
-		    i % 2 ? open_apart(by, p.pb) : open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+		struct pconn *c = i % 2 ? open_apart(by, p.pb, WEIR_RIGHT_WRITE)
+					: open_remote(p.pa, WEIR_RIGHT_WRITE);
 		struct weir_cell_put head = {.handle = bad[i / 4].handle,
 					     .options = bad[i / 4].options,
 					     .offset = bad[i / 4].offset};
@@ -478,19 +434,19 @@ test_mixed_up(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		struct pair p = memory_programs(NULL);
-		struct weir_wire_export x = {2, GENERATION, .rights = WEIR_RIGHT_WRITE};
+		struct weir_wire_export x = the_key(WEIR_RIGHT_WRITE);
 
 		if (i == 0) {
 			world_connect(p.pa, p.pb, &p.a, &p.b);
 			put(p.a, 0, 8, 1);
 		} else if (i == 1) {
-			p.a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+			p.a = open_remote(p.pa, WEIR_RIGHT_WRITE);
 			pconn_push(p.a, 0, 48, 0);
 		} else if (i == 2) {
 			p.a = pconn_connect_memory(p.pa, &x);
 			put(p.a, 0, 8, 1);
 		} else {
-			p.a = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+			p.a = open_remote(p.pa, WEIR_RIGHT_WRITE);
 			pconn_op(p.a, WEIR_OP_PUT + 1, 0);
 		}
 		world_run(p.w, 50);
@@ -506,8 +462,8 @@ test_bad_peers(void **state)
 {
 	for (unsigned i = 0; i < 7; i++) {
 		struct pair p = memory_programs(NULL);
-		struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
-		struct pconn *good = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+		struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
+		struct pconn *good = open_remote(p.pa, WEIR_RIGHT_WRITE);
 		struct engine *e = p.w->node[0].engine;
 		struct conn *begin = conn_find(e, c->vqpn);
 		struct weir_cell_put head = {.handle = WEIR_HANDLE_FIRST};
@@ -560,7 +516,7 @@ test_cut_off(void **state)
 
 	for (unsigned i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
 		struct pair p = memory_programs(NULL);
-		struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+		struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 		struct conn *end = conn_find(p.w->node[1].engine,
 					     conn_find(p.w->node[0].engine, c->vqpn)->peer_vqpn);
 		struct weir_cell_put head = {.handle = WEIR_HANDLE_FIRST};
@@ -580,7 +536,7 @@ static void
 test_stopped(void **state)
 {
 	struct pair p = memory_programs(NULL);
-	struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 
 	p.pb->stopped = true;
 	for (unsigned i = 0; i < 500; i++) {
@@ -596,7 +552,7 @@ static void
 test_rate(void **state)
 {
 	struct pair p = memory_programs(NULL);
-	struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 	uint64_t start;
 
 	program_share(p.pa, ENGINE_WEIGHT, 1000000, 1000000); /* 1 MB/s, 1 ms of burst */
@@ -616,7 +572,7 @@ static void
 test_refused_before_reset(void **state)
 {
 	struct pair p = memory_programs(NULL);
-	struct pconn *c = open_remote(&p, WEIR_RIGHT_WRITE, GENERATION, 0);
+	struct pconn *c = open_remote(p.pa, WEIR_RIGHT_WRITE);
 	struct peer_link *from = &p.w->node[0].engine->links[1];
 	struct peer_link *to = &p.w->node[1].engine->links[1];
 

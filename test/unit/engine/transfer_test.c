@@ -3,38 +3,15 @@
  * Puts and gets by WRITEs and READs: bytes and no others, order to cells, fences, revocation while
  * they are under way, wrong ones.
  */
-#include "worlds/engine_world.h"
-
-#include "engine/conn.h"
-#include "engine/export.h"
-#include "engine/link.h"
-#include "engine/session.h"
-#include "weir/memory.h"
-
 #define BYTES (1u << 20) /* of region 1 of each program */
-#define START 4096u	 /* of the export in it */
+#define START 4096u
 #define LENGTH (BYTES - 2 * START)
-#define GENERATION 77
+#include "exports.h"
+
+#include "engine/export.h"
+
 #define RIGHTS (WEIR_RIGHT_READ | WEIR_RIGHT_WRITE)
 #define USES (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
-
-static int
-export_command(struct program *p, enum engine_command_type type, uint32_t *keyed)
-{
-	struct engine_command k = {.type = type,
-				   .export = {.session = p->id,
-					      .number = 2,
-					      .generation = GENERATION,
-					      .region = 1,
-					      .offset = START,
-					      .length = LENGTH,
-					      .rights = RIGHTS}};
-	int rc = program_command(p, &k);
-
-	if (keyed)
-		*keyed = k.export.keyed;
-	return rc;
-}
 
 static struct pair
 memory_programs(const struct world_options *o)
@@ -44,7 +21,7 @@ memory_programs(const struct world_options *o)
 
 	program_adopt(p.pa, 1, BYTES, USES);
 	program_adopt(p.pb, 1, BYTES, USES);
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_ADD, NULL), 0);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_ADD, RIGHTS), 0);
 	mr = fake_mr(&p.w->net, p.pb->region[0].base + START, LENGTH,
 		     NIC_REMOTE_WRITE | NIC_REMOTE_READ);
 	p.w->node[1].key = (struct engine_export_key){mr.address, mr.rkey};
@@ -53,28 +30,14 @@ memory_programs(const struct world_options *o)
 	return p;
 }
 
-static struct pconn *
-open_remote(struct pair *p, uint32_t rights)
-{
-	struct weir_wire_export x = {.index = 2, .generation = GENERATION, .rights = rights};
-	struct pconn *c = pconn_connect_memory(p->pa, &x);
-
-	STEP_MOST(p->w, 200, !c->opened);
-	assert_true(c->opened && !c->open_status);
-	return c;
-}
-
 static void
 push(struct pconn *c, const struct weir_slot *is)
 {
-	struct weir_ring *r = &c->p->tx[0];
 	struct weir_slot s = *is;
 
 	s.order = (uint16_t)c->sent;
 	s.vqpn = c->vqpn;
-	assert_true(weir_ring_refresh(r) && weir_ring_room(r));
-	memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, sizeof(s) - 4);
-	weir_ring_publish(r, 1);
+	program_slot(c->p, 0, &s);
 	c->sent++;
 }
 
@@ -96,18 +59,6 @@ move(struct pconn *c, uint64_t offset, uint32_t length, uint32_t options)
 {
 	struct weir_slot s = transfer(offset, length, options);
 
-	push(c, &s);
-}
-
-/* A cell of 8 bytes. */
-static void
-put_small(struct pconn *c, uint64_t offset, uint64_t value)
-{
-	struct weir_cell_put put = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
-	struct weir_slot s = {.op = WEIR_OP_PUT, .length = sizeof(value)};
-
-	memcpy(put.payload, &value, sizeof(value));
-	memcpy(s.data, &put, sizeof(put));
 	push(c, &s);
 }
 
@@ -146,7 +97,7 @@ test_lengths(void **state)
 		uint32_t n = lengths[i / 2], at = LENGTH - n > 100 ? 100 : LENGTH - n;
 		struct pair p =
 		    memory_programs(&(struct world_options){.delay_ns = 2000, .fence = i % 2});
-		struct pconn *c = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS);
 		uint64_t reads = p.w->net.reads,
 			 segments = (n + FLIGHT_SEGMENT - 1) / FLIGHT_SEGMENT;
 
@@ -173,7 +124,7 @@ static void
 test_fence(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 20000, .fence = true});
-	struct pconn *c = open_remote(&p, RIGHTS);
+	struct pconn *c = open_remote(p.pa, RIGHTS);
 	uint64_t before = link_of(&p)->sq_posted[BULK];
 
 	move(c, 0, 3 * FLIGHT_SEGMENT, 0);
@@ -192,15 +143,15 @@ test_order(void **state)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct pair p = memory_programs(&(struct world_options){.delay_ns = 20000});
-		struct pconn *c = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS);
 		uint8_t *base = p.pb->region[0].base + START;
 		uint64_t before = link_of(&p)->sq_posted[BULK];
 		uint64_t word;
 
-		put_small(c, 0, 1);
+		pconn_put_word(c, 0, 1);
 		move(c, 0, 100000, i ? WEIR_TRANSFER_BEHIND : 0);
 		move(c, 0, 100000, WEIR_TRANSFER_GET | (i ? WEIR_TRANSFER_BEHIND : 0));
-		put_small(c, 0, 2);
+		pconn_put_word(c, 0, 2);
 		world_turn(p.w, 0);
 		/* two segments each */
 		assert_int_equal(link_of(&p)->sq_posted[BULK] - before, i ? 0 : 4);
@@ -228,10 +179,10 @@ static void
 test_credit(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 1000});
-	struct pconn *c = open_remote(&p, RIGHTS);
+	struct pconn *c = open_remote(p.pa, RIGHTS);
 
 	for (unsigned i = 1; i < 30; i++) {
-		put_small(c, 0, i);
+		pconn_put_word(c, 0, i);
 		move(c, 100, 100 * i, i % 2 ? WEIR_TRANSFER_GET : 0);
 		STEP_MOST(p.w, 3000, pconn_completed(c) < 2 * i - 1);
 		assert_int_equal(pconn_completed(c), 2 * i);
@@ -243,7 +194,7 @@ static void
 test_many(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 5000});
-	struct pconn *c = open_remote(&p, RIGHTS);
+	struct pconn *c = open_remote(p.pa, RIGHTS);
 
 	for (unsigned round = 0; round < 20; round++) {
 		uint64_t sent = c->sent;
@@ -251,10 +202,10 @@ test_many(void **state)
 		for (unsigned i = 0; i < 12; i++)
 			move(c, i * 20000, 20000, i % 3 ? 0 : WEIR_TRANSFER_BEHIND);
 		if (round % 2)
-			put_small(c, 300000, round);
+			pconn_put_word(c, 300000, round);
 		STEP_MOST(p.w, 3000, pconn_completed(c) < c->sent);
 		assert_int_equal(pconn_completed(c), sent + 12 + round % 2);
-		put_small(c, 310000, round); /* leaves at once */
+		pconn_put_word(c, 310000, round); /* leaves at once */
 		STEP_MOST(p.w, 3000, pconn_completed(c) < c->sent);
 		assert_int_equal(pconn_completed(c), c->sent);
 	}
@@ -287,25 +238,24 @@ test_revoke(void **state)
 {
 	for (unsigned i = 0; i < 12; i++) {
 		struct pair p = memory_programs(&(struct world_options){.delay_ns = 20000});
-		struct pconn *c = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS);
 		struct engine_command *remove = calloc(1, sizeof(*remove));
-		struct weir_wire_export x = {2, GENERATION, .rights = RIGHTS};
+		struct weir_wire_export x = the_key(RIGHTS);
 		struct node *b = &p.w->node[1];
 		bool silent = i == 11, done;
 		struct pconn *late;
-		uint32_t keyed;
+		struct engine_command stop = {.type = ENGINE_EXPORT_STOP,
+					      .export = the_export(p.pb, RIGHTS)};
 
 		for (unsigned k = 0; k < 4; k++)
 			move(c, k * 200000, 200000, k % 2 ? WEIR_TRANSFER_GET : 0);
 		world_run(p.w, 1 + 3 * i);
-		assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, &keyed), 0);
-		assert_int_equal(keyed, 1);
+		assert_int_equal(program_command(p.pb, &stop), 0);
+		assert_int_equal(stop.export.keyed, 1);
 		program_disown(p.pb, 1);
 		late = pconn_connect_memory(p.pa, &x);
 		remove->type = ENGINE_EXPORT_REMOVE;
-		remove->export.session = p.pb->id;
-		remove->export.number = 2;
-		remove->export.generation = GENERATION;
+		remove->export = the_export(p.pb, RIGHTS);
 		done = engine_execute(b->engine, remove);
 		assert_false(done); /* the peer has not said that it is done */
 		for (unsigned n = 0; n < 3000 && !done; n++) {
@@ -351,22 +301,22 @@ static void
 test_reset_count(void **state)
 {
 	struct pair p = memory_programs(&(struct world_options){.delay_ns = 1000});
-	struct pconn *c = open_remote(&p, RIGHTS);
+	struct pconn *c = open_remote(p.pa, RIGHTS);
 	uint8_t *base = p.pb->region[0].base + START;
 	uint64_t word = 0;
 
 	for (unsigned i = 0; i < 3; i++)
-		put_small(c, 0, i);
+		pconn_put_word(c, 0, i);
 	move(c, 100, 100000, 0);
 	STEP_MOST(p.w, 3000, pconn_completed(c) < 4);
 	assert_int_equal(pconn_completed(c), 4);
-	put_small(c, 8, 5);
-	put_small(c, 8, 6);
+	pconn_put_word(c, 8, 5);
+	pconn_put_word(c, 8, 6);
 	while (word != 6) {
 		world_step(p.w);
 		memcpy(&word, base + 8, sizeof(word));
 	}
-	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, NULL), 0);
+	assert_int_equal(export_command(p.pb, ENGINE_EXPORT_STOP, RIGHTS), 0);
 	world_run(p.w, 300);
 	assert_closed(c, ESTALE);
 	assert_int_equal(pconn_completed(c), 6);
@@ -384,7 +334,9 @@ test_bad_programs(void **state)
 
 		if (i == 12)
 			p.w->node[1].key.rkey = 0;
-		c = open_remote(&p, i == 9 ? WEIR_RIGHT_WRITE : i == 10 ? WEIR_RIGHT_READ : RIGHTS);
+		c = open_remote(p.pa, i == 9	? WEIR_RIGHT_WRITE
+				      : i == 10 ? WEIR_RIGHT_READ
+						: RIGHTS);
 		memcpy(&t, s.data, sizeof(t));
 		if (i == 0)
 			t.handle++;
@@ -426,7 +378,7 @@ test_own_memory(void **state)
 
 	for (unsigned i = 0; i < 4; i++) {
 		struct pair p = memory_programs(NULL);
-		struct pconn *c = open_remote(&p, RIGHTS);
+		struct pconn *c = open_remote(p.pa, RIGHTS);
 		struct weir_slot s = transfer(0, 9000, i / 2 ? WEIR_TRANSFER_GET : 0);
 		struct weir_cell_transfer t;
 
@@ -446,7 +398,7 @@ static void
 test_rate(void **state)
 {
 	struct pair p = memory_programs(NULL);
-	struct pconn *c = open_remote(&p, RIGHTS);
+	struct pconn *c = open_remote(p.pa, RIGHTS);
 	uint64_t start;
 
 	program_share(p.pa, ENGINE_WEIGHT, 100000000, 1000000); /* 100 MB/s, 1 ms of burst */

@@ -3,73 +3,17 @@
  * Gets, updates, fetches, compare and swap from the public calls down to the engines, between two
  * nodes and on one: results, order, waiting, many threads, misuse, ends.
  */
-#include "worlds/stream_pair.h"
+#define BYTES 131072u
+#define START 4096u
+#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE)
+#include "places.h"
 
 #include "ipc/apply.h"
-#include "weir/remote.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define BYTES 131072u /* of the region */
-#define START 4096u   /* of the export in it */
-#define LENGTH (BYTES - 2 * START)
-#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE)
-
-/* a opens what b exports. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b;
-	struct weir_region *region;
-	uint8_t *base; /* of the export */
-	struct weir_export *x;
-	struct weir_key key;
-};
-
-static struct memory
-memory_open(bool local, const struct plane_options *o)
-{
-	struct memory m = {.f = plane_create(o)};
-	struct weir_region_info info;
-
-	m.a = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, !local);
-	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
-	weir_region_info(m.region, &info);
-	m.base = (uint8_t *)info.base + START;
-	assert_int_equal(weir_export(m.region, START, LENGTH, ALL, &m.x, &m.key), 0);
-	plane_run(m.f);
-	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
-
-static struct weir_remote *
-open_key(struct memory *m, uint32_t rights)
-{
-	struct weir_remote *r = NULL;
-
-	assert_int_equal(weir_remote_open(m->a, &m->key, rights, 0, PATIENT, &r), 0);
-	return r;
-}
-
-static const bool places[] = {false, true}; /* on one host? */
-#define EACH_PLACE(i) for (unsigned i = 0; i < 2; i++)
-
-static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
-}
+#define EACH_PLACE(i) for (unsigned i = REMOTE; i <= APART; i++)
 
 static void
 test_get(void **state)
@@ -79,7 +23,7 @@ test_get(void **state)
 
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint8_t *to = malloc(LENGTH + 2);
 
@@ -118,7 +62,7 @@ test_update(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r = open_key(&m, WEIR_MAY_UPDATE);
 		uint32_t n = 3000, one = 1, was, seen;
 		uint32_t *operand = calloc(n, 4), *before = calloc(n, 4), *is = (void *)m.base;
@@ -203,7 +147,7 @@ test_wide(void **state)
 
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r = open_key(&m, WEIR_MAY_UPDATE);
 		uint8_t *want = malloc(N * 32), *before = malloc(N * 32), *got = malloc(N * 32);
 
@@ -254,9 +198,10 @@ test_many(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(
-		    places[i],
-		    &(struct plane_options){.ring_slots = 64, .send_blocks = 8, .answers = 16384});
+		struct memory m = memory_make(
+		    i,
+		    &(struct plane_options){.ring_slots = 64, .send_blocks = 8, .answers = 16384},
+		    ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint64_t one = 1, was[500];
 		uint8_t *to = malloc(LENGTH);
@@ -284,7 +229,7 @@ test_nowait(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint64_t one = 1, was[129], n = 0;
 		struct weir_update u = {.operand = m.base, /* any memory */
@@ -324,7 +269,7 @@ test_refused(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r = open_key(&m, ALL), *other = open_key(&m, WEIR_MAY_WRITE);
 		struct weir_update u = {
 		    .operand = &u, .count = 1, .type = WEIR_T_INT8, .op = WEIR_ACC_SUM};
@@ -410,7 +355,7 @@ static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 6; i++) {
-		struct memory m = memory_open(places[i % 2], NULL);
+		struct memory m = memory_make(i % 2, NULL, ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint64_t one = 1, was = 99;
 		uint8_t *to = malloc(60000);
@@ -457,7 +402,7 @@ test_ends(void **state)
 static void
 test_mapped(void **state)
 {
-	struct memory m = memory_open(true, NULL);
+	struct memory m = memory_make(APART, NULL, ALL);
 	uint64_t one = 1, two = 2, was = 0, words[4] = {5, 6, 7, 8}, before[4];
 	struct weir_update u = {.offset = 64,
 				.operand = words,
@@ -553,7 +498,7 @@ test_threads(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], &(struct plane_options){.engines = 2});
+		struct memory m = memory_make(i, &(struct plane_options){.engines = 2}, ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint64_t drawn[(THREADS + 1) * TICKETS] = {0}, *word = (void *)m.base;
 		struct job job[THREADS];

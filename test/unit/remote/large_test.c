@@ -3,73 +3,29 @@
  * Large puts and gets between two nodes, which WRITEs and READs do: every border size, memory of
  * the program and of the send heap, order, forced methods, revocation, ends.
  */
-#include "worlds/stream_pair.h"
+#define BYTES (1u << 20)
+#define START 4096u
+#include "places.h"
 
 #include "remote/handle.h"
 #include "remote/revoke.h"
-#include "weir/remote.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define BYTES (1u << 20) /* of the region */
-#define START 4096u	 /* of the export in it */
-#define LENGTH (BYTES - 2 * START)
-#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY)
-
-/* a opens what b exports; both have a region. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b;
-	struct weir_region *region, *own;
-	uint8_t *base, *mine; /* of the export; of a's region */
-	struct weir_export *x;
-	struct weir_key key;
-};
+static struct weir_region *own; /* of a */
+static uint8_t *mine;		/* its memory */
 
 static struct memory
-memory_open(bool local)
+large_make(enum place place)
 {
-	struct memory m = {.f = plane_create(&(struct plane_options){.send_blocks = 128})};
+	struct memory m = memory_make(place, &(struct plane_options){.send_blocks = 128}, ALL);
 	struct weir_region_info info;
 
-	m.a = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, !local);
-	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
-	weir_region_info(m.region, &info);
-	m.base = (uint8_t *)info.base + START;
-	assert_int_equal(weir_region_alloc(m.a, BYTES, NULL, &m.own), 0);
-	weir_region_info(m.own, &info);
-	m.mine = info.base;
-	assert_int_equal(weir_export(m.region, START, LENGTH, ALL, &m.x, &m.key), 0);
-	plane_run(m.f);
+	assert_int_equal(weir_region_alloc(m.a, BYTES, NULL, &own), 0);
+	weir_region_info(own, &info);
+	mine = info.base;
 	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
-
-static struct weir_remote *
-open_key(struct memory *m, uint32_t rights)
-{
-	struct weir_remote *r = NULL;
-
-	assert_int_equal(weir_remote_open(m->a, &m->key, rights, 0, PATIENT, &r), 0);
-	return r;
-}
-
-static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
 }
 
 /* Each byte of the region but these is 0. */
@@ -93,14 +49,15 @@ test_lengths(void **state)
 	static const unsigned gets[] = {0, WEIR_READ, WEIR_RING, WEIR_BEHIND, 0};
 
 	for (unsigned k = 0; k < 10; k++) {
-		struct memory m = memory_open(k == 9); /* on one host the flags have no effect */
+		struct memory m =
+		    large_make(k == 9 ? APART : REMOTE); /* on one host the flags have no effect */
 		struct weir_remote *r = open_key(&m, ALL);
 		uint8_t *heap = malloc(LENGTH + 2);
 
 		EACH_LENGTH(n)
 		{
 			uint32_t n = lengths[n_i], at = LENGTH - n > 5 ? 5 : LENGTH - n;
-			uint8_t *from = k % 2 ? m.mine : heap;
+			uint8_t *from = k % 2 ? mine : heap;
 
 			for (uint32_t i = 0; i < n; i++)
 				from[i] = pattern(n_i + k, i);
@@ -110,7 +67,7 @@ test_lengths(void **state)
 			assert_int_equal(weir_remote_flush(r, PATIENT), 0);
 			check_message(m.base + at, n_i + k, n);
 			check_around(&m, at, at + n);
-			from = k / 2 % 2 ? m.mine + 64 : heap + 1;
+			from = k / 2 % 2 ? mine + 64 : heap + 1;
 			memset(from - 1, 0xee, n + 2);
 			assert_int_equal(weir_remote_get(r, at, from, n, gets[k % 5]), 0);
 			assert_int_equal(n_i % 2 ? weir_remote_flush(r, PATIENT)
@@ -131,7 +88,7 @@ test_lengths(void **state)
 static void
 test_order(void **state)
 {
-	struct memory m = memory_open(false);
+	struct memory m = large_make(REMOTE);
 	struct weir_remote *r = open_key(&m, ALL);
 	uint8_t *a = make_message(1, 300000), *b = make_message(2, 300000), *to = malloc(300000);
 	struct weir_notice notice;
@@ -180,7 +137,7 @@ test_order(void **state)
 static void
 test_pieces(void **state)
 {
-	struct memory m = memory_open(false), other = m;
+	struct memory m = large_make(REMOTE), other = m;
 	const struct weir_layout two = {
 	    .block = 100000, .dims = 1, .dim = {{.count = 2, .stride = 150000}}};
 	struct weir_transfer t = {.offset = 7, .notify = WEIR_WITH_NOTICE, .tag = 1};
@@ -202,8 +159,8 @@ test_pieces(void **state)
 		bool laid = i & 1, keep = i & 2, ring = i & 4;
 
 		memset(m.base, 0, LENGTH);
-		memcpy(m.mine, bytes, 200000);
-		t.buf = keep ? m.mine : bytes;
+		memcpy(mine, bytes, 200000);
+		t.buf = keep ? mine : bytes;
 		t.length = 200000;
 		t.there = laid ? &two : NULL;
 		t.flags = (keep ? WEIR_KEEP : 0) | (ring ? WEIR_RING : 0);
@@ -217,7 +174,7 @@ test_pieces(void **state)
 		assert_memory_equal(m.base + 7 + (laid ? 150000 : 100000), bytes + 100000, 100000);
 		check_around(&m, 7, laid ? 250007 : 200007);
 		memset(to, 0, 200000);
-		t.buf = keep ? m.mine : to;
+		t.buf = keep ? mine : to;
 		t.op = &op;
 		assert_int_equal(weir_remote_get_with(r, &t), 0);
 		t.op = NULL;
@@ -240,7 +197,7 @@ test_pieces(void **state)
 static void
 test_nowait(void **state)
 {
-	struct memory m = memory_open(false);
+	struct memory m = large_make(REMOTE);
 	struct weir_remote *r = open_key(&m, ALL);
 	uint8_t *bytes = make_message(1, LENGTH);
 	unsigned n = 0;
@@ -255,15 +212,15 @@ test_nowait(void **state)
 	assert_int_equal(rc, -EAGAIN);
 	assert_true(n >= 2);
 	/* memory of a region needs none of the heap */
-	memcpy(m.mine, bytes, LENGTH);
-	assert_int_equal(weir_remote_put(r, 0, m.mine, LENGTH, WEIR_NOWAIT | WEIR_KEEP), 0);
+	memcpy(mine, bytes, LENGTH);
+	assert_int_equal(weir_remote_put(r, 0, mine, LENGTH, WEIR_NOWAIT | WEIR_KEEP), 0);
 	assert_int_equal(weir_remote_flush_local(r, 20), -EAGAIN);
-	expect(weir_region_free(m.own), -EBUSY);
+	expect(weir_region_free(own), -EBUSY);
 	plane_hold(m.f, false);
 	assert_int_equal(weir_remote_flush_local(r, PATIENT), 0);
 	check_message(m.base, 1, 300000);
 	assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-	assert_int_equal(weir_region_free(m.own), 0);
+	assert_int_equal(weir_region_free(own), 0);
 	free(bytes);
 	weir_remote_close(r);
 	memory_close(&m);
@@ -272,7 +229,7 @@ test_nowait(void **state)
 static void
 test_misuse(void **state)
 {
-	struct memory m = memory_open(false);
+	struct memory m = large_make(REMOTE);
 	struct weir_remote *r = open_key(&m, WEIR_MAY_WRITE), *reads = open_key(&m, WEIR_MAY_READ);
 	uint8_t *to = calloc(1, LENGTH + 1);
 
@@ -334,7 +291,7 @@ static void
 test_revoke(void **state)
 {
 	for (unsigned i = 0; i < 24; i++) {
-		struct memory m = memory_open(false);
+		struct memory m = large_make(REMOTE);
 		struct writer w[3] = {
 		    {.m = &m, .byte = 1}, {.m = &m, .byte = 2}, {.m = &m, .gets = true}};
 		uint8_t *left = malloc(BYTES);
@@ -376,7 +333,7 @@ static void
 test_freed_region(void **state)
 {
 	for (unsigned i = 0; i < 8; i++) {
-		struct memory m = memory_open(false);
+		struct memory m = large_make(REMOTE);
 		struct writer w = {.m = &m, .byte = 1};
 		struct weir_region *again;
 
@@ -397,7 +354,7 @@ static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 6; i++) {
-		struct memory m = memory_open(false);
+		struct memory m = large_make(REMOTE);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint8_t *to = malloc(LENGTH), *from = make_message(3, LENGTH);
 

@@ -4,77 +4,33 @@
  * engine and with several, of which any may be the owner: exclusion, order, waiting and waking,
  * time-outs, deaths, revoked exports, misuse.
  */
-#include "worlds/stream_pair.h"
-
-#include "weir/remote.h"
+#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY | WEIR_MAY_LOCK)
+#include "places.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define BYTES 65536u
-#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY | WEIR_MAY_LOCK)
 #define SHARED WEIR_LOCK_SHARED
 #define EXCLUSIVE WEIR_LOCK_EXCLUSIVE
-
-enum place { REMOTE, APART, MAPPED, PLACES };
-
-/* a and c open what b exports. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b, *c;
-	struct weir_region *region;
-	uint8_t *base;
-	struct weir_export *x;
-	struct weir_key key;
-	uint32_t number; /* of x in b's session */
-	struct weir_remote *ra, *rc;
-};
 
 /* way: the place; with a second engine; which of the exports. */
 #define WAYS (PLACES * 2 * 2)
 
+/* a and c open what b exports. */
 static struct memory
-memory_open(unsigned way)
+way_open(unsigned way)
 {
+	struct plane_options o = {.engines = 1 + way / PLACES % 2, .watched = true};
 	enum place place = way % PLACES;
-	struct memory m = {.f = plane_create(&(struct plane_options){
-			       .engines = 1 + way / PLACES % 2, .watched = true})};
 	unsigned rights = ALL | (place == MAPPED ? WEIR_MAY_MAP : 0);
-	struct weir_region_info info;
+	struct memory m = memory_make(place, &o, rights);
 
-	m.a = plane_attach(m.f);
 	m.c = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, place == REMOTE);
-	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
-	weir_region_info(m.region, &info);
-	m.base = info.base;
-	m.number = 1 + way / PLACES / 2;
-	for (unsigned i = 0; i < m.number; i++) /* the last one is used */
-		assert_int_equal(weir_export(m.region, 0, BYTES, rights, &m.x, &m.key), 0);
-	plane_run(m.f);
-	assert_int_equal(weir_remote_open(m.a, &m.key, ALL, 0, PATIENT, &m.ra), 0);
+	if (way / PLACES / 2)
+		memory_export(&m, rights);
+	m.r = open_key(&m, ALL);
 	assert_int_equal(weir_remote_open(m.c, &m.key, ALL, 0, PATIENT, &m.rc), 0);
 	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	weir_remote_close(m->ra);
-	weir_remote_close(m->rc);
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->c);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
-
-static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
 }
 
 /* ---- another thread that locks ---- */
@@ -188,13 +144,13 @@ static void
 test_exclusion(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct job j[THREADS];
 		pthread_t t[THREADS];
 		uint64_t is, want = 0;
 
 		for (unsigned k = 0; k < THREADS; k++) {
-			j[k] = (struct job){.r = k % 2 ? m.ra : m.rc, .seed = k};
+			j[k] = (struct job){.r = k % 2 ? m.r : m.rc, .seed = k};
 			pthread_create(&t[k], NULL, contend, &j[k]);
 			for (unsigned n = 0; n < EACH; n++)
 				want += (n * 7 + k) % 3 != 0;
@@ -216,19 +172,19 @@ static void
 test_order(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct locker w, r[3], x;
 
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
 		locker_start(&r[0], m.rc, SHARED, PATIENT);
 		locker_await(&r[0]);
 		locker_queue(&w, &m, m.rc, EXCLUSIVE, 1);
-		locker_queue(&r[1], &m, m.ra, SHARED, 2);
+		locker_queue(&r[1], &m, m.r, SHARED, 2);
 		locker_queue(&r[2], &m, m.rc, SHARED, 3);
-		locker_queue(&x, &m, m.ra, EXCLUSIVE, 4);
+		locker_queue(&x, &m, m.r, EXCLUSIVE, 4);
 		assert_int_equal(locker_end(&r[0], 1), 0);
 		assert_true(locker_waits(&w) && locker_waits(&r[1]));
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		locker_await(&w);
 		assert_true(locker_waits(&r[1]) && locker_waits(&r[2]) && locker_waits(&x));
 		assert_int_equal(locker_end(&w, 1), 0);
@@ -249,11 +205,11 @@ static void
 test_timeout(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct locker r;
 		uint64_t is = 7;
 
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
 		for (unsigned k = 0; k < 5; k++) {
 			assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, k % 3 * 10), -EAGAIN);
 			expect(weir_remote_unlock(m.rc, PATIENT), -ENOLCK);
@@ -266,7 +222,7 @@ test_timeout(void **state)
 			locker_await(&r);
 			assert_int_equal(locker_end(&r, 1), 0);
 		}
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, PATIENT), 0);
 		assert_int_equal(weir_remote_unlock(m.rc, PATIENT), 0);
 		memory_close(&m);
@@ -300,21 +256,21 @@ static void
 test_crossing(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		_Atomic uint32_t inside = 0;
 		struct job j[THREADS];
 		pthread_t t[THREADS];
 
 		for (unsigned k = 0; k < THREADS; k++) {
-			j[k] = (struct job){.r = k % 2 ? m.ra : m.rc, .readers = &inside};
+			j[k] = (struct job){.r = k % 2 ? m.r : m.rc, .readers = &inside};
 			pthread_create(&t[k], NULL, give_up_often, &j[k]);
 		}
 		for (unsigned k = 0; k < THREADS; k++) {
 			pthread_join(t[k], NULL);
 			assert_int_equal(j[k].rc, 0);
 		}
-		assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		memory_close(&m);
 	}
 }
@@ -326,21 +282,21 @@ static void
 test_death(void **state)
 {
 	for (unsigned i = 0; i < 2 * WAYS; i++) {
-		struct memory m = memory_open(i / 2);
+		struct memory m = way_open(i / 2);
 		int kind = i % 2 ? EXCLUSIVE : SHARED, in_doubt = i % 2 ? -EOWNERDEAD : 0;
 		struct locker r, w;
 
 		assert_int_equal(weir_remote_lock(m.rc, kind, PATIENT), 0);
-		locker_queue(&w, &m, m.ra, EXCLUSIVE, 1);
+		locker_queue(&w, &m, m.r, EXCLUSIVE, 1);
 		plane_die(m.f, m.c);
 		locker_await(&w);
 		assert_int_equal(w.rc, in_doubt);
 		assert_int_equal(locker_end(&w, 1), in_doubt);
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
-		locker_start(&r, m.ra, SHARED, PATIENT);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
+		locker_start(&r, m.r, SHARED, PATIENT);
 		locker_await(&r);
 		assert_int_equal(locker_end(&r, 1), 0);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		plane_cut(m.f, m.c); /* nobody answers it any more */
 		memory_close(&m);
 	}
@@ -351,12 +307,12 @@ static void
 test_doubt(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct locker r[2];
 
 		assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, PATIENT), 0);
-		locker_queue(&r[0], &m, m.ra, SHARED, 1);
-		locker_queue(&r[1], &m, m.ra, SHARED, 2);
+		locker_queue(&r[0], &m, m.r, SHARED, 1);
+		locker_queue(&r[1], &m, m.r, SHARED, 2);
 		weir_remote_close(m.rc);
 		for (unsigned k = 0; k < 2; k++) {
 			locker_await(&r[k]);
@@ -365,8 +321,8 @@ test_doubt(void **state)
 		assert_int_equal(weir_remote_open(m.c, &m.key, ALL, 0, PATIENT, &m.rc), 0);
 		expect(weir_remote_lock(m.rc, EXCLUSIVE, PATIENT), -EOWNERDEAD);
 		assert_int_equal(weir_remote_unlock(m.rc, PATIENT), 0);
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		memory_close(&m);
 	}
 }
@@ -376,18 +332,18 @@ static void
 test_dead_waiter(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct locker w, r;
 
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
 		locker_queue(&w, &m, m.rc, EXCLUSIVE, 1);
-		locker_queue(&r, &m, m.ra, SHARED, 2);
+		locker_queue(&r, &m, m.r, SHARED, 2);
 		plane_die(m.f, m.c);
 		locker_await(&r);
 		assert_int_equal(locker_end(&r, 1), 0);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
-		assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		plane_cut(m.f, m.c);
 		assert_int_equal(locker_end(&w, 1), -ENODEV);
 		memory_close(&m);
@@ -399,13 +355,13 @@ static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 3 * WAYS; i++) {
-		struct memory m = memory_open(i / 3);
+		struct memory m = way_open(i / 3);
 		int want = i % 3 == 2 ? -ECONNRESET : -ESTALE;
 		struct locker w[2];
 
-		assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
+		assert_int_equal(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), 0);
 		locker_queue(&w[0], &m, m.rc, SHARED, 1);
-		locker_queue(&w[1], &m, m.ra, EXCLUSIVE, 2);
+		locker_queue(&w[1], &m, m.r, EXCLUSIVE, 2);
 		if (i % 3 == 0)
 			assert_int_equal(weir_revoke(m.x), 0);
 		else if (i % 3 == 1)
@@ -416,8 +372,8 @@ test_ends(void **state)
 			locker_await(&w[k]);
 			assert_int_equal(locker_end(&w[k], 1), want);
 		}
-		expect(weir_remote_unlock(m.ra, PATIENT), want);
-		expect(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), want);
+		expect(weir_remote_unlock(m.r, PATIENT), want);
+		expect(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), want);
 		memory_close(&m);
 	}
 }
@@ -428,7 +384,7 @@ static void
 test_refused(void **state)
 {
 	for (unsigned i = 0; i < WAYS; i++) {
-		struct memory m = memory_open(i);
+		struct memory m = way_open(i);
 		struct weir_remote *other;
 		struct locker w;
 
@@ -437,19 +393,19 @@ test_refused(void **state)
 		expect(weir_remote_lock(other, SHARED, PATIENT), -EACCES);
 		expect(weir_remote_unlock(other, PATIENT), -ENOLCK);
 		weir_remote_close(other);
-		expect(weir_remote_lock(m.ra, 0, PATIENT), -EINVAL);
-		expect(weir_remote_lock(m.ra, 3, PATIENT), -EINVAL);
-		expect(weir_remote_unlock(m.ra, PATIENT), -ENOLCK);
-		assert_int_equal(weir_remote_lock(m.ra, SHARED, PATIENT), 0);
-		expect(weir_remote_lock(m.ra, SHARED, PATIENT), -EALREADY);
-		expect(weir_remote_lock(m.ra, EXCLUSIVE, 0), -EALREADY);
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
-		expect(weir_remote_unlock(m.ra, PATIENT), -ENOLCK);
+		expect(weir_remote_lock(m.r, 0, PATIENT), -EINVAL);
+		expect(weir_remote_lock(m.r, 3, PATIENT), -EINVAL);
+		expect(weir_remote_unlock(m.r, PATIENT), -ENOLCK);
+		assert_int_equal(weir_remote_lock(m.r, SHARED, PATIENT), 0);
+		expect(weir_remote_lock(m.r, SHARED, PATIENT), -EALREADY);
+		expect(weir_remote_lock(m.r, EXCLUSIVE, 0), -EALREADY);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
+		expect(weir_remote_unlock(m.r, PATIENT), -ENOLCK);
 		/* what this thread holds another does not */
-		assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
-		locker_start(&w, m.ra, EXCLUSIVE, PATIENT);
+		assert_int_equal(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), 0);
+		locker_start(&w, m.r, EXCLUSIVE, PATIENT);
 		assert_true(locker_waits(&w));
-		assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+		assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 		locker_await(&w);
 		assert_int_equal(locker_end(&w, 1), 0);
 		memory_close(&m);
@@ -460,19 +416,19 @@ test_refused(void **state)
 static void
 test_held(void **state)
 {
-	struct memory m = memory_open(REMOTE);
+	struct memory m = way_open(REMOTE);
 	uint64_t is = 1;
 
-	assert_int_equal(weir_remote_lock(m.ra, EXCLUSIVE, PATIENT), 0);
+	assert_int_equal(weir_remote_lock(m.r, EXCLUSIVE, PATIENT), 0);
 	plane_hold(m.f, true);
-	while (!weir_remote_put(m.ra, 0, &is, 8, WEIR_NOWAIT))
+	while (!weir_remote_put(m.r, 0, &is, 8, WEIR_NOWAIT))
 		;
-	assert_int_equal(weir_remote_unlock(m.ra, 20), -EAGAIN);
-	expect(weir_remote_lock(m.ra, EXCLUSIVE, 0), -EALREADY);
+	assert_int_equal(weir_remote_unlock(m.r, 20), -EAGAIN);
+	expect(weir_remote_lock(m.r, EXCLUSIVE, 0), -EALREADY);
 	assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, 20), -EAGAIN);
 	plane_hold(m.f, false);
 	assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, 20), -EAGAIN);
-	assert_int_equal(weir_remote_unlock(m.ra, PATIENT), 0);
+	assert_int_equal(weir_remote_unlock(m.r, PATIENT), 0);
 	assert_int_equal(weir_remote_lock(m.rc, EXCLUSIVE, PATIENT), 0);
 	assert_int_equal(weir_remote_unlock(m.rc, PATIENT), 0);
 	memory_close(&m);

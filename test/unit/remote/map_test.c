@@ -4,54 +4,15 @@
  * mappings that stay read-only, ends that reach the handle, holes that end the export alone.
  */
 #define _GNU_SOURCE
-#include "worlds/stream_pair.h"
+#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_MAP)
+#include "places.h"
 
 #include "broker/sigbus.h"
 #include "remote/handle.h"
-#include "weir/remote.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-
-#define BYTES 65536u
-#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_MAP)
-
-/* a opens what b exports. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b;
-	struct weir_region *region;
-	uint8_t *base;
-	struct weir_export *x;
-	struct weir_key key;
-};
-
-static struct memory
-memory_open(unsigned rights, bool local)
-{
-	struct memory m = {.f = plane_create(NULL)};
-	struct weir_region_info info;
-
-	m.a = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, !local);
-	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
-	weir_region_info(m.region, &info);
-	m.base = info.base;
-	assert_int_equal(weir_export(m.region, 0, BYTES, rights, &m.x, &m.key), 0);
-	plane_run(m.f);
-	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
 
 static struct weir_remote *
 open_with(struct memory *m, unsigned rights, uint32_t flags, uint8_t **mapped)
@@ -66,19 +27,12 @@ open_with(struct memory *m, unsigned rights, uint32_t flags, uint8_t **mapped)
 	return r;
 }
 
-static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
-}
-
 /* Puts are there when the call returns: no engine turns. */
 static void
 test_put(void **state)
 {
 	static const size_t lengths[] = {0, 1, 2, 3, 4, 7, 8, 9, 31, 4096, 8193, BYTES};
-	struct memory m = memory_open(ALL, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL);
 	uint8_t *mapped, byte = 1;
 	struct weir_remote *r = open_with(&m, ALL & ~WEIR_MAY_MAP, 0, &mapped);
 
@@ -112,7 +66,8 @@ static void
 test_apart(void **state)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		struct memory m = memory_open(i == 0 ? WEIR_MAY_WRITE : ALL, i != 1);
+		struct memory m =
+		    memory_make(i == 1 ? REMOTE : MAPPED, NULL, i == 0 ? WEIR_MAY_WRITE : ALL);
 		struct weir_remote *r;
 		uint64_t word = 5;
 		uint8_t *mapped;
@@ -130,7 +85,7 @@ test_apart(void **state)
 static void
 test_refused(void **state)
 {
-	struct memory m = memory_open(ALL, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL);
 	struct weir_remote *r;
 	struct weir_export *x;
 	struct weir_key key;
@@ -146,7 +101,7 @@ test_refused(void **state)
 static void
 test_read_only(void **state)
 {
-	struct memory m = memory_open(ALL, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL);
 	struct weir_remote *r;
 	uint8_t *mapped;
 
@@ -219,7 +174,7 @@ static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		struct memory m = memory_open(ALL, true);
+		struct memory m = memory_make(MAPPED, NULL, ALL);
 		int end = i == 2 ? -ECONNRESET : -ESTALE;
 		struct weir_remote *r;
 		struct job puts, flushes;
@@ -270,7 +225,7 @@ put_words(void *arg)
 static void
 test_threads(void **state)
 {
-	struct memory m = memory_open(ALL, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL);
 	uint8_t *mapped;
 	struct weir_remote *r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
 	struct job j[3];
@@ -339,7 +294,7 @@ count_up(void *arg)
 static void
 test_updates_of_threads(void **state)
 {
-	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL | WEIR_MAY_UPDATE);
 	struct job j[2] = {{0}};
 	struct weir_remote *r;
 	uint8_t *mapped;
@@ -366,7 +321,7 @@ test_updates_of_threads(void **state)
 static void
 test_tickets(void **state)
 {
-	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL | WEIR_MAY_UPDATE);
 	unsigned rights = WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE;
 	uint64_t drawn[DRAWERS * TICKETS] = {0};
 	struct weir_remote *r, *apart;
@@ -399,7 +354,7 @@ test_tickets(void **state)
 static void
 test_wide(void **state)
 {
-	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL | WEIR_MAY_UPDATE);
 	uint8_t *mapped;
 	struct weir_remote *r = open_with(&m, WEIR_MAY_WRITE | WEIR_MAY_UPDATE, 0, &mapped);
 	const struct weir_layout two = {
@@ -465,7 +420,7 @@ add_ones(void *arg)
 static void
 test_both_ways(void **state)
 {
-	struct memory m = memory_open(ALL | WEIR_MAY_UPDATE, true);
+	struct memory m = memory_make(MAPPED, NULL, ALL | WEIR_MAY_UPDATE);
 	uint8_t *mapped, *none;
 	struct job apart = {
 	    .r = open_with(&m, WEIR_MAY_UPDATE | WEIR_MAY_WRITE, WEIR_OPEN_APART, &none)};
@@ -504,7 +459,7 @@ test_hole(void **state)
 		print_message("no userfaultfd\n");
 		return;
 	}
-	m = memory_open(ALL, true);
+	m = memory_make(MAPPED, NULL, ALL);
 	apart = open_with(&m, WEIR_MAY_WRITE, WEIR_OPEN_APART, &none);
 	r = open_with(&m, WEIR_MAY_WRITE, 0, &mapped);
 	assert_int_equal(madvise(mapped, 4096, MADV_REMOVE), 0);

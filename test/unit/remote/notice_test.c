@@ -3,69 +3,16 @@
  * Notices and signals from the public calls down to the engines, between two nodes, apart and
  * mapped: order, windows, waiting and waking, events, threads, revoked exports, misuse, ends.
  */
-#include "worlds/stream_pair.h"
+#include "places.h"
 
 #include "remote/notice.h"
-#include "weir/remote.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define BYTES 65536u
-#define ALL (WEIR_MAY_READ | WEIR_MAY_WRITE | WEIR_MAY_UPDATE | WEIR_MAY_NOTIFY)
 #define FIRST 8u
 #define COUNT 3000u
 #define SLEEP_MS 20000u /* within which a thread that has nothing sleeps */
-
-enum place { REMOTE, APART, MAPPED, PLACES };
-
-/* a opens what b exports. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b;
-	struct weir_region *region;
-	uint8_t *base;
-	struct weir_export *x;
-	struct weir_key key;
-	struct weir_remote *r;
-};
-
-static struct memory
-memory_open(enum place place, const struct plane_options *o)
-{
-	struct memory m = {.f = plane_create(o)};
-	struct weir_region_info info;
-
-	m.a = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, place == REMOTE);
-	assert_int_equal(weir_region_alloc(m.b, BYTES, NULL, &m.region), 0);
-	weir_region_info(m.region, &info);
-	m.base = info.base;
-	assert_int_equal(weir_export(m.region, 0, BYTES, ALL | (place == MAPPED ? WEIR_MAY_MAP : 0),
-				     &m.x, &m.key),
-			 0);
-	plane_run(m.f);
-	assert_int_equal(weir_remote_open(m.a, &m.key, ALL, 0, PATIENT, &m.r), 0);
-	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	weir_remote_close(m->r);
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
-
-static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
-}
 
 static int
 signal_to(struct weir_remote *r, uint32_t options, uint64_t offset, uint64_t operand)
@@ -100,8 +47,8 @@ static void
 test_order(void **state)
 {
 	for (unsigned i = 0; i < 2 * PLACES; i++) {
-		struct memory m =
-		    memory_open(i % PLACES, &(struct plane_options){.engines = 1 + i / PLACES});
+		struct memory m = memory_open_with(
+		    i % PLACES, &(struct plane_options){.engines = 1 + i / PLACES});
 		struct weir_notice n;
 		pthread_t t;
 		uint64_t is;
@@ -131,7 +78,7 @@ static void
 test_window(void **state)
 {
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct memory m = memory_open(i, NULL);
+		struct memory m = memory_open(i);
 		struct weir_notice n;
 		uint32_t sent = 0;
 		int rc;
@@ -161,7 +108,7 @@ static void
 test_event(void **state)
 {
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct memory m = memory_open(i, NULL);
+		struct memory m = memory_open(i);
 		struct weir_event e[4];
 		struct weir_notice n;
 
@@ -193,7 +140,7 @@ test_event(void **state)
 static void
 test_windows_stay(void **state)
 {
-	struct memory m = memory_open(APART, NULL);
+	struct memory m = memory_open(APART);
 	struct weir_remote *r[6 * WEIR_RELEASES];
 	uint32_t opened = sizeof(r) / sizeof(r[0]), sent = opened * FIRST, taken = 0;
 	struct weir_event e;
@@ -273,7 +220,7 @@ test_signal(void **state)
 {
 	for (unsigned i = 0; i < 4 * PLACES; i++) {
 		struct memory m =
-		    memory_open(i % PLACES, &(struct plane_options){.engines = 1 + i % 2});
+		    memory_open_with(i % PLACES, &(struct plane_options){.engines = 1 + i % 2});
 		struct waiter s = {
 		    .m = &m, .offset = 64, .compare = WEIR_GE, .value = 5, .timeout_ms = PATIENT};
 		uint64_t five = 5;
@@ -313,7 +260,7 @@ test_compare(void **state)
 	} all[] = {{WEIR_EQ, false, true, false}, {WEIR_NE, true, false, true},
 		   {WEIR_GT, false, false, true}, {WEIR_GE, false, true, true},
 		   {WEIR_LT, true, false, false}, {WEIR_LE, true, true, false}};
-	struct memory m = memory_open(APART, NULL);
+	struct memory m = memory_open(APART);
 	uint64_t big = 1ull << 63, seen = 0;
 
 	memcpy(m.base + 8, &big, 8);
@@ -382,7 +329,7 @@ static void
 test_threads(void **state)
 {
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct memory m = memory_open(i, &(struct plane_options){.engines = 2});
+		struct memory m = memory_open_with(i, &(struct plane_options){.engines = 2});
 		struct job take[THREADS], send[THREADS];
 		pthread_t t[2 * THREADS];
 		_Atomic uint32_t step = 0;
@@ -421,7 +368,7 @@ static void
 test_revoke(void **state)
 {
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct memory m = memory_open(i, NULL);
+		struct memory m = memory_open(i);
 		struct weir_remote *other;
 		struct weir_export *x;
 		struct weir_notice n;
@@ -467,7 +414,7 @@ static void
 test_ends(void **state)
 {
 	for (unsigned i = 0; i < 2 * PLACES; i++) {
-		struct memory m = memory_open(i / 2, NULL);
+		struct memory m = memory_open(i / 2);
 		pthread_t t;
 		void *rc;
 
@@ -490,7 +437,7 @@ static void
 test_refused(void **state)
 {
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct memory m = memory_open(i, NULL);
+		struct memory m = memory_open(i);
 		struct waiter s = {
 		    .m = &m, .offset = 8, .compare = WEIR_EQ, .value = 1, .timeout_ms = PATIENT};
 		struct weir_remote *other;

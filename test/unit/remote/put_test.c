@@ -3,68 +3,15 @@
  * Remote memory from the public calls down to the engines, between two nodes and on one: bytes land
  * where they were put and nowhere else; keys, rights, ranges, revocation, deaths, many threads.
  */
-#include "worlds/stream_pair.h"
+#define START 4096u
+#define ALL WEIR_MAY_WRITE
+#include "places.h"
 
 #include "ipc/key.h"
-#include "weir/remote.h"
 
 #include <pthread.h>
 
-#define BYTES 65536u /* of the region */
-#define START 4096u  /* of the export in it */
-#define LENGTH (BYTES - 2 * START)
-
-/* a opens what b exports. */
-struct memory {
-	struct plane *f;
-	struct weir *a, *b;
-	struct weir_region *region;
-	uint8_t *base; /* of the region */
-	struct weir_export *x;
-	struct weir_key key;
-};
-
-static void
-memory_export(struct memory *m)
-{
-	struct weir_region_info info;
-
-	assert_int_equal(weir_region_alloc(m->b, BYTES, NULL, &m->region), 0);
-	weir_region_info(m->region, &info);
-	m->base = info.base;
-	assert_int_equal(weir_export(m->region, START, LENGTH, WEIR_MAY_WRITE, &m->x, &m->key), 0);
-}
-
-static struct memory
-memory_open(bool local, const struct plane_options *o)
-{
-	struct memory m = {.f = plane_create(o)};
-
-	m.a = plane_attach(m.f);
-	m.b = plane_attach_at(m.f, !local);
-	memory_export(&m);
-	plane_run(m.f);
-	return m;
-}
-
-static void
-memory_close(struct memory *m)
-{
-	plane_stop(m->f);
-	plane_settle(m->f);
-	weir_detach(m->a);
-	weir_detach(m->b);
-	plane_destroy(m->f);
-}
-
-static struct weir_remote *
-open_key(struct memory *m)
-{
-	struct weir_remote *r = NULL;
-
-	assert_int_equal(weir_remote_open(m->a, &m->key, WEIR_MAY_WRITE, 0, PATIENT, &r), 0);
-	return r;
-}
+#define EACH_PLACE(i) for (unsigned i = REMOTE; i <= APART; i++)
 
 static void
 put(struct weir_remote *r, uint64_t offset, uint32_t seed, size_t length)
@@ -76,16 +23,16 @@ put(struct weir_remote *r, uint64_t offset, uint32_t seed, size_t length)
 	free(bytes);
 }
 
+/* Of the region. */
 static void
 assert_zero(const struct memory *m, size_t from, size_t to)
 {
+	const uint8_t *region = m->base - START;
+
 	for (; from < to; from++)
-		if (m->base[from])
+		if (region[from])
 			fail_msg("byte %zu of the region was stored", from);
 }
-
-static const bool places[] = {false, true}; /* on one host? */
-#define EACH_PLACE(i) for (unsigned i = 0; i < 2; i++)
 
 static void
 test_lengths(void **state)
@@ -95,28 +42,28 @@ test_lengths(void **state)
 
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 		struct weir_remote_info info;
 
 		weir_remote_info(r, &info);
 		assert_int_equal(info.length, LENGTH);
 		assert_int_equal(info.rights, WEIR_MAY_WRITE);
-		assert_int_equal(info.local, places[i]);
+		assert_int_equal(info.local, i == APART);
 		assert_int_equal(info.node, weir_node(m.b));
 		assert_int_equal(weir_remote_flush(r, 0), 0); /* nothing is under way */
 		for (unsigned k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
 			size_t n = lengths[k], at = n > LENGTH - 5 ? 0 : 5, last = LENGTH - n;
 
-			memset(m.base, 0, BYTES);
+			memset(m.base - START, 0, BYTES);
 			put(r, at, k, n);
 			assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-			check_message(m.base + START + at, k, n);
+			check_message(m.base + at, k, n);
 			assert_zero(&m, 0, START + at);
 			assert_zero(&m, START + at + n, BYTES);
 			put(r, last, k + 100, n);
 			assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-			check_message(m.base + START + last, k + 100, n);
+			check_message(m.base + last, k + 100, n);
 			assert_zero(&m, START + LENGTH, BYTES);
 		}
 		weir_remote_close(r);
@@ -131,8 +78,8 @@ test_order(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 
 		for (uint64_t n = 1; n <= 20000; n++)
 			assert_int_equal(weir_remote_put(r, n % 64 * 8, &n, sizeof(n), 0), 0);
@@ -140,7 +87,7 @@ test_order(void **state)
 		for (uint64_t k = 0; k < 64; k++) {
 			uint64_t is, last = 20000 / 64 * 64 + k;
 
-			memcpy(&is, m.base + START + k * 8, sizeof(is));
+			memcpy(&is, m.base + k * 8, sizeof(is));
 			assert_int_equal(is, last > 20000 ? last - 64 : last);
 		}
 		weir_remote_close(r);
@@ -149,19 +96,12 @@ test_order(void **state)
 }
 
 static void
-expect(int rc, int want)
-{
-	assert_int_equal(rc, want);
-	assert_true(strlen(weir_reason()) > 20);
-}
-
-static void
 test_refused(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m), *other;
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL), *other;
 		struct weir_export *x;
 		struct weir_key key;
 		uint8_t byte = 1;
@@ -196,7 +136,7 @@ test_keys(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote *r;
 
 		for (unsigned bit = 0; bit < 8 * sizeof(m.key); bit++) {
@@ -218,7 +158,7 @@ test_keys(void **state)
 			expect(weir_remote_open(m.a, &key, WEIR_MAY_WRITE, 0, PATIENT, &r),
 			       -EKEYREJECTED);
 		}
-		r = open_key(&m);
+		r = open_key(&m, ALL);
 		weir_remote_close(r);
 		memory_close(&m);
 	}
@@ -230,7 +170,7 @@ test_before_id(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], &(struct plane_options){.alone = true});
+		struct memory m = memory_make(i, &(struct plane_options){.alone = true}, ALL);
 		struct weir_remote_info info;
 		struct weir_key_fields k;
 		struct weir_remote *r;
@@ -238,8 +178,8 @@ test_before_id(void **state)
 		assert_int_equal(weir_node(m.b), -EAGAIN);
 		memcpy(&k, &m.key, sizeof(k));
 		assert_int_equal(k.node, UINT32_MAX);
-		if (places[i]) {
-			weir_remote_close(open_key(&m));
+		if (i == APART) {
+			weir_remote_close(open_key(&m, ALL));
 		} else {
 			expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r),
 			       -EKEYREJECTED);
@@ -251,9 +191,9 @@ test_before_id(void **state)
 		assert_int_equal(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &r), 0);
 		put(r, 0, 5, LENGTH);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-		check_message(m.base + START, 5, LENGTH);
+		check_message(m.base, 5, LENGTH);
 		weir_remote_info(r, &info);
-		assert_int_equal(info.local, places[i]);
+		assert_int_equal(info.local, i == APART);
 		assert_int_equal(info.node, weir_node(m.b));
 		weir_remote_close(r);
 		/* an earlier run of that data plane has ended */
@@ -296,8 +236,8 @@ test_revoke(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m), *other;
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL), *other;
 		struct weir_export *again;
 		struct weir_key key;
 		uint64_t is;
@@ -308,26 +248,26 @@ test_revoke(void **state)
 				 0);
 		assert_int_equal(weir_revoke(m.x), 0);
 		/* from now on nothing is stored */
-		memset(m.base, 0, BYTES);
+		memset(m.base - START, 0, BYTES);
 		expect_ended(r, -ESTALE);
-		memcpy(&is, m.base + START, sizeof(is));
+		memcpy(&is, m.base, sizeof(is));
 		assert_int_equal(is, 0);
 		expect(weir_remote_open(m.a, &m.key, WEIR_MAY_WRITE, 0, PATIENT, &other),
 		       -EKEYREJECTED);
 		weir_remote_close(r);
 		/* the other export of the same range lives, until its region is freed */
 		m.key = key;
-		r = open_key(&m);
+		r = open_key(&m, ALL);
 		put(r, 8, 2, 8);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-		check_message(m.base + START + 8, 2, 8);
+		check_message(m.base + 8, 2, 8);
 		assert_int_equal(weir_region_free(m.region), 0);
 		expect_ended(r, -ESTALE);
 		assert_int_equal(weir_revoke(again), 0); /* it has ended before */
 		weir_remote_close(r);
 		/* its number is another's by now: an old handle does not end that */
-		memory_export(&m);
-		r = open_key(&m);
+		memory_export(&m, ALL);
+		r = open_key(&m, ALL);
 		put(r, 16, 3, 8);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
 		weir_remote_close(r);
@@ -341,8 +281,8 @@ test_evict(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m), *kept;
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL), *kept;
 		struct weir_export *other;
 		struct weir_key key;
 
@@ -356,14 +296,14 @@ test_evict(void **state)
 		       -EKEYREJECTED);
 		put(kept, 8, 2, 8);
 		assert_int_equal(weir_remote_flush(kept, PATIENT), 0);
-		check_message(m.base + START + 8, 2, 8);
+		check_message(m.base + 8, 2, 8);
 		expect(weir_revoke(m.x), -ECONNABORTED);
 		assert_non_null(strstr(weir_reason(), "evicted by an operator: in the way; "));
 		/* the handle is gone, its number is free */
 		assert_int_equal(plane_evict_export(m.f, m.b, 1), -ESRCH);
 		assert_int_equal(weir_export(m.region, START, LENGTH, WEIR_MAY_WRITE, &m.x, &m.key),
 				 0);
-		r = open_key(&m);
+		r = open_key(&m, ALL);
 		put(r, 16, 3, 8);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
 		weir_remote_close(r);
@@ -378,8 +318,8 @@ test_death(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 
 		put(r, 0, 1, 100);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
@@ -396,10 +336,10 @@ test_left(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 
-		put(open_key(&m), 0, 1, 100);
-		open_key(&m);
+		put(open_key(&m, ALL), 0, 1, 100);
+		open_key(&m, ALL);
 		memory_close(&m);
 	}
 }
@@ -409,8 +349,8 @@ test_nowait(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 		uint8_t *bytes = make_message(1, LENGTH);
 		uint64_t n = 0;
 		int rc;
@@ -429,7 +369,7 @@ test_nowait(void **state)
 		rc = weir_remote_put(r, 1000, bytes, 5000, WEIR_NOWAIT);
 		assert_int_equal(rc, 0);
 		assert_int_equal(weir_remote_flush(r, PATIENT), 0);
-		check_message(m.base + START + 1000, 1, 5000);
+		check_message(m.base + 1000, 1, 5000);
 		free(bytes);
 		weir_remote_close(r);
 		memory_close(&m);
@@ -442,7 +382,7 @@ test_open_later(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
+		struct memory m = memory_make(i, NULL, ALL);
 		struct weir_remote_info info;
 		struct weir_remote *r;
 		uint64_t word = 7;
@@ -501,8 +441,8 @@ test_threads(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], &(struct plane_options){.engines = 2});
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, &(struct plane_options){.engines = 2}, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 		struct job job[THREADS];
 		pthread_t t[THREADS];
 
@@ -517,7 +457,7 @@ test_threads(void **state)
 		for (unsigned k = 0; k < 8 * THREADS; k++) {
 			uint64_t is;
 
-			memcpy(&is, m.base + START + 8 * k, sizeof(is));
+			memcpy(&is, m.base + 8 * k, sizeof(is));
 			assert_int_equal(is, PUTS - (PUTS - k) % 8);
 		}
 		assert_zero(&m, START + 64 * THREADS, BYTES);
@@ -532,8 +472,8 @@ test_events(void **state)
 {
 	EACH_PLACE(i)
 	{
-		struct memory m = memory_open(places[i], NULL);
-		struct weir_remote *r = open_key(&m);
+		struct memory m = memory_make(i, NULL, ALL);
+		struct weir_remote *r = open_key(&m, ALL);
 		struct weir_event e;
 
 		put(r, 0, 1, 8);

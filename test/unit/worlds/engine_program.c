@@ -264,6 +264,17 @@ pconn_connect_memory(struct program *p, const struct weir_wire_export *x)
 }
 
 struct pconn *
+pconn_open_remote(struct program *p, const struct weir_wire_export *x)
+{
+	struct pconn *c = pconn_connect_memory(p, x);
+
+	STEP_MOST(p->w, 400, !c->opened);
+	assert_true(c->opened);
+	assert_int_equal(c->open_status, 0);
+	return c;
+}
+
+struct pconn *
 pconn_open_apart(struct program *p, const struct program *exporter,
 		 const struct weir_wire_export *x)
 {
@@ -322,6 +333,26 @@ pconn_op(struct pconn *c, uint8_t op, uint64_t value)
 
 	s.value = value;
 	program_slot(c->p, c->channel, &s);
+}
+
+void
+pconn_cell(struct pconn *c, uint8_t op, uint32_t length, const void *cell, size_t bytes)
+{
+	struct weir_slot s = {
+	    .op = op, .order = (uint16_t)c->sent, .vqpn = c->vqpn, .length = length};
+
+	memcpy(s.data, cell, bytes);
+	program_slot(c->p, 0, &s);
+	c->sent++;
+}
+
+void
+pconn_put_word(struct pconn *c, uint64_t offset, uint64_t value)
+{
+	struct weir_cell_put cell = {.handle = WEIR_HANDLE_FIRST, .offset = offset};
+
+	memcpy(cell.payload, &value, sizeof(value));
+	pconn_cell(c, WEIR_OP_PUT, sizeof(value), &cell, sizeof(cell));
 }
 
 bool

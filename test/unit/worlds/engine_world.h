@@ -187,6 +187,8 @@ struct pconn *pconn_connect(struct program *p);
 struct pconn *pconn_connect_datagram(struct program *p);
 /* Main of the other node accepts it if there is this export of its `listener`, else rejects it. */
 struct pconn *pconn_connect_memory(struct program *p, const struct weir_wire_export *x);
+/* The same; runs until it is open. */
+struct pconn *pconn_open_remote(struct program *p, const struct weir_wire_export *x);
 /* Opens an export of a program on its own node, apart; runs until it is open. */
 struct pconn *pconn_open_apart(struct program *p, const struct program *exporter,
 			       const struct weir_wire_export *x);
@@ -225,6 +227,10 @@ void program_slot(struct program *p, uint32_t channel, const struct weir_slot *s
 /* The same in this ring. */
 void ring_put(struct weir_ring *r, const struct weir_slot *s);
 void pconn_op(struct pconn *c, uint8_t op, uint64_t value);
+/* A cell of one slot, whose payload has this length, into channel 0. */
+void pconn_cell(struct pconn *c, uint8_t op, uint32_t length, const void *cell, size_t bytes);
+/* The cell that puts a word. */
+void pconn_put_word(struct pconn *c, uint64_t offset, uint64_t value);
 uint64_t pconn_completed(const struct pconn *c);
 uint64_t pconn_granted(const struct pconn *c);
 uint32_t pconn_status(const struct pconn *c);
