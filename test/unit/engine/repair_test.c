@@ -464,16 +464,10 @@ static struct pconn *
 open_for_notices(struct pair *p)
 {
 	struct engine_command k = {.type = ENGINE_EXPORT_ADD,
-				   .export = {.session = p->pb->id,
-					      .number = 1,
-					      .generation = GENERATION,
-					      .region = 1,
-					      .offset = START,
-					      .length = LENGTH,
-					      .rights = ALL | WEIR_RIGHT_NOTIFY,
-					      .channel = NOTICES}};
+				   .export = the_export(p->pb, ALL | WEIR_RIGHT_NOTIFY)};
 	struct nic_mr mr;
 
+	k.export.channel = NOTICES;
 	rounds_made = 0;
 	program_adopt(p->pa, 1, BYTES, WEIR_ADOPT_SEND | WEIR_ADOPT_RECV);
 	program_adopt(p->pb, 1, BYTES, WEIR_ADOPT_SEND | WEIR_ADOPT_RECV);
