@@ -54,18 +54,15 @@ vec_grown(void *items, size_t *room, size_t most, size_t count, size_t size)
 	})
 
 /*
- * The ring with room for another element, and *room; it may have moved. Element `first` + i is at
- * its index modulo the room. NULL: out of memory, and the ring is as it was.
+ * The ring, which is full, with room for another element, and *room; it has moved. Element
+ * `first` + i is at its index modulo the room. NULL: out of memory, and the ring is as it was.
  */
 static inline void *
 ring_grown(void *ring, uint32_t *room, uint32_t first, uint32_t count, uint32_t least, size_t size)
 {
 	uint32_t more = *room ? 2 * *room : least;
-	uint8_t *grown;
+	uint8_t *grown = malloc(more * size);
 
-	if (count < *room)
-		return ring;
-	grown = malloc(more * size);
 	if (!grown)
 		return NULL;
 	for (uint32_t i = first; i != first + count; i++)
@@ -80,12 +77,18 @@ ring_grown(void *ring, uint32_t *room, uint32_t first, uint32_t count, uint32_t 
  * 0 or -ENOMEM. */
 #define RING_RESERVE(ring, room, first, count, least)                                              \
 	__extension__({                                                                            \
-		void *ring_new_ =                                                                  \
-		    ring_grown((ring), &(room), (first), (count), (least), sizeof(*(ring)));       \
+		int ring_rc_ = 0;                                                                  \
                                                                                                    \
-		if (ring_new_)                                                                     \
-			(ring) = ring_new_;                                                        \
-		ring_new_ ? 0 : -ENOMEM;                                                           \
+		if ((count) >= (room)) {                                                           \
+			void *ring_new_ = ring_grown((ring), &(room), (first), (count), (least),   \
+						     sizeof(*(ring)));                             \
+                                                                                                   \
+			if (ring_new_)                                                             \
+				(ring) = ring_new_;                                                \
+			else                                                                       \
+				ring_rc_ = -ENOMEM;                                                \
+		}                                                                                  \
+		ring_rc_;                                                                          \
 	})
 
 /*
