@@ -630,9 +630,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-collectives [--from SEED] [--to SEED] [--members N]\n"
 	    "       test-collectives --figures\n",
 };

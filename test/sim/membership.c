@@ -369,9 +369,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-membership [--from SEED] [--to SEED] [--nodes N]\n"
 	    "       test-membership --figures [--json] [--clusters N] [--most NODES]\n",
 };

@@ -303,9 +303,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-messages [--from SEED] [--to SEED] [options]\n",
     .tail = "Ends at the first seed that fails. Of 40 seeds and more: each kind of event must have "
 	    "been there.\n",

@@ -137,9 +137,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-rma [--from SEED] [--to SEED] [options]\n",
     .tail =
 	"A seed and the next seven: 3 ranks of a host, mapped and apart; 2 nodes with 1 rank "

@@ -572,9 +572,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-setup [--from SEED] [--to SEED] [--nodes N] [--trace]\n"
 	    "       test-setup --figures [--json] [--most NODES]\n",
 };
