@@ -571,6 +571,20 @@ fake_told(struct fake *f, const struct weir_ctl_msg *m)
 	fake_run(f);
 }
 
+void
+fake_stops_exports_first(const struct fake *f)
+{
+	bool stopped[2] = {false};
+
+	for (uint32_t i = 0; i < f->held_count; i++) {
+		if (f->held[i].c->type == ENGINE_EXPORT_STOP)
+			stopped[f->held[i].engine] = true;
+		if (f->held[i].c->type == ENGINE_REGION_REMOVE)
+			assert_true(stopped[f->held[i].engine]);
+	}
+	assert_true(stopped[0] && stopped[1]);
+}
+
 struct weir_ctl_msg
 fake_peer_offer(uint32_t node, uint32_t attempt, uint32_t answered)
 {

@@ -132,6 +132,8 @@ void fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation
 /* An offer from engine 0 of that node to engine 0 of node 1, with nothing wrong but that all PSNs
  * and QPNs are 0; both nodes in the lives 200 and 100. */
 struct weir_ctl_msg fake_peer_offer(uint32_t node, uint32_t attempt, uint32_t answered);
+/* Both engines were told, and hold it, to stop an export before its region goes. */
+void fake_stops_exports_first(const struct fake *f);
 struct fake_qp *fake_qp_find(struct fake *f, uint32_t qpn);
 
 /* A session without a socket. */
