@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every fuzz target has. */
+/* The head of each fuzz target. */
 #ifndef TEST_FUZZ_H
 #define TEST_FUZZ_H
 
