@@ -13,9 +13,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table lend_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct lend_options),
+    OPTION_SPECS(specs, struct lend_options),
     .head =
 	"Usage: weir-lend --bytes N [options]\n"
 	"Lends memory of this node to programs of any node (weir_remote_alloc()), until SIGTERM "

@@ -334,9 +334,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table perf_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct perf_options),
+    OPTION_SPECS(specs, struct perf_options),
     .operands = 1,
     .head =
 	"weir-perf [--instance NAME] [--service NAME]           serves\n"

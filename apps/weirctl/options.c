@@ -30,9 +30,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table weirctl_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct weirctl_options),
+    OPTION_SPECS(specs, struct weirctl_options),
     .operands = UINT_MAX,
     .tail =
 	"Options of pki: --address, --cluster, --days, --force; see weirctl pki --help\n"
@@ -59,9 +57,7 @@ static const struct option_spec pki_specs[] = {
 };
 
 const struct option_table pki_option_table = {
-    .specs = pki_specs,
-    .count = sizeof(pki_specs) / sizeof(pki_specs[0]),
-    .size = sizeof(struct pki_options),
+    OPTION_SPECS(pki_specs, struct pki_options),
     .operands = UINT_MAX,
     .remedy = "see weirctl pki --help",
     .head =

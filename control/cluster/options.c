@@ -153,9 +153,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table control_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct control_options),
+    OPTION_SPECS(specs, struct control_options),
     .head =
 	"Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE "
 	"[OPTION]...\n"

@@ -204,9 +204,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table options_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct options),
+    OPTION_SPECS(specs, struct options),
     .exact = true,
     .remedy = "see --help, EAL options stand before --",
     .head = "usage: weir-dataplane [EAL options] -- [options]\n\n"

@@ -47,6 +47,10 @@ struct option_spec {
 /* Offset, width and argument of specs whose value is member `field` of struct `type`. */
 #define OPTION_FIELD(type, field) offsetof(type, field), sizeof(((type *)NULL)->field)
 
+/* The first three members of a table: an array of specs, and the struct that is filled in. */
+#define OPTION_SPECS(array, type)                                                                  \
+	.specs = (array), .count = sizeof(array) / sizeof((array)[0]), .size = sizeof(type)
+
 struct option_table {
 	const struct option_spec *specs; /* sorted by name: the order of --help */
 	size_t count;

@@ -213,32 +213,14 @@ answer_step(struct gathering *j)
 	return waits ? -EAGAIN : 0;
 }
 
-/* All are here. 0 or -errno. */
-static int
-complete(struct gathering *j)
-{
-	uint32_t rank = 0;
-	int rc;
-
-	if (getrandom(&j->context, sizeof(j->context), 0) != sizeof(j->context))
-		return weir_fail(-EAGAIN, "the system has no random numbers yet; try again");
-	rc = give_ranks(j);
-	if (rc)
-		return rc;
-	while (j->at[rank]) /* its own */
-		rank++;
-	j->answer = answer_of(j, rank);
-	j->answer_until = weir_clock() + ANSWER_NS;
-	return answer_step(j);
-}
-
 /* 0: complete; -EAGAIN: members are missing. */
 static int
 lead_step(struct gathering *j)
 {
-	uint32_t silent = 0, kept = 1;
+	uint32_t silent = 0, kept = 1, rank = 0;
 	struct weir_conn *c;
 	struct joiner *m;
+	int rc;
 
 	if (j->at)
 		return answer_step(j);
@@ -261,7 +243,18 @@ lead_step(struct gathering *j)
 		if (j->joiner[i].conn)
 			j->joiner[kept++] = j->joiner[i];
 	j->joiners = kept;
-	return j->asked < j->request.size ? -EAGAIN : complete(j);
+	if (j->asked < j->request.size)
+		return -EAGAIN;
+	if (getrandom(&j->context, sizeof(j->context), 0) != sizeof(j->context))
+		return weir_fail(-EAGAIN, "the system has no random numbers yet; try again");
+	rc = give_ranks(j);
+	if (rc)
+		return rc;
+	while (j->at[rank]) /* its own */
+		rank++;
+	j->answer = answer_of(j, rank);
+	j->answer_until = weir_clock() + ANSWER_NS;
+	return answer_step(j);
 }
 
 /* ---- who gathers ---- */

@@ -332,6 +332,19 @@ WIDE(float_at, struct weir_float_at, PAIR_CASES)
 WIDE(double_at, struct weir_double_at, PAIR_CASES)
 WIDE(long_double_at, struct weir_long_double_at, PAIR_CASES)
 
+/* Types that are plain C numbers up to 8 bytes; x(type, suffix of its functions). */
+#define NUMBERS(x)                                                                                 \
+	x(WEIR_T_INT8, int8);                                                                      \
+	x(WEIR_T_UINT8, uint8);                                                                    \
+	x(WEIR_T_INT16, int16);                                                                    \
+	x(WEIR_T_UINT16, uint16);                                                                  \
+	x(WEIR_T_INT32, int32);                                                                    \
+	x(WEIR_T_UINT32, uint32);                                                                  \
+	x(WEIR_T_INT64, int64);                                                                    \
+	x(WEIR_T_UINT64, uint64);                                                                  \
+	x(WEIR_T_FLOAT, float);                                                                    \
+	x(WEIR_T_DOUBLE, double)
+
 void
 weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *operand, void *result,
 		 uint64_t count)
@@ -343,16 +356,7 @@ weir_apply_valid(enum weir_type t, enum weir_acc op, void *at, const void *opera
 		break
 		X(WEIR_T_BYTE, byte);
 		X(WEIR_T_BOOL, bool);
-		X(WEIR_T_INT8, int8);
-		X(WEIR_T_UINT8, uint8);
-		X(WEIR_T_INT16, int16);
-		X(WEIR_T_UINT16, uint16);
-		X(WEIR_T_INT32, int32);
-		X(WEIR_T_UINT32, uint32);
-		X(WEIR_T_INT64, int64);
-		X(WEIR_T_UINT64, uint64);
-		X(WEIR_T_FLOAT, float);
-		X(WEIR_T_DOUBLE, double);
+		NUMBERS(X);
 		X(WEIR_T_LONG_DOUBLE, long_double);
 		X(WEIR_T_FLOAT_COMPLEX, float_complex);
 		X(WEIR_T_DOUBLE_COMPLEX, double_complex);
@@ -446,16 +450,7 @@ alone_of(enum weir_type t, enum weir_acc op, void *at, const void *operand, uint
 	case name:                                                                                 \
 		return alone_##function(op, at, operand, count)
 		X(WEIR_T_BYTE, uint8);
-		X(WEIR_T_INT8, int8);
-		X(WEIR_T_UINT8, uint8);
-		X(WEIR_T_INT16, int16);
-		X(WEIR_T_UINT16, uint16);
-		X(WEIR_T_INT32, int32);
-		X(WEIR_T_UINT32, uint32);
-		X(WEIR_T_INT64, int64);
-		X(WEIR_T_UINT64, uint64);
-		X(WEIR_T_FLOAT, float);
-		X(WEIR_T_DOUBLE, double);
+		NUMBERS(X);
 #undef X
 	default:
 		return false;

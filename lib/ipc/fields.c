@@ -48,6 +48,14 @@ put_real(struct weir_value *v, double real)
 	v->real = real;
 }
 
+/* A number, or no value. */
+static void
+put_number(struct weir_value *v, uint64_t number, bool has_value)
+{
+	v->type = has_value ? VALUE_NUMBER : VALUE_NONE;
+	v->number = number;
+}
+
 /* ---- nodes ---- */
 
 static void
@@ -276,8 +284,7 @@ conn_export(const void *row, struct weir_value *v)
 {
 	const struct weir_row_connection *r = row;
 
-	v->type = r->export == UINT32_MAX ? VALUE_NONE : VALUE_NUMBER;
-	v->number = r->export;
+	put_number(v, r->export, r->export != UINT32_MAX);
 }
 
 static bool
@@ -479,8 +486,7 @@ service_node(const void *row, struct weir_value *v)
 {
 	const struct weir_row_service *r = row;
 
-	v->type = r->node == UINT32_MAX ? VALUE_NONE : VALUE_NUMBER;
-	v->number = r->node;
+	put_number(v, r->node, r->node != UINT32_MAX);
 }
 
 static void
@@ -488,8 +494,7 @@ service_session(const void *row, struct weir_value *v)
 {
 	const struct weir_row_service *r = row;
 
-	v->type = r->self ? VALUE_NUMBER : VALUE_NONE;
-	v->number = r->session;
+	put_number(v, r->session, r->self);
 }
 
 /* The data plane knows the age, the reader the time of day. */
@@ -532,8 +537,7 @@ memory_used(const void *row, struct weir_value *v)
 {
 	const struct weir_row_memory *r = row;
 
-	v->type = r->used == UINT64_MAX ? VALUE_NONE : VALUE_NUMBER;
-	v->number = r->used;
+	put_number(v, r->used, r->used != UINT64_MAX);
 }
 
 static void
@@ -644,8 +648,7 @@ export_held(const void *row, struct weir_value *v)
 {
 	const struct weir_row_export *r = row;
 
-	v->type = r->held_ms == UINT64_MAX ? VALUE_NONE : VALUE_NUMBER;
-	v->number = r->held_ms;
+	put_number(v, r->held_ms, r->held_ms != UINT64_MAX);
 }
 
 #define ROW struct weir_row_export

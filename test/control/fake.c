@@ -634,3 +634,19 @@ fake_main(int argc, char **argv, const char *name, const struct CMUnitTest *test
 	fake_binary = argv[1];
 	return _cmocka_run_group_tests(name, tests, count, NULL, NULL);
 }
+
+void
+fake_links_outlive_controls(void)
+{
+	fake_dp[A].tell[0] = fake_offer(A, B, 1, 4).link;
+	fake_dp[A].tell_count = 1;
+	fake_control_kill(A, SIGKILL);
+	fake_control_start(A);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && fake_sees(A, 2, WEIR_NODE_UP), LONG);
+	fake_control_kill(B, SIGKILL);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(2000);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	fake_control_start(B);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
+}

@@ -118,6 +118,9 @@ unsigned fake_log_count(int i, const char *text);
 /* ms of CPU that a process has used. */
 uint64_t fake_cpu_ms(pid_t pid);
 
+/* Control A restarts, whose data plane tells of a link to B; B's falls silent for a while, and is a
+ * suspect until it is back. */
+void fake_links_outlive_controls(void);
 /* Serves all data planes for a while. */
 void fake_pump(int ms);
 /* ms within which what must happen has happened, where a process may go without a CPU for long. */

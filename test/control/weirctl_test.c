@@ -20,11 +20,11 @@ answer_with(const void *records, uint32_t count, uint32_t page)
 	fake_dp[0].page = page;
 }
 
-// weirctl --instance a WORDS...; the words are separated by blanks.
+// weirctl FIRST SECOND WORDS...; the words are separated by blanks.
 static int
-weirctl(const char *words)
+run(const char *first, const char *second, const char *words)
 {
-	char copy[128], *argv[12] = {(char *)fake_binary, "--instance", "a"};
+	char copy[128], *argv[12] = {(char *)fake_binary, (char *)first, (char *)second};
 	int n = 3;
 
 	snprintf(copy, sizeof(copy), "%s", words);
@@ -32,6 +32,12 @@ weirctl(const char *words)
 		if (*w)
 			argv[n++] = w;
 	return fake_run(argv, text, sizeof(text));
+}
+
+static int
+weirctl(const char *words)
+{
+	return run("--instance", "a", words);
 }
 
 // As long as weirctl has the patience to, we may have been late: once more.
@@ -376,20 +382,6 @@ test_silent_data_plane(void **state)
 	assert_in_range(now_ms() - begin, 400, LONG);
 }
 
-// weirctl pki DIR WORDS...
-static int
-pki(const char *dir, const char *words)
-{
-	char copy[128], *argv[12] = {(char *)fake_binary, "pki", (char *)dir};
-	int n = 3;
-
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *at = copy, *w; (w = strsep(&at, " "));)
-		if (*w)
-			argv[n++] = w;
-	return fake_run(argv, text, sizeof(text));
-}
-
 static void
 test_pki(void **state)
 {
@@ -417,19 +409,20 @@ test_pki(void **state)
 	struct stat st;
 
 	snprintf(dir, sizeof(dir), "%s/pki", fake_dir);
-	assert_int_equal(pki(dir, "node 1"), 3);
+	assert_int_equal(run("pki", dir, "node 1"), 3);
 	assert_non_null(strstr(text, "make a CA first: weirctl pki"));
-	assert_int_equal(pki(dir, "ca --cluster c"), 0);
-	assert_int_equal(pki(dir, "node 1 --address 10.0.0.1,fd00::1,host-1.example --days 2"), 0);
-	assert_int_equal(pki(dir, "node any"), 0);
+	assert_int_equal(run("pki", dir, "ca --cluster c"), 0);
+	assert_int_equal(
+	    run("pki", dir, "node 1 --address 10.0.0.1,fd00::1,host-1.example --days 2"), 0);
+	assert_int_equal(run("pki", dir, "node any"), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		int code = pki(dir, bad[i].words);
+		int code = run("pki", dir, bad[i].words);
 
 		if (code != bad[i].code || !strstr(text, bad[i].says))
 			fail_msg("'%s': exit %d, '%s'", bad[i].words, code, text);
 	}
-	assert_int_equal(pki(dir, "node 1 --force"), 0);
-	assert_int_equal(pki("/proc/none", "ca"), 3);
+	assert_int_equal(run("pki", dir, "node 1 --force"), 0);
+	assert_int_equal(run("pki", "/proc/none", "ca"), 3);
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, made[i]);
 		assert_int_equal(stat(path, &st), 0);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Text of an address, as it comes from a command line or a peers file. */
+#include "fuzz.h"
+
 #include "ipc/address.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The stream of another control, cut into messages; an accepted message survives a round trip. */
+#include "fuzz.h"
+
 #include "transport/message.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 check(const uint8_t *data, size_t size)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A packet on control.sock. */
+#include "fuzz.h"
+
 #include "ipc/dpctl.h"
 
 #include <stdlib.h>

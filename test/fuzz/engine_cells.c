@@ -5,13 +5,13 @@
  * another connection to it goes on. The first byte says who writes, which rights there are, and
  * whether to a dynamic export, to which two halves of the same memory are attached.
  */
+#include "fuzz.h"
+
 #include "worlds/engine_world.h"
 
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "weir/memory.h"
-
-#include <stdlib.h>
 
 #define BYTES 8192u /* of the region */
 #define START 1024u /* of the export in it */
@@ -22,17 +22,8 @@
 static const struct weir_wire_export the_export = {
     .index = 1, .generation = 77, .rights = WEIR_RIGHTS_KNOWN};
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const struct weir_wire_export dynamic_export = {
     .index = 2, .generation = 78, .rights = WEIR_RIGHTS_KNOWN};
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* Slots of c's program. Slots with an odd first byte name c and its next operation. */
 static void

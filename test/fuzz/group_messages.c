@@ -5,21 +5,14 @@
  * the next five bytes tell size, rank, kind of the call, elements and how often sending fails.
  * Then, each time: an action, a neighbour, two bytes of length, and a message.
  */
+#include "fuzz.h"
+
 #include "group/exchange.h"
 #include "group/join.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* ---- joining ---- */
 

@@ -5,6 +5,8 @@
  * sum is made right. The second are the rights that are asked for. Nobody gets in without all bytes
  * of the key, nor with more rights than the export has.
  */
+#include "fuzz.h"
+
 #include "worlds/broker_net.h"
 
 #include "broker/conn.h"
@@ -17,18 +19,9 @@
 #define BYTES 4096u
 #define RIGHTS (WEIR_RIGHT_READ | WEIR_RIGHT_UPDATE | WEIR_RIGHT_MAP)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static struct net net;
 static struct fake_session owner, other; /* of node 2 */
 static struct weir_key_fields right;
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void
 set_up(void)

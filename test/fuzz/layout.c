@@ -4,21 +4,14 @@
  * byte tells whether a list of pieces follows or a block with strides; the second, the largest
  * piece at a time.
  */
+#include "fuzz.h"
+
 #include "ipc/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define WALK 100000 /* pieces after which a walk is cut short */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void
 walk(const struct weir_layout *l, uint64_t most)

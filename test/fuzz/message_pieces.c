@@ -3,18 +3,11 @@
  * A lane of the message model as a peer may fill it: messages of two bytes of length and that many
  * bytes. Pieces that are taken make up the message that the first one announced, one after another.
  */
+#include "fuzz.h"
+
 #include "message/header.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void
 piece(struct message_fragments *a, const struct message_header *h, const uint8_t *data,

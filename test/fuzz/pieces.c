@@ -4,19 +4,12 @@
  * it, and as many bytes as there are. The first bytes tell the offset, how long the export is and
  * how many bytes the cell is about.
  */
+#include "fuzz.h"
+
 #include "ipc/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* Memory exactly as long as the export, so that an access beyond it is seen. */
 static void

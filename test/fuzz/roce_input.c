@@ -4,6 +4,8 @@
  * addresses, lengths, key and checksums are made right so that it reaches a QP, a post, time. The
  * QPs are in different states and in the middle of messages.
  */
+#include "fuzz.h"
+
 #include "nic/roce/read_requester.h"
 #include "nic/roce/transmit.h"
 #include "worlds/roce_craft.h"

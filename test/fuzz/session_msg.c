@@ -7,6 +7,8 @@
  * program's last export. Whatever it asks for, nobody else notices, and everything comes back at
  * its end.
  */
+#include "fuzz.h"
+
 #include "worlds/broker_fake.h"
 
 #include "broker/region.h"
@@ -16,15 +18,6 @@
 #define BYTES 65536u
 #define RIGHTS (WEIR_RIGHT_READ | WEIR_RIGHT_UPDATE | WEIR_RIGHT_MAP)
 #define PACKETS_MAX 32u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static struct weir_key_fields
 make_export(struct fake *f, struct fake_session *s)

@@ -622,18 +622,15 @@ struct arguments {
 #define AT(field) OPTION_FIELD(struct arguments, field)
 static const struct option_spec specs[] = {
     {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
-    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
-    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    SEED_FROM(struct arguments, UINT32_MAX),
+    SEED_HELP(struct arguments),
     {"members", 0, OPTION_UNSIGNED, AT(members), "N", NULL, "of each seed; default: the seed says",
      .max = 65536},
-    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
-     .max = UINT32_MAX},
+    SEED_TO(struct arguments, UINT32_MAX),
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-collectives [--from SEED] [--to SEED] [--members N]\n"
 	    "       test-collectives --figures\n",
 };

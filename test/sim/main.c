@@ -145,9 +145,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-sim --seed N | --from A --to B [options]\n",
     .tail = "parts:\n"
 #define X(name, help) "  " #name ": " help "\n"

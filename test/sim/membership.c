@@ -358,21 +358,18 @@ static const struct option_spec specs[] = {
     {"clusters", 0, OPTION_UNSIGNED, AT(clusters), "N", "1", "of each size that is measured",
      .min = 1, .max = UINT32_MAX},
     {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
-    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
-    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    SEED_FROM(struct arguments, UINT32_MAX),
+    SEED_HELP(struct arguments),
     {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "figures as JSON"},
     {"most", 0, OPTION_UNSIGNED, AT(most), "NODES", "1024", "of the largest cluster measured",
      .max = UINT32_MAX},
     {"nodes", 0, OPTION_UNSIGNED, AT(nodes), "N", NULL, "of each seed; default: the seed says",
      .max = UINT32_MAX},
-    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
-     .max = UINT32_MAX},
+    SEED_TO(struct arguments, UINT32_MAX),
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-membership [--from SEED] [--to SEED] [--nodes N]\n"
 	    "       test-membership --figures [--json] [--clusters N] [--most NODES]\n",
 };

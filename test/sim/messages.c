@@ -295,18 +295,15 @@ static const struct option_spec specs[] = {
     {"check-every", 0, OPTION_UNSIGNED, AT(options.check_every), "N", "16",
      "turns between two checks of the engines' invariants; 0: never", .max = UINT32_MAX},
     {"counts", 0, OPTION_FLAG, AT(counts), NULL, NULL, "print what the seeds went through"},
-    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT64_MAX},
-    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
-    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
-     .max = UINT64_MAX},
+    SEED_FROM(struct arguments, UINT64_MAX),
+    SEED_HELP(struct arguments),
+    SEED_TO(struct arguments, UINT64_MAX),
     {"verbose", 0, OPTION_FLAG, AT(options.verbose), NULL, NULL,
      "print the scenario and what happens"},
 };
 
 static const struct option_table table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct arguments),
+    OPTION_SPECS(specs, struct arguments),
     .head = "usage: test-messages [--from SEED] [--to SEED] [options]\n",
     .tail = "Ends at the first seed that fails. Of 40 seeds and more: each kind of event must have "
 	    "been there.\n",

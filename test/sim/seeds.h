@@ -7,6 +7,17 @@
 
 #include <stdlib.h>
 
+/* Specs of fields of `type` that each simulator has; greatest: the last seed there is. */
+/* clang-format off */
+#define SEED_FROM(type, greatest)                                                                  \
+	{"from", 0, OPTION_UNSIGNED, OPTION_FIELD(type, from), "SEED", "1", "first seed",          \
+	 .max = (greatest)}
+#define SEED_HELP(type) {"help", 0, OPTION_STOP, OPTION_FIELD(type, help), NULL, NULL, "this text"}
+#define SEED_TO(type, greatest)                                                                    \
+	{"to", 0, OPTION_UNSIGNED, OPTION_FIELD(type, to), "SEED", NULL,                           \
+	 "last seed; default: the first", .max = (greatest)}
+/* clang-format on */
+
 /* Fills in `into` from the table, whose head is the usage; ends the process on --help or an error.
  */
 static inline void

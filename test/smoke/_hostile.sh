@@ -31,6 +31,17 @@ go_on() {
 	done
 }
 
+# all_well NAME...: these programs go on without an error; then they are stopped.
+all_well() {
+	local who
+	go_on "$@"
+	for who in "$@"; do
+		has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line "$who")"
+		if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
+	done
+	for who in "$@"; do stop "$who"; done
+}
+
 # hostile_nodes [DATAPLANE-OPTION...]: with programs on both that are attacked, and two pairs that send and check.
 hostile_nodes() {
 	[ "$(id -u)" = 0 ] || skip "other users are needed: run as root"

@@ -198,6 +198,15 @@ measured() {
 		fail "weir-perf $*: $(jq -c .results "$weir_tmp/result.json")"
 }
 
+# target_stopped: a program in which weir-perf exports memory on B is stopped.
+target_stopped() {
+	local pid
+	for pid in $(weirctl --instance B --json show sessions | jq '.[] | select(.name == "weir-perf-target") | .pid'); do
+		grep -q '^State:[[:space:]]T' "/proc/$pid/status" && return 0
+	done
+	return 1
+}
+
 # copy_programs NAME...: programs of this folder, and the library, in $weir_tmp/program where every user can run them.
 copy_programs() {
 	mkdir -p "$weir_tmp/program"

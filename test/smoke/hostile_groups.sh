@@ -32,12 +32,7 @@ for what in 'joins that say nothing' 'joins that vanish' hellos 'messages of a m
 done
 attack_ends
 # shellcheck disable=SC2086
-go_on $members
-for who in $members; do
-	has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line "$who")"
-	if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
-done
-for who in $members; do stop "$who"; done
+all_well $members
 for node in A B; do
 	await shows $node services 'all(.service | startswith("group.") | not)' ||
 		fail "services of groups are left: $(weirctl --instance $node show services)"

@@ -31,10 +31,5 @@ for what in 'windows made' 'words of fences' 'words of locks' 'words of rings' '
 done
 attack_ends
 # shellcheck disable=SC2086
-go_on $members
-for who in $members; do
-	has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(last_line "$who")"
-	if grep wrong "$weir_tmp/$who.log"; then fail "$who, seed $seed"; fi
-done
-for who in $members; do stop "$who"; done
+all_well $members
 no_rows_left

@@ -9,13 +9,6 @@
 perf() {
 	measured "$@" --no-calibrate
 }
-stopped() {
-	local pid
-	for pid in $(weirctl --instance B --json show sessions | jq '.[] | select(.name == "weir-perf-target") | .pid'); do
-		grep -q '^State:[[:space:]]T' "/proc/$pid/status" && return 0
-	done
-	return 1
-}
 
 two_nodes
 server B
@@ -77,7 +70,7 @@ perf '.count > 0 and .duration_s > 0.1' --instance A node:2 -t put -s 8 -D 0.4
 
 # a program that is stopped takes no part, and goes on when its memory is looked at
 run puts weir-perf --instance A node:2 -t put -s 8 -D 600 --target stop --no-calibrate
-await stopped || fail "no program is stopped: $(weirctl --instance B show sessions)"
+await target_stopped || fail "no program is stopped: $(weirctl --instance B show sessions)"
 await shows B exports 'any(.[]; .puts > 1000 and .program == "weir-perf-target" and .openers > 0)' || fail "exports: $(weirctl --instance B show exports)"
 shows B connections 'any(.[]; .kind == "memory" and .export != null and .transport == "rc")' || fail "connections: $(weirctl --instance B show connections)"
 stop puts INT

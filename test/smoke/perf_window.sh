@@ -54,15 +54,8 @@ perf '.count > 0 and (.calls_us | length == 4 and all(. > 0))' --instance A node
 perf '.count > 0 and .lat_us.p50 > 0' --instance A node:1:near -t put,notify --through window -D 0.4 --programs 2 --wait sleep
 
 # a member that is stopped takes no part, and goes on when its memory is looked at
-stopped() {
-	local pid
-	for pid in $(weirctl --instance B --json show sessions | jq '.[] | select(.name == "weir-perf-target") | .pid'); do
-		grep -q '^State:[[:space:]]T' "/proc/$pid/status" && return 0
-	done
-	return 1
-}
 run puts weir-perf --instance A node:2 -t put -s 8 -D 600 --through window --target stop --no-calibrate
-await stopped || fail "no member is stopped: $(weirctl --instance B show sessions)"
+await target_stopped || fail "no member is stopped: $(weirctl --instance B show sessions)"
 await shows B exports 'any(.[]; .puts > 100 and .program == "weir-perf-target")' || fail "exports: $(weirctl --instance B show exports)"
 stop puts INT
 await shows B exports 'length == 0' || fail "an export stays: $(weirctl --instance B show exports)"

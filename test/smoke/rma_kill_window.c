@@ -97,12 +97,24 @@ lock(struct work *k, int kind)
 	return 0;
 }
 
+/* Behind an operation that returned rc. 0: it is complete. */
+static int
+unlock(struct work *k, struct tally *t, int rc)
+{
+	int end = weir_window_unlock(k->win, 0, PATIENCE_MS);
+
+	rc = rc ? rc : end;
+	if (!rc)
+		t->completed++;
+	return rc;
+}
+
 static int
 increment(struct work *k)
 {
 	struct tally *t = &k->tally[INCREMENTED];
 	uint64_t value = 0;
-	int end, rc = lock(k, WEIR_LOCK_EXCLUSIVE);
+	int rc = lock(k, WEIR_LOCK_EXCLUSIVE);
 
 	if (rc)
 		return rc;
@@ -117,29 +129,21 @@ increment(struct work *k)
 	value++;
 	if (!rc)
 		rc = weir_window_put(k->win, 0, 8 * LOCKED, &value, sizeof(value), 0);
-	end = weir_window_unlock(k->win, 0, PATIENCE_MS);
-	rc = rc ? rc : end;
-	if (!rc)
-		t->completed++;
-	return rc;
+	return unlock(k, t, rc);
 }
 
 static int
 fill(struct work *k)
 {
 	struct tally *t = &k->tally[FILLED];
-	int end, rc = lock(k, WEIR_LOCK_SHARED);
+	int rc = lock(k, WEIR_LOCK_SHARED);
 
 	if (rc)
 		return rc;
 	memset(k->buf, (int)((t->begun + 1) % 256), AREA);
 	t->begun++;
 	rc = weir_window_put(k->win, 0, AT_AREA(k->slot), k->buf, AREA, 0);
-	end = weir_window_unlock(k->win, 0, PATIENCE_MS);
-	rc = rc ? rc : end;
-	if (!rc)
-		t->completed++;
-	return rc;
+	return unlock(k, t, rc);
 }
 
 /* A number to the next member; the one of the former is here. */

@@ -109,9 +109,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table nicperf_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct nicperf_options),
+    OPTION_SPECS(specs, struct nicperf_options),
     .head =
 	"Usage: weir-nicperf [EAL options] -- --nic SPEC [--listen | --connect HOST] [options]\n"
 	"Measures the NIC layer without programs and rings. With neither --listen nor --connect\n"

@@ -224,9 +224,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table peer_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct peer_options),
+    OPTION_SPECS(specs, struct peer_options),
     .head =
 	"Usage: weir-roce-peer [EAL options] -- --nic SPEC {--listen | --connect HOST} -t "
 	"RUN[,RUN] [options]\n"

@@ -21,9 +21,7 @@ static const struct option_spec specs[] = {
 };
 
 const struct option_table switch_option_table = {
-    .specs = specs,
-    .count = sizeof(specs) / sizeof(specs[0]),
-    .size = sizeof(struct switch_options),
+    OPTION_SPECS(specs, struct switch_options),
     .head =
 	"Usage: weir-switch [EAL options] -- [options]\n"
 	"An Ethernet switch for nodes on one machine. All EAL ports (--vdev) are its ports.\n\n",

@@ -261,7 +261,6 @@ TEST_FAKE(test_disown, two_engines)
 	struct fake_session s, other;
 	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN, .region.region = 1};
 	struct weir_key_fields k;
-	bool stopped[2] = {false};
 
 	exporter(f, &s);
 	fake_program(f, &other);
@@ -269,13 +268,7 @@ TEST_FAKE(test_disown, two_engines)
 	k = key_of(&s);
 	f->hold = true;
 	assert_int_equal(fake_ask(f, &s, &m), WEIR_MSG_OK);
-	for (uint32_t i = 0; i < f->held_count; i++) {
-		if (f->held[i].c->type == ENGINE_EXPORT_STOP)
-			stopped[f->held[i].engine] = true;
-		if (f->held[i].c->type == ENGINE_REGION_REMOVE)
-			assert_true(stopped[f->held[i].engine]);
-	}
-	assert_true(stopped[0] && stopped[1]);
+	fake_stops_exports_first(f);
 	/* from the request on nobody opens it */
 	assert_int_equal(open_key(f, &other, &k, WEIR_RIGHT_WRITE), WEIR_MSG_REFUSED);
 	assert_int_equal(other.reply.refused.code, EKEYREJECTED);

@@ -20,46 +20,17 @@ end_open(struct end *n)
 	fake_listen(n->f, &n->s, "echo", 10);
 }
 
-/* A test with node 1, n. */
-#define TEST_END(name)                                                                             \
-	static void name(struct end *n);                                                           \
-	TEST(run_##name)                                                                           \
-	{                                                                                          \
-		struct end n;                                                                      \
-                                                                                                   \
-		end_open(&n);                                                                      \
-		name(&n);                                                                          \
-		fake_close(n.f);                                                                   \
-	}                                                                                          \
-	static void name(struct end *n)
-
 /* An offer from engine 0 of node 2 to our engine 0, with nothing wrong. */
 static struct weir_ctl_msg
 offer(uint32_t attempt, uint32_t answered)
 {
-	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
+	struct weir_ctl_msg m = fake_peer_offer(2, attempt, answered);
 
-	m.link = (struct weir_link_offer){
-	    .node = 2,
-	    .peer_node = 1,
-	    .layout = WEIR_WIRE_VERSION | WEIR_LITTLE_ENDIAN,
-	    .highest = WEIR_WIRE_VERSION,
-	    .incarnation = 200,
-	    .peer_incarnation = 100,
-	    .attempt = attempt,
-	    .answered = answered,
-	    .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2},
-	    .mtu = 1024,
-	    .qpn = {100 * attempt, 100 * attempt + 1},
-	    .psn = {7, 0xffffff},
-	    .ring_address = 0x7f0000000000,
-	    .credit_address = 0x7f0000100000,
-	    .ring_rkey = 5,
-	    .credit_rkey = 6,
-	    .ring_lines = 1024,
-	    .recv_wrs = 64,
-	    .answers = 16 << 10,
-	};
+	m.link.highest = WEIR_WIRE_VERSION;
+	m.link.qpn[0] = 100 * attempt;
+	m.link.qpn[1] = 100 * attempt + 1;
+	m.link.psn[0] = 7;
+	m.link.psn[1] = 0xffffff;
 	return m;
 }
 

@@ -113,6 +113,17 @@ TEST_FAKE(test_settings_of_programs, two_engines)
 		"invalid value '0' for program.two.connections (expected 1 to");
 }
 
+/* One that listens, and one that is to connect. */
+static void
+two_programs(struct fake *f, struct fake_session *l, struct fake_session *c)
+{
+	fake_attach(f, l);
+	fake_attach(f, c);
+	fake_channels(f, l);
+	fake_channels(f, c);
+	fake_listen(f, l, "echo", 10);
+}
+
 static void
 open_to(struct fake *f, struct fake_session *s, uint32_t node, uint32_t type, int code)
 {
@@ -128,11 +139,7 @@ TEST_FAKE(test_limits, two_engines)
 	struct fake_session l = {0}, c = {0};
 	char key[64];
 
-	fake_attach(f, &l);
-	fake_attach(f, &c);
-	fake_channels(f, &l);
-	fake_channels(f, &c);
-	fake_listen(f, &l, "echo", 10);
+	two_programs(f, &l, &c);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
 	snprintf(key, sizeof(key), "session.%u.connections", c.s->id);
@@ -160,11 +167,7 @@ TEST_FAKE(test_drain_self, two_engines)
 	struct fake_session l = {0}, c = {0};
 	struct weir_session_msg hello = session_msg(WEIR_MSG_HELLO), said = {0};
 
-	fake_attach(f, &l);
-	fake_attach(f, &c);
-	fake_channels(f, &l);
-	fake_channels(f, &c);
-	fake_listen(f, &l, "echo", 10);
+	two_programs(f, &l, &c);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
 	assert_int_equal(set(f, "drain.self", "on"), 1);
 	open_to(f, &c, 7, WEIR_MSG_REFUSED, ECONNREFUSED);
@@ -242,11 +245,7 @@ TEST_FAKE(test_evict_local, two_engines)
 	struct fake_session l = {0}, c = {0};
 	uint32_t before;
 
-	fake_attach(f, &l);
-	fake_attach(f, &c);
-	fake_channels(f, &l);
-	fake_channels(f, &c);
-	fake_listen(f, &l, "echo", 10);
+	two_programs(f, &l, &c);
 	open_to(f, &c, 7, WEIR_MSG_CONNECTING, 0);
 	before = f->count[ENGINE_CONN_PEER_CLOSED];
 	refused(evicts(f, WEIR_EVICT_CONNECTION, 0, ""), ESRCH, "no connection 0x0");

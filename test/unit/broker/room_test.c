@@ -30,18 +30,6 @@ end_open(struct end *n)
 	fake_listen(n->f, &n->s, "echo", 100);
 }
 
-#define TEST_END(name)                                                                             \
-	static void name(struct end *n);                                                           \
-	TEST(run_##name)                                                                           \
-	{                                                                                          \
-		struct end n;                                                                      \
-                                                                                                   \
-		end_open(&n);                                                                      \
-		name(&n);                                                                          \
-		fake_close(n.f);                                                                   \
-	}                                                                                          \
-	static void name(struct end *n)
-
 static struct broker_link *
 link_with(struct end *n, uint32_t node)
 {
@@ -59,28 +47,11 @@ state(struct end *n, uint32_t node)
 static struct weir_ctl_msg
 offer(struct end *n, uint32_t node, uint32_t answered)
 {
-	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
+	struct weir_ctl_msg m = fake_peer_offer(node, n->attempt[node], answered);
 
-	m.link = (struct weir_link_offer){
-	    .node = (uint16_t)node,
-	    .peer_node = 1,
-	    .layout = WEIR_WIRE_VERSION | 0x100,
-	    .incarnation = 200,
-	    .peer_incarnation = 100,
-	    .attempt = n->attempt[node],
-	    .answered = answered,
-	    .joined = answered,
-	    .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)node},
-	    .mtu = 1024,
-	    .qpn = {1000 * node + 2 * n->attempt[node], 1000 * node + 2 * n->attempt[node] + 1},
-	    .ring_address = 0x7f0000000000,
-	    .credit_address = 0x7f0000100000,
-	    .ring_rkey = 5,
-	    .credit_rkey = 6,
-	    .ring_lines = 1024,
-	    .recv_wrs = 64,
-	    .answers = 16 << 10,
-	};
+	m.link.joined = answered;
+	m.link.qpn[0] = 1000 * node + 2 * n->attempt[node];
+	m.link.qpn[1] = m.link.qpn[0] + 1;
 	return m;
 }
 

@@ -27,6 +27,16 @@
 static char dir[64];
 static int listener;
 
+static void
+refuse(int fd, uint32_t code)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_REFUSED,
+				     .length = weir_session_length(WEIR_MSG_REFUSED)};
+
+	m.refused.code = code;
+	send(fd, &m, m.length, MSG_NOSIGNAL);
+}
+
 /* Reads a request, answers with `waits` times WAIT and then REFUSED. */
 static void *
 serve(void *arg)
@@ -40,10 +50,7 @@ serve(void *arg)
 		m.length = weir_session_length(m.type);
 		while (waits--)
 			send(fd, &m, m.length, MSG_NOSIGNAL);
-		m = (struct weir_session_msg){.type = WEIR_MSG_REFUSED,
-					      .length = weir_session_length(WEIR_MSG_REFUSED)};
-		m.refused.code = ENOSPC;
-		send(fd, &m, m.length, MSG_NOSIGNAL);
+		refuse(fd, ENOSPC);
 	}
 	close(fd);
 	return NULL;
@@ -172,10 +179,7 @@ interrupt(void *arg)
 			if (!recv(fd, &byte, 1, MSG_DONTWAIT))
 				break;
 		}
-		m = (struct weir_session_msg){.type = WEIR_MSG_REFUSED,
-					      .length = weir_session_length(WEIR_MSG_REFUSED)};
-		m.refused.code = ENOSPC;
-		send(fd, &m, m.length, MSG_NOSIGNAL);
+		refuse(fd, ENOSPC);
 	}
 	close(fd);
 	return NULL;

@@ -53,6 +53,22 @@ open_reply(struct both *p, const struct plane_options *plane,
 	must(weir_message_register(p->b.m, TYPE_REPLY, &h));
 }
 
+/* A response longer than message_max; the rest of it disturbs no later one. */
+static void
+ask_too_much(struct weir_messenger *m, struct weir_request *r, const struct weir_request_options *o,
+	     uint32_t *out)
+{
+	out[0] = LARGEST;
+	must(weir_request_start_with(m, r, B, TYPE_REPLY, o, PATIENT));
+	assert_int_equal(weir_request_wait(r, PATIENT), -EMSGSIZE);
+	assert_int_equal(r->length, LARGEST);
+	assert_null(r->data);
+	out[0] = 100;
+	must(weir_request_start_with(m, r, B, TYPE_REPLY, o, PATIENT));
+	must(weir_request_wait(r, PATIENT));
+	assert_memory_equal(r->data, pattern, 100);
+}
+
 /* Of a length that the requester does not know, in every way a response can come. */
 TEST(test_loan)
 {
@@ -133,15 +149,7 @@ TEST(test_loan_bound)
 	o.flags = WEIR_REQUEST_LOAN;
 	o.iov = &part;
 	o.parts = 1;
-	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
-	assert_int_equal(weir_request_wait(&r, PATIENT), -EMSGSIZE);
-	assert_int_equal(r.length, LARGEST);
-	assert_null(r.data);
-	/* the rest of it disturbs nothing */
-	out[0] = 100;
-	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
-	must(weir_request_wait(&r, PATIENT));
-	assert_memory_equal(r.data, pattern, 100);
+	ask_too_much(p.a.m, &r, &o, out);
 	weir_request_release(&r);
 	close_both(&p);
 }
@@ -186,16 +194,7 @@ TEST(test_grow)
 	open_side(&p.a, &mine);
 	o.response = NULL;
 	o.response_size = 0;
-	out[0] = LARGEST;
-	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
-	assert_int_equal(weir_request_wait(&r, PATIENT), -EMSGSIZE);
-	assert_int_equal(r.length, LARGEST);
-	assert_null(r.data);
-	/* the rest of it disturbs nothing */
-	out[0] = 100;
-	must(weir_request_start_with(p.a.m, &r, B, TYPE_REPLY, &o, PATIENT));
-	must(weir_request_wait(&r, PATIENT));
-	assert_memory_equal(r.data, pattern, 100);
+	ask_too_much(p.a.m, &r, &o, out);
 	free((void *)(uintptr_t)r.data);
 	/* given up before the response: the buffer comes back as it was */
 	register_keep(&p.b);

@@ -125,20 +125,6 @@ test_read_only(void **state)
 	memory_close(&m);
 }
 
-static int
-put_until_end(struct weir_remote *r)
-{
-	uint64_t word = 1;
-	int rc;
-
-	do {
-		rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
-		if (!rc)
-			rc = weir_remote_flush(r, PATIENT);
-	} while (!rc);
-	return rc;
-}
-
 struct job {
 	struct weir_remote *r;
 	uint64_t *words;

@@ -106,6 +106,21 @@ memory_flush(struct memory *m)
 	assert_int_equal(weir_remote_flush(m->r, PATIENT), 0);
 }
 
+/* Puts until the handle says how it ended. */
+static inline int
+put_until_end(struct weir_remote *r)
+{
+	uint64_t word = 77;
+	int rc;
+
+	do {
+		rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
+		if (!rc)
+			rc = weir_remote_flush(r, PATIENT);
+	} while (!rc);
+	return rc;
+}
+
 static inline void
 expect(int rc, int want)
 {

@@ -206,21 +206,6 @@ test_before_id(void **state)
 	}
 }
 
-/* Puts until the handle says how it ended. */
-static int
-put_until_end(struct weir_remote *r)
-{
-	uint64_t word = 77;
-	int rc;
-
-	do {
-		rc = weir_remote_put(r, 0, &word, sizeof(word), 0);
-		if (!rc)
-			rc = weir_remote_flush(r, PATIENT);
-	} while (!rc);
-	return rc;
-}
-
 static void
 expect_ended(struct weir_remote *r, int why)
 {

@@ -572,6 +572,46 @@ fake_told(struct fake *f, const struct weir_ctl_msg *m)
 }
 
 void
+fake_stops_exports_first(const struct fake *f)
+{
+	bool stopped[2] = {false};
+
+	for (uint32_t i = 0; i < f->held_count; i++) {
+		if (f->held[i].c->type == ENGINE_EXPORT_STOP)
+			stopped[f->held[i].engine] = true;
+		if (f->held[i].c->type == ENGINE_REGION_REMOVE)
+			assert_true(stopped[f->held[i].engine]);
+	}
+	assert_true(stopped[0] && stopped[1]);
+}
+
+struct weir_ctl_msg
+fake_peer_offer(uint32_t node, uint32_t attempt, uint32_t answered)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
+
+	m.link = (struct weir_link_offer){
+	    .node = (uint16_t)node,
+	    .peer_node = 1,
+	    .layout = WEIR_WIRE_VERSION | WEIR_LITTLE_ENDIAN,
+	    .incarnation = 200,
+	    .peer_incarnation = 100,
+	    .attempt = attempt,
+	    .answered = answered,
+	    .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)node},
+	    .mtu = 1024,
+	    .ring_address = 0x7f0000000000,
+	    .credit_address = 0x7f0000100000,
+	    .ring_rkey = 5,
+	    .credit_rkey = 6,
+	    .ring_lines = 1024,
+	    .recv_wrs = 64,
+	    .answers = 16 << 10,
+	};
+	return m;
+}
+
+void
 fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};

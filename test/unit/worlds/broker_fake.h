@@ -129,6 +129,11 @@ void fake_event(struct fake *f, uint32_t engine, const struct engine_event *e);
 /* Control says so. */
 void fake_told(struct fake *f, const struct weir_ctl_msg *m);
 void fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines);
+/* An offer from engine 0 of that node to engine 0 of node 1, with nothing wrong but that all PSNs
+ * and QPNs are 0; both nodes in the lives 200 and 100. */
+struct weir_ctl_msg fake_peer_offer(uint32_t node, uint32_t attempt, uint32_t answered);
+/* Both engines were told, and hold it, to stop an export before its region goes. */
+void fake_stops_exports_first(const struct fake *f);
 struct fake_qp *fake_qp_find(struct fake *f, uint32_t qpn);
 
 /* A session without a socket. */
@@ -180,5 +185,18 @@ unsigned fake_mappings(const char *name);
 		fake_close(f);                                                                     \
 	}                                                                                          \
 	static void name(struct fake *f)
+
+/* A test with a struct end of its own, n, which its end_open() fills. */
+#define TEST_END(name)                                                                             \
+	static void name(struct end *n);                                                           \
+	TEST(run_##name)                                                                           \
+	{                                                                                          \
+		struct end n;                                                                      \
+                                                                                                   \
+		end_open(&n);                                                                      \
+		name(&n);                                                                          \
+		fake_close(n.f);                                                                   \
+	}                                                                                          \
+	static void name(struct end *n)
 
 #endif

@@ -134,6 +134,41 @@ pair_recv(struct pair *p, struct weir_conn *c, void *buf, size_t size, size_t *l
 	return rc;
 }
 
+/* c sends messages 0, 1 and so on of this length until there is no room. How many. */
+static inline uint32_t
+pair_fill(struct pair *p, size_t length)
+{
+	uint32_t sent = 0;
+	int rc;
+
+	for (;; sent++) {
+		uint8_t *m = make_message(sent, length);
+
+		rc = weir_send(p->c, m, length, 0);
+		free(m);
+		if (rc)
+			break;
+		assert_true(sent < 100000);
+	}
+	assert_int_equal(rc, -EAGAIN);
+	return sent;
+}
+
+/* d receives them: nothing is lost, doubled or reordered. */
+static inline void
+pair_drain(struct pair *p, uint32_t count, size_t length)
+{
+	uint8_t *in = malloc(length + 1);
+	size_t n;
+
+	for (uint32_t i = 0; i < count; i++) {
+		assert_int_equal(pair_recv(p, p->d, in, length, &n), 0);
+		assert_int_equal(n, length);
+		check_message(in, i, length);
+	}
+	free(in);
+}
+
 static inline void
 pair_pass(struct pair *p, struct weir_conn *from, struct weir_conn *to, uint32_t seed,
 	  size_t length)
