@@ -14,6 +14,8 @@
 #include "client/region.h"
 #include "client/send_heap.h"
 #include "client/wait.h"
+#include "stream/channel_progress.h"
+#include "stream/ctrl_slots.h"
 #include "stream/parts.h"
 
 #include "weir/stream.h"
