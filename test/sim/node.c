@@ -224,7 +224,6 @@ create_device(struct sim_node *n)
 	struct roce_config rc = {
 	    .gid = nic_gid_ipv4(sim_node_ip(n->id)),
 	    .prefix = 24,
-	    .mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
 	    .mtu = (uint16_t)sc->mtu,
 	    .contexts = n->engines,
 	    .numa_socket = -1,
@@ -239,6 +238,7 @@ create_device(struct sim_node *n)
 	    .timeout_ns = sc->timeout_ns,
 	};
 
+	frame_mac(n->id, rc.mac);
 	return roce_device_create(&rc);
 }
 

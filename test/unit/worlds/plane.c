@@ -374,7 +374,7 @@ turn(struct plane *p)
 
 	if (p->down)
 		return 0;
-	count = p->net->queued;
+	count = (unsigned)p->net->frames.under_way;
 	p->net->now += TURN_NS;
 	for (; pending(&p->mail); count++) {
 		struct letter l = p->letter[take(&p->mail)];
