@@ -15,7 +15,8 @@
  *   held.c      connections that they hold, and facts about connections
  *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
- *   common.c    an export that many programs use, in turn and
+ *   common.c    an export that many programs use, in turn (common_access.c, operations;
+ *               common_range.c, hand-overs; common_lock.c) and
  *   racing.c    at once
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
