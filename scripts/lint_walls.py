@@ -17,7 +17,9 @@ WALLS = {
     "lib/base": (ANY, "lib/ipc"),
     "lib/ipc": (ANY, "lib/include"),
     "lib/client": (ANY, "lib/include lib/ipc lib/base"),
-    "lib/stream": (ANY, "lib/include lib/ipc lib/client lib/base"),
+    "lib/stream":
+        ("channel_progress.h conn.h ctrl_slots.h listen.h model.h parts.h reconnect.h remote.h rx_queue.h send.h",
+         "lib/include lib/ipc lib/client lib/base"),
     "lib/message": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/group": ("board.h public.h", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/remote": ("public.h window.h", "lib/include lib/ipc lib/client lib/stream lib/base"),

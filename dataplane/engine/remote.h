@@ -47,18 +47,5 @@ void transfer_fill(const struct conn *c, const struct pend *p, struct nic_send_w
 /* The fence of p is posted again, if it was: 1, else 0. */
 uint32_t transfer_rewind_fence(const struct conn *c, struct pend *p);
 void transfer_fill_fence(const struct engine *e, const struct conn *c, struct nic_send_wr *wr);
-/* Updates n elements of memory of x that is aligned; `updating`: of its region. */
-void remote_apply(const struct export *x, _Atomic bool *updating, const struct weir_cell_access *a,
-		  void *to, const uint8_t *operands, uint8_t *result, uint64_t n);
-/* The same for a compare-and-swap: `both`: of `bytes` each. */
-void remote_swap(const struct export *x, _Atomic bool *updating, const struct weir_cell_access *a,
-		 void *to, const uint8_t *both, uint32_t bytes, uint8_t *result);
-/* Exclude all others that call these for the region, and yield meanwhile. */
-void updates_begin(_Atomic bool *updating);
-void updates_end(_Atomic bool *updating);
-/* Bytes of the answer to an operation that has been checked; 0: it has none. */
-uint32_t remote_answer_bytes(const struct weir_slot *cell);
-/* Lines that an operation that has been checked is charged beyond those that it takes. */
-uint32_t remote_charge(const struct weir_slot *cell);
 
 #endif

@@ -176,4 +176,17 @@ weir_unlock(struct weir_thread *t)
 	weir_bias_unlock(&t->lock);
 }
 
+/* For asserts: whether a thread holds the worker's lock. */
+static inline bool
+weir_worker_locked(struct weir_thread *t)
+{
+	struct weir_bias_seat *s = atomic_load_explicit(&t->lock.owner, memory_order_relaxed);
+
+	if (atomic_load_explicit(&s->inside, memory_order_relaxed) ||
+	    pthread_mutex_trylock(&t->lock.mutex))
+		return true;
+	pthread_mutex_unlock(&t->lock.mutex);
+	return false;
+}
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "client/progress.h"
 #include "ipc/invariant.h"
+#include "stream/listen.h"
 #include "stream/model.h"
 
 #include <stdio.h>

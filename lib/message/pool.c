@@ -14,6 +14,8 @@
 #include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
+#include "stream/reconnect.h"
+#include "stream/rx_queue.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -13,6 +13,7 @@
 #include "client/sized.h"
 #include "client/wait.h"
 #include "stream/model.h"
+#include "stream/rx_queue.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -162,11 +162,6 @@ int weir_remote_room(struct weir_conn *c, uint64_t n);
 void weir_cell_write(struct weir_conn *c, uint8_t op, const void *cell);
 /* Has the engine say, once, when all that was begun is complete. */
 void weir_remote_ask_done(struct weir_conn *c);
-/* Asks a dynamic export, behind all operations of the lane, how many were refused, unless that was
- * asked. 0, -EAGAIN (no room), or how the connection has ended. */
-int weir_lane_ask_refusals(struct weir_remote_lane *l);
-/* Counts what has been answered. */
-void weir_lane_count_refusals(struct weir_remote_lane *l);
 
 /*
  * Its completed operations, and below those with an answer, for the thread of the lane without the
@@ -178,6 +173,14 @@ weir_remote_completed(const struct weir_conn *c)
 {
 	return __atomic_load_n(&c->completed, __ATOMIC_RELAXED);
 }
+
+/* ---- flush.c; worker locked ---- */
+
+/* Asks a dynamic export, behind all operations of the lane, how many were refused, unless that was
+ * asked. 0, -EAGAIN (no room), or how the connection has ended. */
+int weir_lane_ask_refusals(struct weir_remote_lane *l);
+/* Counts what has been answered. */
+void weir_lane_count_refusals(struct weir_remote_lane *l);
 
 /* ---- result.c; worker locked ---- */
 

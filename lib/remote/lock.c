@@ -13,6 +13,7 @@
 #include "client/progress.h"
 #include "client/wait.h"
 #include "ipc/remote.h"
+#include "stream/ctrl_slots.h"
 
 #define GRANTED_BY_WORDS 1
 

@@ -12,6 +12,8 @@
 #include "client/channel.h"
 #include "client/progress.h"
 #include "client/wait.h"
+#include "stream/ctrl_slots.h"
+#include "stream/remote.h"
 
 #include <stdlib.h>
 

@@ -38,33 +38,72 @@ uint64_t weir_todo_slots(const struct todo *d);
 
 /* 0, or -EINVAL: unknown flags, or -EACCES: r lacks one of these rights. */
 int weir_operation_check(const struct weir_remote *r, uint32_t rights, unsigned flags);
-/* Type and alignment of elements at `offset`. 0, -EINVAL. */
-int weir_elements_check(uint32_t type, uint64_t offset);
 /*
  * The calling thread's connection, open, and the bytes of its export, for operations of the data
  * plane. 0, -EAGAIN: WEIR_NOWAIT, or an error of weir_remote_open().
  */
 int weir_operation_conn(struct weir_remote *r, unsigned flags, struct weir_conn **c,
 			uint64_t *bytes);
+/* Begins an operation that has been checked. `op`: ends with it, if `awaited`, or now. */
+int weir_operation_begin(struct weir_remote *r, struct todo *d, unsigned flags, struct weir_op *op,
+			 bool awaited);
+/* Writes what there is room for; where room lacks, the engine is asked for it. 0, -EAGAIN, or an
+ * error. Worker locked. */
+int weir_operation_try(struct weir_conn *c, struct todo *d);
 /* Writes all of an operation that has been checked, and waits unless WEIR_NOWAIT. */
 int weir_operation_run(struct weir_conn *c, struct todo *d, unsigned flags);
-/* Waits until the operations of c before `all` are complete. 0, -EAGAIN, -EINTR, or how c ended. */
-int weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms);
 /* Whether the data plane does it, also where memory is mapped: no CPU instruction does. */
 static inline bool
 weir_todo_is_wide(const struct todo *d)
 {
 	return d->op == WEIR_OP_UPDATE && weir_type_is_wide((enum weir_type)d->cell.type);
 }
-/* 1: the operations of a lane before `all` are complete; 0: not yet, and `ask` has the engine say
- * when; or how the connection ended. */
-int weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask);
 
 /*
  * Handles (op.c). An operation that was begun: `c`: its end is the completion of all that c has
  * sent; NULL: it has ended.
  */
 void weir_op_begun(struct weir_op *op, struct weir_conn *c);
+
+/* ---- mapped memory ---- */
+
+/* Puts and gets on memory that is mapped are complete when they return. */
+static inline int
+weir_put_mapped(struct weir_remote *r, uint64_t offset, const void *from, uint64_t length)
+{
+	uint8_t *at = weir_mapped_at(r, offset, length);
+
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, offset, length);
+	if (weir_likely(length))
+		weir_store_whole(at, from, length);
+	return 0;
+}
+
+static inline int
+weir_get_mapped(struct weir_remote *r, uint64_t offset, void *to, uint64_t length)
+{
+	const uint8_t *at = weir_mapped_at(r, offset, length);
+
+	if (weir_unlikely(!at))
+		return weir_mapped_refused(r, offset, length);
+	if (weir_likely(length))
+		weir_load_whole(to, at, length);
+	return 0;
+}
+
+/* ---- access.c ---- */
+
+/* Type and alignment of elements at `offset`. 0, -EINVAL. */
+int weir_elements_check(uint32_t type, uint64_t offset);
+
+/* ---- flush.c ---- */
+
+/* Waits until the operations of c before `all` are complete. 0, -EAGAIN, -EINTR, or how c ended. */
+int weir_operation_await(struct weir_conn *c, uint64_t all, int timeout_ms);
+/* 1: the operations of a lane before `all` are complete; 0: not yet, and `ask` has the engine say
+ * when; or how the connection ended. */
+int weir_operation_look(struct weir_remote_lane *l, uint64_t all, bool ask);
 
 /* ---- transfer.c ---- */
 

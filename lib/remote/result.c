@@ -9,6 +9,7 @@
 #include "client/reason.h"
 #include "client/send_heap.h"
 #include "ipc/remote.h"
+#include "stream/remote.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slots from engines: messages, and events of connections, listeners and nodes. */
+#include "channel_progress.h"
+#include "ctrl_slots.h"
+#include "listen.h"
 #include "model.h"
+#include "reconnect.h"
+#include "remote.h"
+#include "rx_place.h"
+#include "rx_queue.h"
+#include "segment_progress.h"
 
 #include "base/vec.h"
 #include "client/thread.h"

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections: made, found by vQPN, ended, freed; their reports to weir_poll(). */
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "partial_send.h"
+#include "reconnect.h"
+#include "remote.h"
+#include "reserve.h"
+#include "rx_place.h"
+#include "rx_queue.h"
 
 #include "base/vec.h"
 #include "client/channel.h"
@@ -101,6 +108,15 @@ weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
 	ahead = (WEIR_VQPN_GENERATION(vqpn) - WEIR_VQPN_GENERATION(e->vqpn)) & 0xfff;
 	*stale = e->vqpn && (ahead == 0 || ahead >= 0x800);
 	return NULL;
+}
+
+void
+weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c))
+{
+	for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
+		for (unsigned k = 0; t->vqpn[i] && k < WEIR_VQPN_PAGE; k++)
+			if (t->vqpn[i][k].conn)
+				f(t->vqpn[i][k].conn);
 }
 
 /* ---- life ---- */

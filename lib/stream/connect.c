@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and calls on a connection as a whole. */
+#include "channel_progress.h"
+#include "ctrl_slots.h"
 #include "model.h"
+#include "partial_send.h"
+#include "reconnect.h"
 #include "send.h"
 #include "service.h"
 

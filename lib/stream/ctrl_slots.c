@@ -6,6 +6,8 @@
  * list.
  */
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "rx_place.h"
 
 #include "base/vec.h"
 #include "client/channel.h"

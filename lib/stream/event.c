@@ -4,6 +4,9 @@
  * scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program sleep.
  */
 #include "conn.h"
+#include "listen.h"
+#include "nodes.h"
+#include "reconnect.h"
 
 #include "client/progress.h"
 #include "client/reason.h"

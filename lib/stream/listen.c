@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
 #include "conn.h"
+#include "listen.h"
 #include "model.h"
 
 #include "client/channel.h"

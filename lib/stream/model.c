@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages gathered from several places, and messages consumed later than they are received. */
 #include "model.h"
+#include "rx_queue.h"
 #include "send.h"
 
 #define HEAD_BYTES 16u /* of weir_send_headed() */

@@ -44,6 +44,8 @@ bool weir_channel_step(struct weir_channel *ch);
 /* Begins to connect on t, which is locked; the connection opens later. 0 or -errno. */
 int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		    const struct weir_connect_options *o, struct weir_conn **conn);
+/* Whether the connection has opened: 0, -EAGAIN (not yet), or how the attempt ended. */
+int weir_conn_opened(struct weir_conn *c);
 
 /* The answer to the request for a connection to memory. */
 struct weir_memory_answer {

@@ -5,6 +5,7 @@
  * thread that takes no events for a while needs no more memory than the table.
  */
 #include "conn.h"
+#include "nodes.h"
 #include "service.h"
 
 #include "client/channel.h"

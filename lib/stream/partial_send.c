@@ -4,6 +4,9 @@
  * room yet is the rest: the next call that makes progress on the worker pushes it, or the watcher
  * thread.
  */
+#include "ctrl_slots.h"
+#include "partial_send.h"
+#include "segment_progress.h"
 #include "send.h"
 
 #include "client/thread.h"

@@ -6,7 +6,11 @@
  * the segment, and messages that it wrote before count as delivered, so this waits for it. A peer
  * that does not say so in time is told that nothing is taken in any more.
  */
+#include "channel_progress.h"
 #include "conn.h"
+#include "plane_lost.h"
+#include "rx_queue.h"
+#include "segment_progress.h"
 
 #include "client/channel.h"
 #include "client/membarrier.h"

@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Progress of a worker, made by each call besides its own work. */
+#include "channel_progress.h"
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "listen.h"
+#include "nodes.h"
+#include "partial_send.h"
+#include "reconnect.h"
+#include "remote.h"
+#include "reserve.h"
+#include "rx_queue.h"
+#include "segment_progress.h"
+#include "send.h"
 
 #include "client/channel.h"
 #include "client/progress.h"
@@ -104,15 +115,6 @@ weir_progress_leave(struct weir_thread *t)
 }
 
 /* ---- the end ---- */
-
-void
-weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c))
-{
-	for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
-		for (unsigned k = 0; t->vqpn[i] && k < WEIR_VQPN_PAGE; k++)
-			if (t->vqpn[i][k].conn)
-				f(t->vqpn[i][k].conn);
-}
 
 static void
 close_open(struct weir_conn *c)

@@ -6,6 +6,7 @@
  * it is open.
  */
 #include "model.h"
+#include "reconnect.h"
 #include "service.h"
 
 #include "client/reason.h"

@@ -3,8 +3,13 @@
  * Receiving. A message at the head of the ring is copied straight to the caller; messages of other
  * connections before it move to the queues of these.
  */
+#include "channel_progress.h"
+#include "ctrl_slots.h"
 #include "model.h"
 #include "parts.h"
+#include "plane_lost.h"
+#include "rx_queue.h"
+#include "segment_progress.h"
 
 #include "client/progress.h"
 #include "client/reason.h"

@@ -3,6 +3,8 @@
  * Zero-copy send: the program writes a message into the send heap, or into a segment's byte area,
  * and commits it. Each thread has at most one such memory per connection.
  */
+#include "channel_progress.h"
+#include "reserve.h"
 #include "send.h"
 
 #include "client/reason.h"

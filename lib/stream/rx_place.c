@@ -5,6 +5,8 @@
  * they are received.
  */
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "rx_place.h"
 
 #include "client/reason.h"
 #include "client/region.h"

@@ -4,6 +4,8 @@
  * held by the program.
  */
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "rx_queue.h"
 
 #include "client/channel.h"
 #include "client/thread.h"

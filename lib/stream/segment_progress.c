@@ -4,6 +4,10 @@
  * and a peer that breaks the rules spoils the segment for its own connections.
  */
 #include "conn.h"
+#include "ctrl_slots.h"
+#include "partial_send.h"
+#include "rx_queue.h"
+#include "segment_progress.h"
 
 #include "client/channel.h"
 #include "client/wait.h"

@@ -4,6 +4,10 @@
  * messages go through the send heap to an engine, through the byte area to a local peer. Window,
  * ring and memory are checked before anything is taken.
  */
+#include "channel_progress.h"
+#include "ctrl_slots.h"
+#include "partial_send.h"
+#include "segment_progress.h"
 #include "send.h"
 #include "parts.h"
 #include "small.h"

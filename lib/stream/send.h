@@ -52,6 +52,8 @@ void weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk);
 bool weir_send_take_events(struct weir_conn *c);
 /* The reason why nothing can be sent, or -EAGAIN. */
 int weir_send_error(const struct weir_conn *c);
+/* Whether a message of want_length could be sent now. Worker locked. */
+bool weir_send_possible(struct weir_conn *c);
 /* Makes progress on the worker while a sender waits. */
 void weir_send_progress(struct weir_conn *c);
 

@@ -7,7 +7,7 @@
  * differing call; nothing hangs. With --figures it measures barriers, by which fences meet between
  * hosts: each message takes the same time, and all members come at once.
  */
-#include "event_queue.h"
+#include "worlds/event_queue.h"
 #include "seeds.h"
 
 #include "group/exchange.h"

@@ -8,10 +8,10 @@
 
 #include "node.h"
 
+#include "engine/cell.h"
 #include "engine/conn.h"
 #include "engine/link.h"
 #include "base/list.h"
-#include "engine/remote.h"
 #include "engine/slot_head.h"
 #include "engine/state.h"
 
@@ -162,8 +162,8 @@ visit(const struct peer_link *l, uint64_t pos, struct under_way *asked, struct u
 			const struct weir_slot *line = link_at(l, pos);
 			struct head h = head_load(line);
 
-			if (asked && weir_op_is_cell(h.op) && remote_answer_bytes(line))
-				*bytes_of(asked, h.vqpn) += answer_bytes(remote_answer_bytes(line));
+			if (asked && weir_op_is_cell(h.op) && cell_answer_bytes(line))
+				*bytes_of(asked, h.vqpn) += answer_bytes(cell_answer_bytes(line));
 			if (given && h.op == WEIR_WIRE_ANSWER)
 				*bytes_of(given, h.vqpn) += answer_bytes(h.length);
 			updates += h.op == WEIR_OP_UPDATE || h.op == WEIR_OP_CAS;

@@ -138,8 +138,8 @@ wake_up(struct sim_engine *e)
 {
 	eventfd_t rings;
 
-	for (uint32_t i = 0; e->rung && i < e->n->doorbells; i++) {
-		struct sim_doorbell *d = &e->n->doorbell[i];
+	for (uint32_t i = 0; e->rung && i < e->n->doorbells.top; i++) {
+		struct shell_doorbell *d = &e->n->doorbells.at[i];
 
 		if (d->used && d->engine == e->id && eventfd_read(d->bell.wait, &rings))
 			continue; /* another one rang */

@@ -29,10 +29,7 @@ ring_doorbell(void *user, uint32_t id, bool cpu_time)
 	bool rang = n->s->rang;
 
 	sim_trace(n->s, "node %u engine %u rings doorbell %u", n->id, e->id, id);
-	for (uint32_t i = 0; i < n->doorbells; i++)
-		if (n->doorbell[i].used && n->doorbell[i].id == id &&
-		    n->doorbell[i].engine == e->id)
-			weir_bell_ring(&n->doorbell[i].bell);
+	shell_doorbell_ring(&n->doorbells, e->id, id);
 	sim_programs_wake(n->s, n->id);
 	n->s->rang = rang;
 	return 0;
@@ -74,46 +71,13 @@ wake_engine(void *user, uint32_t engine)
 static int
 doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
-	struct sim_node *n = user;
-	uint32_t i = 0;
-
-	while (i < SIM_DOORBELLS && n->doorbell[i].used)
-		i++;
-	if (i == SIM_DOORBELLS)
-		return -ENOSPC;
-	n->doorbell[i] = (struct sim_doorbell){doorbell, engine, bell, true};
-	if (i >= n->doorbells)
-		n->doorbells = i + 1;
-	return 0;
+	return shell_doorbell_add(&((struct sim_node *)user)->doorbells, engine, doorbell, bell);
 }
 
 static void
 doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 {
-	struct sim_node *n = user;
-
-	for (uint32_t i = 0; i < n->doorbells; i++)
-		if (n->doorbell[i].used && n->doorbell[i].id == doorbell &&
-		    n->doorbell[i].engine == engine) {
-			weir_bell_close(&n->doorbell[i].bell);
-			n->doorbell[i].used = false;
-		}
-}
-
-static void *
-memory_get(void *user, size_t bytes, int numa_socket)
-{
-	void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-
-	if (p)
-		memset(p, 0, bytes);
-	return p;
-}
-
-static void
-memory_put(void *user, void *memory, size_t bytes)
-{
-	free(memory);
+	shell_doorbell_remove(&((struct sim_node *)user)->doorbells, engine, doorbell);
 }
 
 static void
@@ -136,11 +100,11 @@ virtual_now(void *user)
 static void
 look_at_bells(struct sim_node *n)
 {
-	struct pollfd fds[SIM_DOORBELLS];
-	uint32_t which[SIM_DOORBELLS], count = 0;
+	struct pollfd fds[SHELL_DOORBELLS];
+	uint32_t which[SHELL_DOORBELLS], count = 0;
 
-	for (uint32_t i = 0; i < n->doorbells; i++) {
-		struct sim_doorbell *d = &n->doorbell[i];
+	for (uint32_t i = 0; i < n->doorbells.top; i++) {
+		struct shell_doorbell *d = &n->doorbells.at[i];
 
 		if (!d->used || n->engine[d->engine].state == SIM_AWAKE ||
 		    n->engine[d->engine].rung)
@@ -224,7 +188,6 @@ create_device(struct sim_node *n)
 	struct roce_config rc = {
 	    .gid = nic_gid_ipv4(sim_node_ip(n->id)),
 	    .prefix = 24,
-	    .mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
 	    .mtu = (uint16_t)sc->mtu,
 	    .contexts = n->engines,
 	    .numa_socket = -1,
@@ -239,6 +202,7 @@ create_device(struct sim_node *n)
 	    .timeout_ns = sc->timeout_ns,
 	};
 
+	frame_mac(n->id, rc.mac);
 	return roce_device_create(&rc);
 }
 
@@ -341,8 +305,8 @@ create_broker(struct sim_node *n)
 	    .command = put_command,
 	    .doorbell_add = doorbell_add,
 	    .doorbell_remove = doorbell_remove,
-	    .memory_get = memory_get,
-	    .memory_put = memory_put,
+	    .memory_get = shell_memory_get,
+	    .memory_put = shell_memory_put,
 	    .wake = wake_engine,
 	    .engine_row = engine_row,
 	    .now = virtual_now,

@@ -8,10 +8,10 @@
 #include "wire.h"
 
 #include "broker/broker.h"
+#include "worlds/node_shell.h"
 
 #define SIM_MAILBOX 64u
 #define SIM_EVENTS 64u
-#define SIM_DOORBELLS 64u
 
 enum sim_engine_state {
 	SIM_AWAKE,
@@ -53,12 +53,6 @@ struct sim_engine {
 	uint32_t event_head, event_tail;
 };
 
-struct sim_doorbell {
-	uint32_t id, engine;
-	struct weir_bell bell;
-	bool used;
-};
-
 #define SIM_OFFERS 128u /* pairs of engines, which may share an entry */
 
 struct sim_node {
@@ -70,8 +64,7 @@ struct sim_node {
 	struct sim_engine engine[SIM_ENGINES_MAX];
 	struct broker *broker;
 	struct sim_actor actor; /* the main lcore */
-	struct sim_doorbell doorbell[SIM_DOORBELLS];
-	uint32_t doorbells;		      /* highest used + 1 */
+	struct shell_doorbells doorbells;
 	uint32_t rss;			      /* 0: all frames to engine 0; 1: any engine */
 	uint64_t last_control[SIM_NODES_MAX]; /* when the last message to that node arrives */
 	/* offers of links with that node, which has the higher id, that came to nothing in a row,

@@ -4,9 +4,8 @@
  * thread, under a virtual clock. All chance comes from the seed, so a run can be repeated.
  *
  *   scenario.c  what a seed means: sizes, impairments, who talks to whom, who dies
- *   event_queue.c  clock, queue, chance: of all simulators
  *   core.c      events, trace, failure
- *   wire.c      frames between nodes and what happens to them
+ *   wire.c      what happens to frames between nodes
  *   node.c      one node: main lcore, doorbells, memory
  *   engine.c    its engines: turns, sleep
  *   fault.c     QPs that fail
@@ -16,7 +15,8 @@
  *   held.c      connections that they hold, and facts about connections
  *   lock.c      a lock, which many programs ask for
  *   memory.c    exports, and operations on them
- *   common.c    an export that many programs use, in turn and
+ *   common.c    an export that many programs use, in turn (common_access.c, operations;
+ *               common_range.c, hand-overs; common_lock.c) and
  *   racing.c    at once
  *   oracle.c    what must have arrived, and whether it did
  *   conserve.c  credits at both ends of links and connections
@@ -26,12 +26,14 @@
  *   lockstep.c  threads of programs whose calls wait, for
  *   ranks.c     test-rma and
  *   messages.c  test-messages, with message_calls.c
+ *
+ * In test/unit/worlds, for unit tests too: event_queue.c, clock and chance; frame_net.c, frames.
  */
 #ifndef WEIR_TEST_SIM_H
 #define WEIR_TEST_SIM_H
 
 #include "counts.h"
-#include "event_queue.h"
+#include "worlds/event_queue.h"
 
 #include <setjmp.h>
 #include <stdbool.h>

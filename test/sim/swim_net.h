@@ -7,7 +7,7 @@
 #ifndef WEIR_TEST_SWIM_NET_H
 #define WEIR_TEST_SWIM_NET_H
 
-#include "event_queue.h"
+#include "worlds/event_queue.h"
 
 #include "membership/registry.h"
 #include "membership/swim.h"

@@ -7,7 +7,7 @@
 #ifndef WEIR_TEST_VIRTUAL_H
 #define WEIR_TEST_VIRTUAL_H
 
-#include "event_queue.h"
+#include "worlds/event_queue.h"
 
 #include "cluster/control.h"
 

@@ -8,71 +8,49 @@
 
 #include "node.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define NS_PER_KBYTE 80u /* 100 Gbit/s */
 #define BACKLOG_NS (20 * SIM_US)
+#define BURST 64u /* frames that a port receives per turn, at most */
 
-struct flight {
-	struct sim_frame *frame;
-	uint64_t number;
-	uint32_t length;
-	uint32_t from, to;
-	struct flight *next;
-};
-
-static struct sim_frame *free_frames;
-static struct flight *free_flights;
-static uint64_t frames_out;
 /* When the last frame from a to b arrives: later ones come after it, unless they overtake. */
 static uint64_t last_arrival[SIM_NODES_MAX][SIM_NODES_MAX];
 /* The highest number of a frame from a to b that has arrived. */
 static uint64_t arrived[SIM_NODES_MAX][SIM_NODES_MAX];
 
-static uint8_t *
-frame_data(struct sim_frame *f)
+static struct frame_port *
+port_of(struct frame_net *n, uint32_t node, uint32_t engine)
 {
-	return (uint8_t *)f + sizeof(*f);
-}
-
-static struct sim_frame *
-frame_get(void)
-{
-	struct sim_frame *f = free_frames;
-
-	if (f)
-		free_frames = f->next;
-	else if (!(f = malloc(sizeof(*f) + SIM_FRAME_ROOM)))
-		abort();
-	f->refs = 1;
-	f->sent_length = 0;
-	frames_out++;
-	return f;
+	return &sim_port(n->user, node, engine)->frames;
 }
 
 static void
-frame_put(struct sim *s, struct sim_frame *f)
+handed(struct frame_port *p)
 {
-	if (f->refs == 0)
-		sim_fail(s, "a frame was given back more often than it was taken");
-	if (--f->refs)
-		return;
-	frames_out--;
-	f->next = free_frames;
-	free_frames = f;
+	sim_engine_wake(p->net->user, p->node, p->context);
 }
+
+static void
+broken(struct frame_net *n, const char *why)
+{
+	sim_fail(n->user, "%s", why);
+}
+
+static const struct frame_net_ops ops = {.port = port_of, .handed = handed, .broken = broken};
+static struct frame_net frames = {
+    .ops = &ops, .port_room = SIM_RX_QUEUE, .burst = BURST, .limit = UINT64_MAX};
 
 uint64_t
 sim_frames_out(void)
 {
-	return frames_out;
+	return frames.live;
 }
 
 void
 sim_frames_forget(void)
 {
-	frames_out = 0;
+	frames.live = frames.under_way = 0;
 	memset(last_arrival, 0, sizeof(last_arrival));
 	memset(arrived, 0, sizeof(arrived));
 }
@@ -94,56 +72,34 @@ sim_node_dark(const struct sim *s, uint32_t node)
 	       s->now < w->outage_at + w->outage_for;
 }
 
-static bool
-queue_put(struct sim_queue *q, struct sim_frame *f, uint32_t length)
-{
-	if (q->head - q->tail == SIM_RX_QUEUE)
-		return false;
-	q->slot[q->head % SIM_RX_QUEUE].frame = f;
-	q->slot[q->head % SIM_RX_QUEUE].length = length;
-	q->head++;
-	return true;
-}
-
 static void
 arrive(struct sim *s, void *arg)
 {
-	struct flight *fl = arg;
-	struct sim_frame *f = fl->frame;
-	uint32_t to = fl->to, length = fl->length;
-	bool dark = fl->from != to && sim_node_dark(s, to);
-	struct sim_port *p = sim_rx_port(s, to);
-	uint64_t *last = &arrived[fl->from][to];
+	struct frame_delivery *d = arg;
+	bool dark = d->from != d->to && sim_node_dark(s, d->to);
+	struct sim_port *p = sim_rx_port(s, d->to);
+	uint64_t *last = &arrived[d->from][d->to];
 
-	s->counts.overtaken += fl->number < *last;
-	*last = fl->number > *last ? fl->number : *last;
-	fl->next = free_flights;
-	free_flights = fl;
+	s->counts.overtaken += d->number < *last;
+	*last = d->number > *last ? d->number : *last;
 	s->counts.dark += dark;
-	if (dark || !queue_put(&p->rx, f, length)) {
-		frame_put(s, f);
+	if (dark) {
+		frame_end(d);
 		return;
 	}
-	if (p->event_fd || s->node[p->node]->engine[p->engine].state == SIM_AWAKE)
-		sim_engine_wake(s, p->node, p->engine);
+	if (!frame_arrive(d, &p->frames))
+		return;
+	if (p->event_fd || s->node[p->frames.node]->engine[p->frames.context].state == SIM_AWAKE)
+		sim_engine_wake(s, p->frames.node, p->frames.context);
 }
 
 static void
-launch(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t length, uint64_t at)
+launch(struct sim *s, uint32_t from, uint32_t to, struct frame *f, uint64_t at)
 {
-	struct flight *fl = free_flights;
+	struct frame_delivery *d = frame_launch(f, from, to);
 
-	if (fl)
-		free_flights = fl->next;
-	else if (!(fl = malloc(sizeof(*fl))))
-		abort();
-	f->refs++;
-	fl->frame = f;
-	fl->number = s->frames;
-	fl->length = length;
-	fl->from = from;
-	fl->to = to;
-	sim_call(s, at, arrive, fl);
+	d->number = s->frames;
+	sim_call(s, at, arrive, d);
 }
 
 static bool
@@ -153,20 +109,21 @@ is_arp(const uint8_t *data)
 }
 
 /* A copy with one to three bits flipped, or cut short. The ICRC finds up to three for certain. */
-static struct sim_frame *
-corrupt(struct sim *s, struct sim_frame *f, uint32_t *length)
+static struct frame *
+corrupt(struct sim *s, const struct frame *f)
 {
-	struct sim_frame *copy = frame_get();
-	uint8_t *data = frame_data(copy);
+	struct frame *copy = frame_new(&frames);
+	uint8_t *data = copy->data;
 
-	memcpy(data, frame_data(f), *length);
+	copy->length = f->length;
+	memcpy(data, f->data, f->length);
 	if (is_arp(data) || rng_chance(&s->rng, 300)) {
-		*length = rng_below(&s->rng, *length);
+		copy->length = rng_below(&s->rng, f->length);
 		return copy;
 	}
 	/* not in the Ethernet header: it has its own check on a real wire */
 	for (uint32_t n = 1 + rng_below(&s->rng, 3); n > 0; n--) {
-		uint32_t bit = 14 * 8 + rng_below(&s->rng, (*length - 14) * 8);
+		uint32_t bit = 14 * 8 + rng_below(&s->rng, (f->length - 14) * 8);
 
 		data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
 	}
@@ -184,10 +141,10 @@ happens(struct sim *s, enum sim_part part, uint32_t permille, uint64_t count)
 
 /* One frame from node `from` to node `to`; it has left the port at `at`. */
 static void
-carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t length, uint64_t at)
+carry(struct sim *s, uint32_t from, uint32_t to, struct frame *f, uint64_t at)
 {
 	const struct sim_wire_plan *w = &s->sc.wire;
-	struct sim_frame *copy = NULL;
+	struct frame *copy = NULL;
 	uint64_t arrival = at + w->delay + rng_below(&s->rng, (uint32_t)w->jitter + 1);
 
 	s->frames++;
@@ -198,7 +155,7 @@ carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t l
 	if (happens(s, SIM_corrupt, w->corrupt, s->counts.corrupted)) {
 		s->counts.corrupted++;
 		s->damaged++;
-		f = copy = corrupt(s, f, &length);
+		f = copy = corrupt(s, f);
 	}
 	if (happens(s, SIM_reorder, w->reorder, s->counts.overtaken)) {
 		arrival += rng_log(&s->rng, SIM_US, 100 * SIM_US);
@@ -207,60 +164,37 @@ carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t l
 			arrival = last_arrival[from][to] + 1;
 		last_arrival[from][to] = arrival;
 	}
-	launch(s, from, to, f, length, arrival);
+	launch(s, from, to, f, arrival);
 	if (happens(s, SIM_dup, w->dup, s->counts.doubled)) {
 		s->counts.doubled++;
 		s->damaged += copy != NULL;
-		launch(s, from, to, f, length, arrival + rng_log(&s->rng, 1, 300 * SIM_US));
+		launch(s, from, to, f, arrival + rng_log(&s->rng, 1, 300 * SIM_US));
 	}
 	if (copy)
-		frame_put(s, copy);
+		frame_put(copy);
 }
 
 /* Takes over the port's reference. */
 static void
-transmit(struct sim_port *p, struct sim_frame *f, uint32_t length)
+transmit(struct sim_port *p, struct frame *f)
 {
 	struct sim *s = p->s;
-	const uint8_t *data = frame_data(f);
-	bool all = data[0] & 1;
-	uint32_t ip = (uint32_t)data[30] << 24 | (uint32_t)data[31] << 16 |
-		      (uint32_t)data[32] << 8 | data[33];
+	uint32_t from = p->frames.node;
 
-	if (is_arp(data)) /* target protocol address */
-		ip = (uint32_t)data[38] << 24 | (uint32_t)data[39] << 16 | (uint32_t)data[40] << 8 |
-		     data[41];
 	if (p->busy_until < s->now)
 		p->busy_until = s->now;
-	p->busy_until += (length * NS_PER_KBYTE) / 1024 + 1;
+	p->busy_until += (f->length * NS_PER_KBYTE) / 1024 + 1;
 	for (uint32_t n = 0; n < s->sc.nodes; n++)
-		if (all ? n != p->node : sim_node_ip(n) == ip) {
-			if (n == p->node || !sim_node_dark(s, p->node))
-				carry(s, p->node, n, f, length, p->busy_until);
+		if (frame_is_to(f, n) && (n != from || !(f->data[0] & 1))) {
+			if (n == from || !sim_node_dark(s, from))
+				carry(s, from, n, f, p->busy_until);
 			else
 				s->counts.dark++;
 		}
-	frame_put(s, f);
+	frame_put(f);
 }
 
 /* ---- struct roce_wire ---- */
-
-static unsigned
-wire_alloc(void *user, void **frames, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		frames[i] = frame_get();
-	return n;
-}
-
-static void
-wire_drop(void *user, void *const *frames, unsigned n)
-{
-	struct sim_port *p = user;
-
-	for (unsigned i = 0; i < n; i++)
-		frame_put(p->s, frames[i]);
-}
 
 static unsigned
 wire_room(void *user)
@@ -281,22 +215,18 @@ static void
 wire_send(void *user, void *frame, uint32_t length, bool keep)
 {
 	struct sim_port *p = user;
-	struct sim_frame *f = frame;
+	struct frame *f = frame;
 
-	if (f->sent_length && f->sent_length != length)
-		sim_fail(p->s, "a frame was sent again with another length");
+	frame_sent(f, length);
 	if (length > ROCE_FRAME_MAX(p->s->sc.mtu))
 		sim_fail(p->s, "a frame of %u bytes with an MTU of %u", length, p->s->sc.mtu);
-	f->sent_length = length;
-	if (keep)
-		f->refs++;
+	f->refs += keep;
 	if (p->tx_count == SIM_TX_QUEUE || p->s->now < p->full_until) {
 		roce_count(&roce_counters(p->ctx)->drop_tx_full, 1);
-		frame_put(p->s, f);
+		frame_put(f);
 		return;
 	}
-	p->tx[p->tx_count].frame = f;
-	p->tx[p->tx_count++].length = length;
+	p->tx[p->tx_count++] = f;
 }
 
 static void
@@ -305,50 +235,8 @@ wire_flush(void *user, uint64_t now)
 	struct sim_port *p = user;
 
 	for (uint32_t i = 0; i < p->tx_count; i++)
-		transmit(p, p->tx[i].frame, p->tx[i].length);
+		transmit(p, p->tx[i]);
 	p->tx_count = 0;
-}
-
-/* A frame of another engine's QP goes to that engine's port. */
-static void
-hand_over(struct sim_port *p, uint32_t owner, struct sim_frame *f, uint32_t length)
-{
-	struct sim_port *other = sim_port(p->s, p->node, owner);
-
-	f->refs++;
-	if (!queue_put(&other->handed, f, length)) {
-		roce_count(&roce_counters(p->ctx)->drop_handover_full, 1);
-		frame_put(p->s, f);
-		return;
-	}
-	sim_engine_wake(p->s, p->node, owner);
-}
-
-static unsigned
-wire_receive(void *user, struct roce_context *ctx, uint64_t now)
-{
-	struct sim_port *p = user;
-	unsigned done = 0;
-
-	for (; done < 32 && p->handed.tail != p->handed.head; done++) {
-		uint32_t i = p->handed.tail++ % SIM_RX_QUEUE;
-		struct sim_frame *f = p->handed.slot[i].frame;
-
-		if (roce_input_handed(ctx, frame_data(f), p->handed.slot[i].length, now) !=
-		    ROCE_DONE)
-			sim_fail(p->s, "a frame was handed to an engine that doesn't own its QP");
-		frame_put(p->s, f);
-	}
-	for (; done < 64 && p->rx.tail != p->rx.head; done++) {
-		uint32_t i = p->rx.tail++ % SIM_RX_QUEUE;
-		struct sim_frame *f = p->rx.slot[i].frame;
-		int owner = roce_input(ctx, frame_data(f), p->rx.slot[i].length, now);
-
-		if (owner != ROCE_DONE)
-			hand_over(p, (uint32_t)owner, f, p->rx.slot[i].length);
-		frame_put(p->s, f);
-	}
-	return done;
 }
 
 static uint64_t
@@ -366,12 +254,12 @@ wire_arm(void *user, uint64_t now, int *fd)
 }
 
 const struct roce_wire sim_wire = {
-    .data_offset = sizeof(struct sim_frame),
-    .alloc = wire_alloc,
-    .drop = wire_drop,
+    .data_offset = offsetof(struct frame, data),
+    .alloc = frame_port_alloc,
+    .drop = frame_port_drop,
     .send = wire_send,
     .room = wire_room,
-    .receive = wire_receive,
+    .receive = frame_port_receive,
     .flush = wire_flush,
     .arm = wire_arm,
 };
@@ -382,49 +270,37 @@ void
 sim_port_init(struct sim_port *p, struct sim *s, uint32_t node, uint32_t engine, bool event_fd)
 {
 	memset(p, 0, sizeof(*p));
+	frames.user = s;
+	frame_port_init(&p->frames, &frames, node, engine);
 	p->s = s;
-	p->node = node;
-	p->engine = engine;
 	p->event_fd = event_fd;
 }
 
 bool
 sim_port_readable(const struct sim_port *p)
 {
-	return p->rx.head != p->rx.tail || p->handed.head != p->handed.tail;
-}
-
-static void
-queue_drain(struct sim *s, struct sim_queue *q)
-{
-	while (q->tail != q->head)
-		frame_put(s, q->slot[q->tail++ % SIM_RX_QUEUE].frame);
+	return p->frames.rx.count || p->frames.handed.count;
 }
 
 void
 sim_port_fini(struct sim_port *p)
 {
-	queue_drain(p->s, &p->rx);
-	queue_drain(p->s, &p->handed);
+	frame_port_fini(&p->frames);
 	for (uint32_t i = 0; i < p->tx_count; i++)
-		frame_put(p->s, p->tx[i].frame);
+		frame_put(p->tx[i]);
 	p->tx_count = 0;
 }
 
 static void
-drop_flight(struct sim *s, void *arg)
+drop_delivery(struct sim *s, void *arg)
 {
-	struct flight *fl = arg;
-
-	frame_put(s, fl->frame);
-	fl->next = free_flights;
-	free_flights = fl;
+	frame_end(arg);
 }
 
 void
 sim_wire_reset(struct sim *s)
 {
-	sim_cancel(s, arrive, drop_flight);
+	sim_cancel(s, arrive, drop_delivery);
 	memset(last_arrival, 0, sizeof(last_arrival));
 	memset(arrived, 0, sizeof(arrived));
 }

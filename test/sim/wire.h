@@ -5,36 +5,17 @@
 
 #include "sim.h"
 
-#include "nic/roce/roce.h"
+#include "worlds/frame_net.h"
 
-#define SIM_FRAME_ROOM 4352u /* ROCE_FRAME_MAX(4096) and some to spare */
 #define SIM_RX_QUEUE 256u
 #define SIM_TX_QUEUE 64u
 
-struct sim_frame { /* followed by SIM_FRAME_ROOM bytes */
-	uint32_t refs;
-	uint32_t sent_length; /* 0: not sent yet */
-	struct sim_frame *next;
-};
-
-struct sim_queue {
-	struct {
-		struct sim_frame *frame;
-		uint32_t length;
-	} slot[SIM_RX_QUEUE];
-	uint32_t head, tail; /* free running: put at head, taken at tail */
-};
-
 struct sim_port {
+	struct frame_port frames; /* first: the wire's user */
 	struct sim *s;
-	uint32_t node, engine;
 	bool event_fd;
 	struct roce_context *ctx;
-	struct sim_queue rx, handed;
-	struct {
-		struct sim_frame *frame;
-		uint32_t length;
-	} tx[SIM_TX_QUEUE];
+	struct frame *tx[SIM_TX_QUEUE];
 	uint32_t tx_count;
 	uint64_t busy_until; /* the line is sending until then */
 	uint64_t full_until; /* the queue pretends to be full until then */

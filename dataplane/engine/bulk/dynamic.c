@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations on dynamic exports: by address, across ranges that adjoin one another. */
 #include "dynamic.h"
-#include "remote.h"
+#include "execute.h"
 
 #include "base/vec.h"
 #include "ipc/apply.h"
@@ -97,12 +97,12 @@ dynamic_execute(const struct export *x, const struct dynamic_op *o)
 				weir_load_whole(result, to, part);
 				break;
 			case WEIR_OP_CAS:
-				remote_swap(x, r->updating, o->access, to, payload, (uint32_t)part,
-					    result);
+				execute_swap(x, r->updating, o->access, to, payload, (uint32_t)part,
+					     result);
 				break;
 			default:
-				remote_apply(x, r->updating, o->access, to, payload, result,
-					     part / unit_of(o));
+				execute_apply(x, r->updating, o->access, to, payload, result,
+					      part / unit_of(o));
 			}
 			address += part;
 			payload += takes ? part : 0;

@@ -11,9 +11,9 @@
 #include "ctrl_line.h"
 #include "dynamic.h"
 #include "events.h"
+#include "execute.h"
 #include "export.h"
 #include "notice.h"
-#include "remote.h"
 #include "session.h"
 #include "state.h"
 

@@ -5,7 +5,7 @@
  * whose messages go straight into frames each get a part of a frame that is too small for all.
  * Programs whose channels have slots get a part of the engine's time: each slot is charged to its
  * program, whether or not a message leaves. Updates of memory are charged beyond their lines and
- * slots as much as they cost the engine that executes them (remote_charge()).
+ * slots as much as they cost the engine that executes them (cell_charge()).
  *
  * A program's rate is a bucket that its engines share: engine_share.paid is the time up to which
  * the bytes that have left are paid for. While it lies in the future no more bytes leave; after a

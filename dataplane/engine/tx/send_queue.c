@@ -5,6 +5,7 @@
  */
 #include "answer.h"
 #include "batch.h"
+#include "cell.h"
 #include "channel.h"
 #include "conn.h"
 #include "credit.h"
@@ -84,7 +85,7 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 			p->state = PEND_TRANSFER;
 		p->written = p->in_flight = 0;
 		p->fetched = false; /* nor paid */
-		p->answer = weir_op_is_cell(h.op) ? remote_answer_bytes(&p->slot) : 0;
+		p->answer = weir_op_is_cell(h.op) ? cell_answer_bytes(&p->slot) : 0;
 		if (h.op == WEIR_OP_PLACE || h.op == WEIR_OP_TRANSFER) {
 			p->slot.place[0] = place;
 			p->region = WEIR_PLACE_REGION(place);
@@ -283,7 +284,7 @@ send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 					    : message_lines(bytes);
 				if (c->kind == CONN_MEMORY) { /* who asks pays for the answer */
 					bytes += p->answer;
-					charge = remote_charge(&p->slot);
+					charge = cell_charge(&p->slot);
 				}
 			}
 			if (lines + charge > c->deficit)

@@ -37,10 +37,10 @@ make_arp(uint8_t *f, uint16_t operation, unsigned sender, uint32_t sender_ip, ui
 {
 	memset(f, 0, 60);
 	memset(f, 0xff, 6);
-	net_mac(sender, f + 6);
+	frame_mac(sender, f + 6);
 	put16(f + 12, ETH_TYPE_ARP);
 	put64(f + 14, 0x0001080006040000u | operation);
-	net_mac(sender, f + 22);
+	frame_mac(sender, f + 22);
 	put32(f + 28, sender_ip);
 	put32(f + 38, target_ip);
 }
@@ -51,8 +51,8 @@ arp_answers(void **state)
 	struct net *n = net_create(2, 1, NULL, 1);
 	uint8_t f[60], own[6], peer[6];
 
-	net_mac(0, own);
-	net_mac(1, peer);
+	frame_mac(0, own);
+	frame_mac(1, peer);
 	n->tap = see_arp;
 	make_arp(f, 1, 1, net_ip(1), net_ip(0));
 	net_inject(n, 0, f, 42);
@@ -116,7 +116,7 @@ routed_to(struct net *n, uint32_t peer, unsigned gateway)
 	memset(sent_to, 0, sizeof(sent_to));
 	assert_int_equal(nic_post_send(qp, &wr, 1), 1);
 	net_run(n, SECOND / 100);
-	net_mac(gateway, mac);
+	frame_mac(gateway, mac);
 	if (!neighbour_known(((struct roce_qp *)qp)->neighbour)) {
 		assert_int_equal(asked_for, net_ip(gateway));
 		make_arp(f, 2, gateway, net_ip(gateway), net_ip(0));
@@ -179,7 +179,7 @@ arp_learns(void **state)
 	make_arp(f, 2, 1, net_ip(1), net_ip(0));
 	net_inject(n, 0, f, 60);
 	memcpy(mac, &(uint64_t){neighbour_mac(qp->neighbour)}, sizeof(mac));
-	net_mac(1, peer);
+	frame_mac(1, peer);
 	assert_memory_equal(mac, peer, 6);
 	make_arp(f, 2, 1, net_ip(2), net_ip(0));
 	net_inject(n, 0, f, 60);
@@ -188,7 +188,7 @@ arp_learns(void **state)
 	make_arp(f, 2, 2, net_ip(1), net_ip(0)); /* it has moved */
 	net_inject(n, 0, f, 60);
 	memcpy(mac, &(uint64_t){neighbour_mac(qp->neighbour)}, sizeof(mac));
-	net_mac(2, peer);
+	frame_mac(2, peer);
 	assert_memory_equal(mac, peer, 6);
 	net_destroy(n);
 }

@@ -377,7 +377,7 @@ scarce(void **state)
 	struct roce_config config = {.mtu = 256, .tx_frames = 6, .window_frames = 8};
 	struct pair *p = create(&config, 5, 1, 4);
 
-	p->net->frames_left = 70;
+	net_set_left(p->net, 70);
 	p->net->room = 3;
 	p->net->loss = 2;
 	fill(p, 1, 3);

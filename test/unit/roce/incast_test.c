@@ -4,6 +4,8 @@
  * such queues are. Whether the switch marks or only drops, the link must stay busy with bytes that
  * are new; and a sender that has been told to slow down must come back.
  */
+#include "worlds/frame_net.h"
+
 #include "nic/roce/context.h"
 
 #include <setjmp.h>
@@ -20,16 +22,10 @@
 #define SIZE 65536u
 #define ACCESS_ROOM 32u /* frames that a sender's own link takes in a step, plenty */
 
-struct frame {
-	struct frame *next;
-	uint64_t due;
-	uint32_t refs, length;
-	uint8_t data[ROCE_FRAME_MAX(4096)];
-};
-
 struct world;
 
 struct node {
+	struct frame_port frames; /* first: the wire's user */
 	struct world *w;
 	struct roce_device *dev;
 	struct roce_context *ctx;
@@ -37,62 +33,34 @@ struct node {
 	struct nic_qp *qp, *far; /* far: the receiver's for this sender */
 	uint8_t *memory;
 	struct nic_mr mr;
-	struct frame *first, **end; /* on their way to this node */
-	uint64_t busy_until;	    /* of the link to it */
-	uint64_t done;		    /* bytes acknowledged */
+	uint64_t busy_until; /* of the link to it */
+	uint64_t done;	     /* bytes acknowledged */
 };
 
 struct world {
 	struct node node[NODES];
-	uint64_t now, dropped, marked;
+	struct frame_net frames;
+	union {
+		struct event_queue queue; /* of frame_deliveries, ns */
+		uint64_t now;		  /* the queue's */
+	};
+	uint64_t dropped, marked;
 	uint32_t random, loss; /* one of this many frames is lost by chance; 0: none */
-	uint32_t queue, mark;  /* bytes */
-	struct frame *unused;
+	uint32_t room, mark;   /* bytes, in front of the link */
 };
 
+/* A copy, since the sender keeps f. */
 static struct frame *
-get_frame(struct world *w)
+marked(struct world *w, const struct frame *f)
 {
-	struct frame *f = w->unused;
+	struct frame *copy = frame_new(&w->frames);
 
-	if (f)
-		w->unused = f->next;
-	else
-		f = malloc(sizeof(*f));
-	assert_non_null(f);
-	f->refs = 1;
-	return f;
-}
-
-static unsigned
-wire_alloc(void *user, void **frames, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		frames[i] = get_frame(((struct node *)user)->w);
-	return n;
-}
-
-static void
-wire_drop(void *user, void *const *frames, unsigned n)
-{
-	struct world *w = ((struct node *)user)->w;
-
-	for (unsigned i = 0; i < n; i++) {
-		struct frame *f = frames[i];
-
-		if (--f->refs > 0)
-			continue;
-		f->next = w->unused;
-		w->unused = f;
-	}
-}
-
-static void
-set_mark(uint8_t *f)
-{
-	f[IP_AT + 1] |= 3;
-	put16(f + IP_AT + 10, 0);
-	put16(f + IP_AT + 10, (uint16_t)~ip_fold(ip_sum(f + IP_AT)));
+	copy->length = f->length;
+	memcpy(copy->data, f->data, f->length);
+	copy->data[IP_AT + 1] |= 3;
+	put16(copy->data + IP_AT + 10, 0);
+	put16(copy->data + IP_AT + 10, (uint16_t)~ip_fold(ip_sum(copy->data + IP_AT)));
+	return copy;
 }
 
 static uint32_t
@@ -103,28 +71,28 @@ next_random(struct world *w)
 }
 
 static void
-carry(struct world *w, const struct frame *f, struct node *to)
+carry(struct world *w, struct frame *f, const struct node *from, struct node *to)
 {
 	uint64_t begin = to->busy_until > w->now ? to->busy_until : w->now;
 	uint64_t waiting = (begin - w->now) * BYTES_PER_US / 1000;
-	struct frame *copy;
+	struct frame *copy = NULL;
 
-	if (waiting + f->length > w->queue || (w->loss != 0 && next_random(w) % w->loss == 0)) {
+	if (waiting + f->length > w->room || (w->loss != 0 && next_random(w) % w->loss == 0)) {
 		w->dropped++;
 		return;
 	}
-	copy = get_frame(w);
-	copy->length = f->length;
-	memcpy(copy->data, f->data, f->length);
-	if (waiting > w->mark && get16(copy->data + 12) == ETH_TYPE_IP) {
+	if (waiting > w->mark && get16(f->data + 12) == ETH_TYPE_IP) {
 		w->marked++;
-		set_mark(copy->data);
+		f = copy = marked(w, f);
 	}
 	to->busy_until = begin + (uint64_t)f->length * 1000 / BYTES_PER_US;
-	copy->due = to->busy_until + LATENCY_NS;
-	copy->next = NULL;
-	*to->end = copy;
-	to->end = &copy->next;
+	queue_push(&w->queue, (struct queued){
+				  .at = to->busy_until + LATENCY_NS,
+				  .order = w->queue.pushed,
+				  .subject = frame_launch(f, from->frames.node, to->frames.node),
+			      });
+	if (copy)
+		frame_put(copy);
 }
 
 static void
@@ -133,13 +101,13 @@ wire_send(void *user, void *frame, uint32_t length, bool keep)
 	struct node *n = user;
 	struct frame *f = frame;
 
-	f->length = length;
+	frame_sent(f, length);
 	for (unsigned i = 0; i < NODES; i++) {
-		if ((f->data[0] & 1) || f->data[5] == i)
-			carry(n->w, f, &n->w->node[i]);
+		if (frame_is_to(f, i))
+			carry(n->w, f, n, &n->w->node[i]);
 	}
 	if (!keep)
-		wire_drop(user, &frame, 1);
+		frame_put(f);
 }
 
 static unsigned
@@ -151,21 +119,15 @@ wire_room(void *user)
 static unsigned
 wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 {
-	struct node *n = user;
-	unsigned count = 0;
+	struct world *w = ((struct node *)user)->w;
+	struct queued e;
 
-	while (n->first && n->first->due <= now && count < 64) {
-		struct frame *f = n->first;
-		void *frame = f;
+	while (queue_pop(&w->queue, now, &e)) {
+		struct frame_delivery *d = e.subject;
 
-		n->first = f->next;
-		if (n->first == NULL)
-			n->end = &n->first;
-		roce_input(ctx, f->data, f->length, now);
-		wire_drop(n, &frame, 1);
-		count++;
+		assert_true(frame_arrive(d, &w->node[d->to].frames));
 	}
-	return count;
+	return frame_port_receive(user, ctx, now);
 }
 
 static void
@@ -175,19 +137,32 @@ wire_flush(void *user, uint64_t now)
 
 static const struct roce_wire wire = {
     .data_offset = offsetof(struct frame, data),
-    .alloc = wire_alloc,
-    .drop = wire_drop,
+    .alloc = frame_port_alloc,
+    .drop = frame_port_drop,
     .send = wire_send,
     .room = wire_room,
     .receive = wire_receive,
     .flush = wire_flush,
 };
 
+static struct frame_port *
+port_of(struct frame_net *f, uint32_t node, uint32_t context)
+{
+	return &((struct world *)f->user)->node[node].frames;
+}
+
+static void
+broken(struct frame_net *f, const char *why)
+{
+	fail_msg("%s", why);
+}
+
+static const struct frame_net_ops frame_ops = {.port = port_of, .broken = broken};
+
 static void
 make_node(struct world *w, unsigned id, uint16_t mtu)
 {
 	struct roce_config config = {.gid = nic_gid_ipv4(0x0a000001 + id),
-				     .mac = {2, 0, 0, 0, 0, (uint8_t)id},
 				     .mtu = mtu,
 				     .max_qp = 2 * SENDERS,
 				     .max_mr = 4,
@@ -197,7 +172,8 @@ make_node(struct world *w, unsigned id, uint16_t mtu)
 	struct node *n = &w->node[id];
 
 	n->w = w;
-	n->end = &n->first;
+	frame_port_init(&n->frames, &w->frames, id, 0);
+	frame_mac(id, config.mac);
 	n->dev = roce_device_create(&config);
 	n->ctx = roce_context_create(n->dev, 0, &wire, n);
 	assert_non_null(n->ctx);
@@ -222,11 +198,16 @@ join(struct node *a, struct nic_qp *qa, struct node *b, struct nic_qp *qb)
 }
 
 static struct world *
-world_create(uint16_t mtu, uint32_t queue, uint32_t mark)
+world_create(uint16_t mtu, uint32_t room, uint32_t mark)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
-	w->queue = queue;
+	w->frames = (struct frame_net){.ops = &frame_ops,
+				       .user = w,
+				       .port_room = UINT32_MAX,
+				       .burst = 64,
+				       .limit = UINT64_MAX};
+	w->room = room;
 	w->mark = mark;
 	w->now = 1000000;
 	for (unsigned i = 0; i < NODES; i++)
@@ -246,25 +227,17 @@ world_create(uint16_t mtu, uint32_t queue, uint32_t mark)
 static void
 world_destroy(struct world *w)
 {
+	struct queued e;
+
 	for (unsigned i = 0; i < NODES; i++) {
-		struct node *n = &w->node[i];
-
-		while (n->first) {
-			struct frame *f = n->first;
-
-			n->first = f->next;
-			f->next = w->unused;
-			w->unused = f;
-		}
-		roce_device_destroy(n->dev);
-		free(n->memory);
+		frame_port_fini(&w->node[i].frames);
+		roce_device_destroy(w->node[i].dev);
+		free(w->node[i].memory);
 	}
-	while (w->unused) {
-		struct frame *f = w->unused;
-
-		w->unused = f->next;
-		free(f);
-	}
+	while (queue_pop(&w->queue, UINT64_MAX, &e))
+		frame_end(e.subject);
+	queue_free(&w->queue);
+	assert_int_equal(w->frames.live, 0);
 	free(w);
 }
 
@@ -330,9 +303,9 @@ goodput(struct world *w, uint64_t ns, uint16_t mtu, unsigned senders, enum nic_o
 }
 
 static void
-incast(uint16_t mtu, uint32_t queue, uint32_t mark, enum nic_opcode opcode)
+incast(uint16_t mtu, uint32_t room, uint32_t mark, enum nic_opcode opcode)
 {
-	struct world *w = world_create(mtu, queue, mark);
+	struct world *w = world_create(mtu, room, mark);
 	uint64_t least = UINT64_MAX, most = 0;
 	unsigned percent;
 
@@ -347,7 +320,7 @@ incast(uint16_t mtu, uint32_t queue, uint32_t mark, enum nic_opcode opcode)
 	}
 	print_message(
 	    "mtu %u queue %u mark %u %s: %u %%, %llu dropped, %llu marked, %llu to %llu KiB each\n",
-	    mtu, queue >> 10, mark >> 10, opcode == NIC_READ ? "READ" : "WRITE", percent,
+	    mtu, room >> 10, mark >> 10, opcode == NIC_READ ? "READ" : "WRITE", percent,
 	    (unsigned long long)w->dropped, (unsigned long long)w->marked,
 	    (unsigned long long)least >> 10, (unsigned long long)most >> 10);
 	assert_true(percent >= 80);

@@ -43,8 +43,8 @@ message(uint8_t type, uint32_t flags)
 	memcpy(m.source, net_gid(net_ip(1)).raw, 16);
 	memcpy(m.dest, type == SOLICIT ? group : net_gid(net_ip(0)).raw, 16);
 	memcpy(m.target, net_gid(net_ip(type == SOLICIT ? 0 : 1)).raw, 16);
-	net_mac(1, m.mac);
-	net_mac(1, m.ethernet);
+	frame_mac(1, m.mac);
+	frame_mac(1, m.ethernet);
 	return m;
 }
 
@@ -121,7 +121,7 @@ check_sent(uint8_t type, uint32_t flags, const uint8_t *to_mac, const uint8_t *t
 	const uint8_t *ip = seen + ETH_BYTES, *nd = ip + IP6_BYTES;
 	uint8_t own[6], again[128];
 
-	net_mac(0, own);
+	frame_mac(0, own);
 	assert_int_equal(seen_length, 86);
 	assert_memory_equal(seen, to_mac, 6);
 	assert_memory_equal(seen + 6, own, 6);
@@ -154,7 +154,7 @@ asks(void **state)
 	roce_arp_ask(n->node[0].port[0].ctx, qp->neighbour, n->now + 1);
 	check_sent(SOLICIT, 0, mac, to);
 	net_run(n, 20000);
-	net_mac(1, to);
+	frame_mac(1, to);
 	assert_true(knows(qp, to));
 	net_destroy(n);
 }

@@ -305,7 +305,7 @@ scarce_buffers(void **state)
 	struct net *n = net_create(2, 1, &config, 9);
 	struct transfer t;
 
-	n->frames_left = 80;
+	net_set_left(n, 80);
 	n->room = 3;
 	n->loss = 1;
 	set_up(&t, n, 0, 1, 0);

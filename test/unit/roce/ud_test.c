@@ -296,12 +296,12 @@ without_frames(void **state)
 	net_post_recvs(w->b, &w->target_mr, 32, SLOT);
 	post(w, datagram(w, 0, 10, false));
 	net_run(w->net, 100000);
-	w->net->frames_left = 0;
+	net_set_left(w->net, 0);
 	for (i = 1; i < 32; i++)
 		post(w, datagram(w, i, 10, false));
 	for (unsigned k = 0; k < 40; k++)
 		net_turn(w->net);
-	w->net->frames_left = 1;
+	net_set_left(w->net, 1);
 	net_run(w->net, 1000000);
 	assert_int_equal(w->a->wcs, 32);
 	assert_int_equal(w->b->wcs, 32);

@@ -4,6 +4,7 @@
 #include "worlds/test.h"
 
 #include "stream/conn.h"
+#include "stream/partial_send.h"
 
 #include <pthread.h>
 

@@ -6,6 +6,7 @@
 #include "worlds/stream_pair.h"
 
 #include "stream/conn.h"
+#include "stream/rx_queue.h"
 
 #define CONNS 20u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
-#include "plane_internal.h"
+#include "plane_fake_internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -81,116 +81,67 @@ undress(const uint8_t *f, uint32_t n, uint8_t *plain)
 }
 
 static bool
-show_tap(struct net *n, const struct net_frame *f)
+show_tap(struct net *n, const struct frame *f)
 {
 	uint8_t plain[sizeof(f->data)];
 
 	return !n->tap || n->tap(n, plain, undress(f->data, f->length, plain));
 }
 
-void
-net_mac(unsigned node, uint8_t *mac)
+static struct frame_port *
+port_of(struct frame_net *f, uint32_t node, uint32_t context)
 {
-	memcpy(mac, (const uint8_t[6]){2, 0, 0, 0, 0, (uint8_t)(node + 1)}, 6);
-}
+	struct net *n = f->user;
 
-static uint32_t
-hash(const uint8_t *p, uint32_t n)
-{
-	uint32_t h = 2166136261u;
-
-	while (n--)
-		h = (h ^ *p++) * 16777619u;
-	return h;
-}
-
-static unsigned
-wire_alloc(void *user, void **frames, unsigned n)
-{
-	struct net *net = ((struct net_port *)user)->node->net;
-	unsigned i;
-
-	for (i = 0; i < n && net->frames_left != 0; i++) {
-		struct net_frame *f = calloc(1, sizeof(*f));
-
-		assert_non_null(f);
-		f->refs = 1;
-		f->net = net;
-		net->frames_live++;
-		if (net->frames_left > 0)
-			net->frames_left--;
-		frames[i] = f;
-	}
-	return i;
+	assert_in_range(context, 0, n->node[node].contexts - 1);
+	return &n->node[node].port[context].frames;
 }
 
 static void
-put_frame(struct net_frame *f)
+broken(struct frame_net *f, const char *why)
 {
-	assert_true(f->refs > 0);
-	if (--f->refs > 0)
-		return;
-	f->net->frames_live--;
-	if (f->net->frames_left >= 0)
-		f->net->frames_left++;
-	free(f);
+	fail_msg("%s", why);
 }
 
-static void
-wire_drop(void *user, void *const *frames, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		put_frame(frames[i]);
-}
+static const struct frame_net_ops frame_ops = {.port = port_of, .broken = broken};
 
+/* The frame arrives in the next turn, before the last ones that are under way, `ahead` of them. */
 static void
-enqueue(struct net *n, struct net_frame *f, unsigned node)
+launch(struct net *n, struct frame *f, const struct net_node *from, unsigned to, unsigned ahead)
 {
-	assert_true(n->queued < NET_QUEUE);
-	f->refs++;
-	n->queue[n->queued++] = (struct net_delivery){f, node, n->now};
-}
+	uint64_t place = 2 * (n->queue.pushed - ahead) - (ahead > 0);
 
-/* Somewhere among the last frames that still wait. */
-static void
-shuffle(struct net *n)
-{
-	unsigned last = n->queued - 1, to = last - (last < 8 ? 0 : net_random(n) % 8);
-	struct net_delivery d = n->queue[last];
-
-	memmove(&n->queue[to + 1], &n->queue[to], (last - to) * sizeof(d));
-	n->queue[to] = d;
+	assert_true(n->frames.under_way < NET_QUEUE);
+	queue_push(&n->queue, (struct queued){.at = n->now + 1,
+					      .order = place,
+					      .subject = frame_launch(f, from->id, to)});
 }
 
 static void
 wire_send(void *user, void *frame, uint32_t length, bool keep)
 {
-	struct net *n = ((struct net_port *)user)->node->net;
-	struct net_frame *f = frame;
-	uint8_t mac[6];
+	const struct net_node *node = ((struct net_port *)user)->node;
+	struct net *n = node->net;
+	struct frame *f = frame;
 
 	assert_true(f->refs > 0);
 	assert_true(length >= EXT_AT + ICRC_BYTES && length <= sizeof(f->data));
-	if (f->length == 0) {
-		f->length = length;
-		f->hash = hash(f->data, length);
-	}
-	assert_int_equal(f->length, length);
-	assert_int_equal(f->hash, hash(f->data, length));
+	frame_sent(f, length);
 	if (show_tap(n, f) && net_random(n) % 100 >= n->loss) {
 		for (unsigned i = 0; i < n->nodes; i++) {
-			net_mac(i, mac);
-			if ((f->data[0] & 1) == 0 && memcmp(mac, f->data, 6) != 0)
+			unsigned ahead = 0;
+
+			if (!frame_is_to(f, i))
 				continue;
-			enqueue(n, f, i);
-			if (net_random(n) % 100 < n->reorder)
-				shuffle(n);
+			if (net_random(n) % 100 < n->reorder && n->frames.under_way >= 8)
+				ahead = net_random(n) % 8;
+			launch(n, f, node, i, ahead);
 			if (net_random(n) % 100 < n->dup)
-				enqueue(n, f, i);
+				launch(n, f, node, i, 0);
 		}
 	}
 	if (!keep)
-		put_frame(f);
+		frame_put(f);
 }
 
 static unsigned
@@ -201,51 +152,21 @@ wire_room(void *user)
 	return p->node->stuck ? 0 : p->node->net->room;
 }
 
-static void
-deliver(struct net_node *node, const struct net_frame *f, unsigned context, uint64_t now)
-{
-	/* exactly as long as the frame, so that a sanitizer sees reads behind its end */
-	uint8_t *copy = malloc(f->length);
-	int engine;
-
-	assert_non_null(copy);
-	memcpy(copy, f->data, f->length);
-	engine = roce_input(node->port[context].ctx, copy, f->length, now);
-	if (engine != ROCE_DONE) {
-		assert_in_range(engine, 0, node->contexts - 1);
-		assert_int_equal(roce_input_handed(node->port[engine].ctx, copy, f->length, now),
-				 ROCE_DONE);
-	}
-	assert_memory_equal(copy, f->data, f->length);
-	free(copy);
-}
-
 static unsigned
 wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 {
 	struct net_port *p = user;
 	struct net *n = p->node->net;
-	struct net_frame *burst[32];
-	unsigned kept = 0, got = 0;
+	struct queued e;
 
 	assert_ptr_equal(p->ctx, ctx);
-	if (p != &p->node->port[p->node->rss])
-		return 0;
-	for (unsigned i = 0; i < n->queued; i++) {
-		const struct net_delivery *d = &n->queue[i];
+	while (queue_pop(&n->queue, now, &e)) {
+		struct frame_delivery *d = e.subject;
+		struct net_node *to = &n->node[d->to];
 
-		if (d->node != p->node->id || d->due >= now || got == 32)
-			n->queue[kept++] = *d;
-		else
-			burst[got++] = d->frame;
+		assert_true(frame_arrive(d, &to->port[to->rss].frames));
 	}
-	n->queued = kept;
-	for (unsigned i = 0; i < got; i++) {
-		assert_int_equal(burst[i]->hash, hash(burst[i]->data, burst[i]->length));
-		deliver(p->node, burst[i], p->node->rss, now);
-		put_frame(burst[i]);
-	}
-	return got;
+	return frame_port_receive(user, ctx, now);
 }
 
 static void
@@ -254,9 +175,9 @@ wire_flush(void *user, uint64_t now)
 }
 
 static const struct roce_wire wire = {
-    .data_offset = offsetof(struct net_frame, data),
-    .alloc = wire_alloc,
-    .drop = wire_drop,
+    .data_offset = offsetof(struct frame, data),
+    .alloc = frame_port_alloc,
+    .drop = frame_port_drop,
     .send = wire_send,
     .room = wire_room,
     .receive = wire_receive,
@@ -274,7 +195,7 @@ create_node(struct net *n, unsigned id, unsigned contexts, const struct roce_con
 	c.vlan = has_vlan() ? TAG & VLAN_ID_MASK : 0;
 	c.pcp = has_vlan() ? TAG >> 13 : 0;
 	c.contexts = contexts;
-	net_mac(id, c.mac);
+	frame_mac(id, c.mac);
 	node->net = n;
 	node->id = id;
 	node->contexts = contexts;
@@ -283,6 +204,7 @@ create_node(struct net *n, unsigned id, unsigned contexts, const struct roce_con
 	for (unsigned i = 0; i < contexts; i++) {
 		struct net_port *p = &node->port[i];
 
+		frame_port_init(&p->frames, &n->frames, id, i);
 		p->node = node;
 		p->ctx = roce_context_create(node->dev, i, &wire, p);
 		assert_non_null(p->ctx);
@@ -300,7 +222,12 @@ net_create(unsigned nodes, unsigned contexts, const struct roce_config *config, 
 	n->random = seed * 0x9e3779b97f4a7c15u + 1;
 	n->room = 1024;
 	n->step = NET_STEP_NS;
-	n->frames_left = -1;
+	n->frames = (struct frame_net){.ops = &frame_ops,
+				       .user = n,
+				       .port_room = NET_QUEUE,
+				       .burst = 32,
+				       .strict = true,
+				       .limit = UINT64_MAX};
 	for (unsigned i = 0; i < nodes; i++)
 		create_node(n, i, contexts, config);
 	return n;
@@ -309,14 +236,25 @@ net_create(unsigned nodes, unsigned contexts, const struct roce_config *config, 
 void
 net_destroy(struct net *n)
 {
+	struct queued e;
+
 	for (unsigned i = 0; i < n->nodes; i++) {
 		net_check_sum(&n->node[i]);
 		roce_ops.close(roce_nic_device(n->node[i].dev));
+		for (unsigned k = 0; k < n->node[i].contexts; k++)
+			frame_port_fini(&n->node[i].port[k].frames);
 	}
-	while (n->queued > 0)
-		put_frame(n->queue[--n->queued].frame);
-	assert_int_equal(n->frames_live, 0);
+	while (queue_pop(&n->queue, UINT64_MAX, &e))
+		frame_end(e.subject);
+	queue_free(&n->queue);
+	assert_int_equal(n->frames.live, 0);
 	free(n);
+}
+
+void
+net_set_left(struct net *n, uint64_t frames)
+{
+	n->frames.limit = n->frames.live + frames;
 }
 
 void
@@ -348,10 +286,18 @@ net_run(struct net *n, uint64_t ns)
 void
 net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length)
 {
-	struct net_frame f;
+	struct net_node *to = &n->node[node];
+	struct frame f;
+	int owner;
 
-	f.length = craft_dress(&n->node[node].dev->headers, frame, length, f.data);
-	deliver(&n->node[node], &f, n->node[node].rss, n->now);
+	f.net = &n->frames;
+	f.length = 0;
+	frame_sent(&f, craft_dress(&to->dev->headers, frame, length, f.data));
+	owner = frame_input(to->port[to->rss].ctx, &f, false, n->now);
+	if (owner != ROCE_DONE) {
+		assert_in_range(owner, 0, to->contexts - 1);
+		assert_int_equal(frame_input(to->port[owner].ctx, &f, true, n->now), ROCE_DONE);
+	}
 }
 
 struct nic_qp *
@@ -419,8 +365,8 @@ net_craft(unsigned from, unsigned to, uint8_t opcode, uint32_t qpn, uint32_t psn
 			  .qpn = qpn,
 			  .psn = psn & PSN_MASK};
 
-	net_mac(from, c.source_mac);
-	net_mac(to, c.dest_mac);
+	frame_mac(from, c.source_mac);
+	frame_mac(to, c.dest_mac);
 	return c;
 }
 

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "nic/roce/context.h"
+#include "frame_net.h"
 #include "roce_craft.h"
 
 #include <errno.h>
@@ -27,17 +28,10 @@
 #define NET_STEP_NS 2000 /* of a turn; tests that wait for seconds take longer steps */
 
 struct net;
-
-struct net_frame {
-	int refs;
-	uint32_t length, hash; /* of the first send: later ones must be the same */
-	struct net *net;
-	uint8_t data[ROCE_FRAME_MAX(4096)];
-};
-
 struct net_node;
 
 struct net_port {
+	struct frame_port frames; /* first: the wire's user */
 	struct net_node *node;
 	struct roce_context *ctx;
 	struct nic_srq *srq;
@@ -55,23 +49,18 @@ struct net_node {
 	bool stuck;   /* its port takes nothing */
 };
 
-struct net_delivery {
-	struct net_frame *frame;
-	unsigned node;
-	uint64_t due;
-};
-
 struct net {
 	struct net_node node[NET_NODES];
 	unsigned nodes;
-	uint64_t now, step;
+	union {
+		struct event_queue queue; /* of frame_deliveries, ns */
+		uint64_t now;		  /* the queue's */
+	};
+	uint64_t step;
+	struct frame_net frames;
 	uint64_t random;
 	unsigned loss, dup, reorder; /* percent */
 	unsigned room;		     /* what wires say they take in one flush */
-	int frames_left;	     /* allocation fails when 0; -1: without limit */
-	int frames_live;
-	struct net_delivery queue[NET_QUEUE];
-	unsigned queued;
 	/* Sees every frame that is sent, ICMPv6 as bare Ethernet; false: it is lost. May be NULL.
 	 */
 	bool (*tap)(struct net *n, const uint8_t *frame, uint32_t length);
@@ -83,6 +72,8 @@ struct net *net_create(unsigned nodes, unsigned contexts, const struct roce_conf
 		       uint64_t seed);
 /* Checks that no buffer was lost. */
 void net_destroy(struct net *n);
+/* From now on frames can be allocated until there are `frames` more. */
+void net_set_left(struct net *n, uint64_t frames);
 /* One turn of every node; time goes on. */
 void net_turn(struct net *n);
 /* Turns until `ns` have passed. */
@@ -115,6 +106,5 @@ bool net_six(void);
 struct nic_gid net_gid(uint32_t ip);
 struct address net_address(uint32_t ip);
 uint32_t net_ip(unsigned node);
-void net_mac(unsigned node, uint8_t *mac);
 
 #endif

@@ -78,7 +78,7 @@ make_qp(struct world *w, enum nic_qp_state state)
 	for (; attr.state <= state && attr.state <= NIC_QP_SQD; attr.state++)
 		assert_int_equal(roce_ops.qp_modify(w->qp, &attr), 0);
 	if (state >= NIC_QP_RTR) {
-		net_mac(1, mac);
+		frame_mac(1, mac);
 		roce_neighbour_learn(((struct roce_qp *)w->qp)->neighbour, net_address(net_ip(1)),
 				     mac);
 	}

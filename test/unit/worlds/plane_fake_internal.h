@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by the parts of plane_fake.h: its engine (plane_engine.c), its requests
- * (plane_request.c), and the calls of tests (plane_fake.c). */
-#ifndef TEST_PLANE_INTERNAL_H
-#define TEST_PLANE_INTERNAL_H
+/* Shared by the parts of plane_fake.h: its engine (plane_fake_engine.c), its requests
+ * (plane_fake_request.c), and the calls of tests (plane_fake.c). */
+#ifndef TEST_PLANE_FAKE_INTERNAL_H
+#define TEST_PLANE_FAKE_INTERNAL_H
 
 #include "plane_fake.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Virtual time and chance of all simulators: a clock, the events still to come, a generator. */
-#ifndef WEIR_TEST_SIM_EVENT_QUEUE_H
-#define WEIR_TEST_SIM_EVENT_QUEUE_H
+#ifndef TEST_EVENT_QUEUE_H
+#define TEST_EVENT_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>
