@@ -468,7 +468,7 @@ update_each(uint32_t to, int want)
 	assert_int_equal(parts[1][0], want ? is : is + 1);
 }
 
-/* What n rounds of the above have left. */
+/* n rounds of the above have left this. */
 static void
 assert_updated(unsigned n)
 {
