@@ -88,9 +88,9 @@ struct link_pools {
  * The engine's thread alone reads and writes it, but for `user`, which main fills in before the
  * link is up (engine_link_user()). Shared are the memory of rings, stagings and credit lines, which
  * lie elsewhere. So fields are grouped by what uses them, a cache line per group: a frame that is
- * sent and one that is received take the first six, and the line of `is` that frames read. Fields of
- * larger messages, answers and rare lines are behind them. Positions are in lines since the link is
- * up.
+ * sent and one that is received take the first six, and the line of `is` that frames read. Fields
+ * of larger messages, answers and rare lines are behind them. Positions are in lines since the link
+ * is up.
  */
 struct peer_link {
 	/* read in each turn while the link is busy, for new credit and for what may leave; written
