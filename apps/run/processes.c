@@ -156,7 +156,8 @@ set_environment(const struct run_options *o)
 	snprintf(size, sizeof(size), "%u", o->processes);
 	snprintf(threads, sizeof(threads), "%u", o->threads);
 	if (setenv(LAUNCH_GROUP, name, 1) || setenv(LAUNCH_SECRET, secret, 1) ||
-	    setenv(LAUNCH_SIZE, size, 1) || (o->threads && setenv(LAUNCH_THREADS, threads, 1)))
+	    setenv(LAUNCH_SIZE, size, 1) ||
+	    (o->threads ? setenv(LAUNCH_THREADS, threads, 1) : unsetenv(LAUNCH_THREADS)))
 		return -errno;
 	return 0;
 }
@@ -205,7 +206,7 @@ on_signal(evutil_socket_t number, short what, void *user)
 
 	if (!s->left) /* nobody reads the rest of the output */
 		event_base_loopbreak(s->base);
-	else if (number == SIGTERM)
+	else if (number == SIGTERM || number == SIGHUP)
 		starter_end_all(s);
 	else
 		signal_all(s, (int)number);
@@ -306,7 +307,8 @@ run(struct starter *s)
 		rc = start(s, i);
 	/* not before: a process would inherit these */
 	if (!rc && (add_signal(s, 0, SIGINT, on_signal) || add_signal(s, 1, SIGTERM, on_signal) ||
-		    add_signal(s, 2, SIGCHLD, on_child)))
+		    add_signal(s, 2, SIGCHLD, on_child) || add_signal(s, 3, SIGHUP, on_signal) ||
+		    add_signal(s, 4, SIGQUIT, on_signal)))
 		rc = failed("cannot start", ENOMEM, "free some");
 	if (rc) {
 		give_up(s);

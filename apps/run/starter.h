@@ -57,7 +57,7 @@ struct starter {
 	char **command; /* ends with NULL */
 	struct cpus cpus;
 	struct event_base *base;
-	struct event *signals[3], *grace;
+	struct event *signals[5], *grace;
 	struct output output[2];
 	struct input input;
 	struct process *process; /* by rank */

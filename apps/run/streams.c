@@ -52,6 +52,9 @@ fail_output(struct output *o, const char *why)
 	o->failed = true;
 	evbuffer_drain(o->pending, evbuffer_get_length(o->pending));
 	event_del(o->writable);
+	if (o->paused) /* processes that write while they end must not wait */
+		each_source(o, resume);
+	o->paused = false;
 	if (!s->code)
 		s->code = EXIT_FAILED;
 	streams_say(s, "cannot write standard %s: %s; the processes are ended",

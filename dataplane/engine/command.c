@@ -220,10 +220,8 @@ execute(struct engine *e, struct engine_command *command)
 		if (!l || !link_lasts(l))
 			return -EHOSTDOWN;
 		/* it does not wait for the peer: few commands can be under way */
-		if (!reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)) {
-			l->unanswered = true;
+		if (!reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED))
 			link_break(e, l, RING, EPROTO, 0);
-		}
 		return 0;
 	case ENGINE_CONN_LOCAL:
 		c = make_conn(e, k, &result);

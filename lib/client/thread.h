@@ -120,6 +120,7 @@ struct weir_thread {
 	int epoll_fd;	       /* epoll: rings_fd of this and of foreign workers, wake_fd */
 	uint32_t armed;	       /* number of waiters; the sleep flags are up while it is > 0 */
 	uint32_t signal_waits; /* of these, those that await signals */
+	uint32_t arms;	       /* waits of this thread that slept so far; only it uses the number */
 	uint32_t closing;      /* connections closed here that have not ended */
 	bool report_pending;   /* a report found no room in a ring: no long sleep */
 	LIST_HEAD(, weir_waiter) waiters;

@@ -220,6 +220,7 @@ arm(struct weir_wait *wait)
 		wait->nap |= self->report_pending;
 		weir_unlock(self);
 	}
+	self->arms++;
 	wait->armed = true;
 }
 

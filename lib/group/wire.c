@@ -284,20 +284,40 @@ group_progress(struct weir_group *g)
 	return rc ? rc : exchange_step(&g->x);
 }
 
+/*
+ * Runs the function of `idler` for g, which waits. Meanwhile nobody is inside a call of theirs: the
+ * function's own waits look whether a member has ended.
+ */
+static int
+run_idle(struct weir_group *g, struct weir_group *idler)
+{
+	bool inside = g->inside, idler_inside = idler->inside;
+	int items;
+
+	weir_assert(!idler->idling); /* group_enter() */
+	idler->idling = true;
+	if (inside)
+		group_set_inside(g, false);
+	if (idler != g && idler_inside)
+		group_set_inside(idler, false);
+	items = idler->idle(idler->idle_arg);
+	if (inside)
+		group_set_inside(g, true);
+	if (idler != g && idler_inside)
+		group_set_inside(idler, true);
+	idler->idling = false;
+	return items;
+}
+
 int
 group_wait_next(struct weir_group *g, struct weir_wait *wait)
 {
-	struct weir_group *idler = g->idler;
-	int items;
+	uint32_t arms = wait->armed ? wait->self->arms : 0;
 
-	if (idler->idle) {
-		weir_assert(!idler->idling); /* group_enter() */
-		idler->idling = true;
-		items = idler->idle(idler->idle_arg);
-		idler->idling = false;
-		if (items > 0)
-			weir_wait_again(wait);
-	}
+	/* a wait inside the function may have taken the wake-up of this one, and what it told of */
+	if (g->idler->idle &&
+	    (run_idle(g, g->idler) > 0 || (wait->armed && wait->self->arms != arms)))
+		weir_wait_again(wait);
 	return weir_wait_next(wait);
 }
 

@@ -545,6 +545,10 @@ make(struct weir_group *g, struct window_args *a, const struct weir_window_optio
 		return weir_fail(-EBUSY, "another window is being made; repeat that call until it "
 					 "is complete");
 	if (!win) {
+		if (group_is_calling(g))
+			return weir_fail(-EBUSY,
+					 "another collective call has begun; repeat it with "
+					 "the same arguments until it is complete");
 		win = calloc(1, sizeof(*win));
 		if (!win)
 			return weir_fail(-ENOMEM, "no memory for a window; free some");

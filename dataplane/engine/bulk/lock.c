@@ -372,6 +372,8 @@ release_lock(struct engine *e, struct export *x, uint32_t vqpn, bool dead, bool 
 	}
 	x->lock.exclusive = false;
 	count_held(e, x, -1);
+	if (!x->lock.holders && !x->words)
+		x->lock.since = 0;
 	x->lock.scanned = 0; /* the engine of its connection may have given it to words */
 	if (x->lock.holder == vqpn)
 		x->lock.holder = 0; /* which of the others is the latest is not known */

@@ -39,17 +39,24 @@ ctrl_line_due(struct engine *e, struct conn *c, unsigned what)
 	e->ctrl_added = true;
 }
 
+static void rejects_send(struct engine *e, struct peer_link *l);
+
 bool
 reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status)
 {
-	uint16_t at = e->reject_free;
+	uint16_t at;
 
 	weir_assert(l->up && status <= UINT16_MAX);
+	if (l->rejects.count >= REJECTS_OWN && l->rejects.count - REJECTS_OWN >= e->rejects_left)
+		rejects_send(e, l); /* places of a peer that takes answers become free */
 	if (l->rejects.count >= REJECTS_OWN) {
-		if (l->rejects.count - REJECTS_OWN >= e->rejects_left)
+		if (l->rejects.count - REJECTS_OWN >= e->rejects_left) {
+			l->unanswered = true;
 			return false;
+		}
 		e->rejects_left--;
 	}
+	at = e->reject_free;
 	if (at)
 		e->reject_free = e->rejects[at].next;
 	else
@@ -280,17 +287,27 @@ ctrl_line_release(struct engine *e, struct conn *c)
 	link_busy(e, l);
 }
 
+/* As far as there is room. */
+static void
+rejects_send(struct engine *e, struct peer_link *l)
+{
+	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
+	while (l->rejects.count && link_room(e, l, 1) == ROOM) {
+		struct reject r = reject_take(e, l);
+
+		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
+	}
+	l->frame_max = FRAME_LINES;
+}
+
 void
 ctrl_lines_send(struct engine *e, struct peer_link *l)
 {
 	bool room = true;
 
-	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
-	while (UNLIKELY(l->rejects.count) && link_room(e, l, 1) == ROOM) {
-		struct reject r = reject_take(e, l);
-
-		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
-	}
+	if (UNLIKELY(l->rejects.count))
+		rejects_send(e, l);
+	l->frame_max = FRAME_LINES + CONTROL_LINES;
 	while (room && !list_empty(&l->ctrl_due)) {
 		struct conn *c = LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due);
 

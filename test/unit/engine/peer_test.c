@@ -657,7 +657,7 @@ test_connects_without_end(void **state)
 		link_inject(l, &s->qp[0], lines, 8, &h, 0);
 		world_turn(p.w, 1);
 	}
-	assert_true(l->broken);
+	assert_true(l->broken && l->unanswered); /* no frame of it is executed again */
 	assert_int_equal(l->error, EPROTO);
 	assert_in_range(asked, CONNECTS + REJECTS_ONE, CONNECTS + REJECTS_ONE + 256 + 8);
 	p.w->node[1].full = false;
@@ -731,6 +731,27 @@ test_rejections_not_taken(void **state)
 	assert_int_equal(e->rejects_left, REJECTS);
 	fake_context_fini(&s->nowhere);
 	free(s);
+}
+
+/* Others have taken all common places: a peer with room in its ring keeps its link. */
+static void
+test_rejections_of_one_turn(void **state)
+{
+	struct pair p = pair_with_honest();
+	struct engine *e = p.w->node[1].engine;
+	struct peer_link *l = link_of(&p);
+	struct engine_command k = {.type = ENGINE_CONN_REJECT, .conn = {.link = l->is.link}};
+
+	e->rejects_left = 0;
+	for (uint32_t i = 1; i <= 10 * REJECTS_OWN; i++) {
+		k.conn.peer_vqpn = WEIR_VQPN(i, 9);
+		assert_int_equal(node_command(&p.w->node[1], &k), 0);
+		assert_in_range(l->rejects.count, 1, REJECTS_OWN);
+		assert_false(l->broken || l->unanswered);
+	}
+	e->rejects_left = REJECTS;
+	/* all others are in the open frame, behind its head */
+	assert_int_equal(l->tx_pos - l->frame_at, 1 + 10 * REJECTS_OWN - l->rejects.count);
 }
 
 /* A link that is being repaired keeps its rejections, and ends if one of them found no place. */
@@ -815,8 +836,9 @@ test_shares_of_rejections(void **state)
 }
 
 ENGINE_TESTS(TEST(test_connects_without_end), TEST(test_rejections_not_taken),
-	     TEST(test_rejections_while_repaired), TEST(test_shares_of_rejections), TEST(test_held),
-	     TEST(test_bad_reasons), TEST(test_reasons_of_memory), TEST(test_bad_heads),
-	     TEST(test_bad_lines), TEST(test_bad_flow), TEST(test_operations_elsewhere),
+	     TEST(test_rejections_of_one_turn), TEST(test_rejections_while_repaired),
+	     TEST(test_shares_of_rejections), TEST(test_held), TEST(test_bad_reasons),
+	     TEST(test_reasons_of_memory), TEST(test_bad_heads), TEST(test_bad_lines),
+	     TEST(test_bad_flow), TEST(test_operations_elsewhere),
 	     TEST(test_announced_behind_a_stalled_one), TEST(test_bad_sends),
 	     TEST(test_others_connections), TEST(test_random_lines), TEST(test_random_operations))

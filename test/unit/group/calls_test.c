@@ -5,6 +5,8 @@
  */
 #include "team.h"
 
+#include "group/board.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -327,6 +329,77 @@ test_idle_ends(void **state)
 	team_close(&t);
 }
 
+static int
+wait_for_events(void *w)
+{
+	struct weir_event event;
+
+	return weir_wait(w, &event, 1, 2) > 0;
+}
+
+static int
+wait_within_waits(struct team *t, uint32_t i)
+{
+	if (i == 0)
+		weir_group_idle(t->g[i], wait_for_events, t->w[i]);
+	for (unsigned n = 0; n < 300; n++) {
+		if (i && n % 3)
+			usleep(n * 7919 % 5000);
+		if (weir_group_barrier(t->g[i], PATIENT))
+			return __LINE__;
+	}
+	return 0;
+}
+
+/* A wait inside the function may see what ends the call, and does not keep it for itself. */
+static void
+test_idle_waits(void **state)
+{
+	team_of_one_node(2, wait_within_waits);
+	team_of(3, wait_within_waits);
+}
+
+static struct {
+	struct weir_group *g;
+	uint32_t rank; /* that has ended */
+	_Atomic bool waits, hears;
+} ending;
+
+static int
+await_end(void *arg)
+{
+	atomic_store(&ending.waits, true);
+	for (unsigned ms = 0; !ending.hears && ms < WORK_MS; ms++) {
+		ending.hears = group_has_failed(ending.g, ending.rank);
+		usleep(1000);
+	}
+	return 0;
+}
+
+static int
+end_while_idle(struct team *t, uint32_t i)
+{
+	if (i) {
+		ending.rank = weir_group_rank(t->g[i]);
+		while (!atomic_load(&ending.waits))
+			usleep(1000);
+		plane_die(t->f, t->w[i]);
+		return 0;
+	}
+	ending.g = t->g[i];
+	weir_group_idle(t->g[i], await_end, NULL);
+	if (weir_group_barrier(t->g[i], PATIENT) != -ECONNRESET)
+		return __LINE__;
+	return atomic_load(&ending.hears) ? 0 : __LINE__;
+}
+
+/* The function hears of members that have ended while it runs. */
+static void
+test_idle_hears(void **state)
+{
+	team_of(2, end_while_idle);
+}
+
 /* ---- members that end ---- */
 
 static int
@@ -427,11 +500,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_calls),  cmocka_unit_test(test_misuse),
-	    cmocka_unit_test(test_parts),  cmocka_unit_test(test_continue),
-	    cmocka_unit_test(test_differ), cmocka_unit_test(test_death),
-	    cmocka_unit_test(test_leave),  cmocka_unit_test(test_absent),
-	    cmocka_unit_test(test_idle),   cmocka_unit_test(test_idle_ends),
+	    cmocka_unit_test(test_calls),      cmocka_unit_test(test_misuse),
+	    cmocka_unit_test(test_parts),      cmocka_unit_test(test_continue),
+	    cmocka_unit_test(test_differ),     cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_leave),      cmocka_unit_test(test_absent),
+	    cmocka_unit_test(test_idle),       cmocka_unit_test(test_idle_ends),
+	    cmocka_unit_test(test_idle_waits), cmocka_unit_test(test_idle_hears),
 	};
 
 	return cmocka_run_group_tests_name("group_calls", tests, NULL, NULL);

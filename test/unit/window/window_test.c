@@ -683,6 +683,45 @@ TEST(test_idle_in_fence)
 	team_of(3, idle_in_fence);
 }
 
+static _Atomic unsigned windows_refused;
+
+static int
+make_window(void *g)
+{
+	struct weir_window *win;
+	void *base;
+
+	windows_refused += weir_window_allocate(g, 2 * PART, NULL, 0, &base, &win) == -EBUSY;
+	return 0;
+}
+
+static int
+window_in_barrier(struct team *t, uint32_t i)
+{
+	struct weir_group *g = t->g[i];
+	struct weir_window *win;
+	void *base;
+
+	if (!i)
+		weir_group_idle(g, make_window, g);
+	for (unsigned ms = 0; i && !windows_refused && ms < 60000; ms++)
+		usleep(1000);
+	if (weir_group_barrier(g, PATIENT) || !windows_refused)
+		return __LINE__;
+	if (!i)
+		weir_group_idle(g, NULL, NULL);
+	return weir_window_allocate(g, PART, NULL, PATIENT, &base, &win) ||
+		       weir_window_free(win, PATIENT)
+		   ? __LINE__
+		   : 0;
+}
+
+/* A window that was refused while another call waits is not half made. */
+TEST(test_window_in_barrier)
+{
+	team_of_one_node(2, window_in_barrier);
+}
+
 /* ---- members in different calls ---- */
 
 static bool fence_first;
