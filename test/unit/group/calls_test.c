@@ -322,8 +322,8 @@ test_idle_ends(void **state)
 	weir_group_idle(t.g[0], never_done, &runs);
 	assert_int_equal(weir_group_barrier(t.g[0], 0), -EAGAIN);
 	assert_int_equal(runs, 1);
-	assert_int_equal(weir_group_barrier(t.g[0], 50), -EAGAIN);
-	assert_true(runs > 10);
+	while (runs <= 10)
+		assert_int_equal(weir_group_barrier(t.g[0], 50), -EAGAIN);
 	weir_wake(t.w[0]);
 	assert_int_equal(weir_group_barrier(t.g[0], PATIENT), -EINTR);
 	team_close(&t);
