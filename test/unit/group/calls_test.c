@@ -369,8 +369,7 @@ test_idle_waits(void **state)
 }
 
 static struct {
-	struct weir_group *g;
-	uint32_t rank; /* that has ended */
+	struct weir_group *g; /* of two */
 	_Atomic bool waits, hears;
 } ending;
 
@@ -379,7 +378,7 @@ await_end(void *arg)
 {
 	atomic_store(&ending.waits, true);
 	for (unsigned ms = 0; !ending.hears && ms < WORK_MS; ms++) {
-		ending.hears = group_has_failed(ending.g, ending.rank);
+		ending.hears = group_has_failed(ending.g, 1 - weir_group_rank(ending.g));
 		usleep(1000);
 	}
 	return 0;
@@ -389,7 +388,6 @@ static int
 end_while_idle(struct team *t, uint32_t i)
 {
 	if (i) {
-		ending.rank = weir_group_rank(t->g[i]);
 		while (!atomic_load(&ending.waits))
 			usleep(1000);
 		plane_die(t->f, t->w[i]);
