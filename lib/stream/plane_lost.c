@@ -8,6 +8,7 @@
  */
 #include "channel_progress.h"
 #include "conn.h"
+#include "model.h"
 #include "plane_lost.h"
 #include "rx_queue.h"
 #include "segment_progress.h"
@@ -178,7 +179,8 @@ weir_thread_plane_lost(struct weir_thread *t)
 	weir_bias_lock_slow(&t->lock);
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
-		while (weir_channel_progress(ch, NULL))
+		/* also a message that would wait in the ring to be received from there */
+		while (weir_channel_step(ch))
 			;
 		recover(ch);
 	}

@@ -94,6 +94,35 @@ test_loss(void **state)
 	plane_destroy(p.f);
 }
 
+/* So are those of a long run, which wait in the ring to be received from there. */
+static void
+test_loss_of_run(void **state)
+{
+	struct pair p = pair_open(PLANE_REMOTE, &watched, false);
+	uint64_t number;
+	size_t n;
+
+	p.d->pipe->owner = p.d;
+	p.d->pipe->run = 1000;
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(weir_send(p.c, &i, sizeof(i), 0), 0);
+		if (i)
+			plane_settle(p.f);
+	}
+	plane_kill(p.f);
+	assert_int_equal(next_event(p.b).type, WEIR_EVENT_READABLE);
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(weir_recv(p.d, &number, sizeof(number), &n, -1), 0);
+		assert_int_equal(number, i);
+	}
+	assert_int_equal(weir_recv(p.d, &number, sizeof(number), &n, -1), -ENODEV);
+	weir_close(p.c);
+	weir_close(p.d);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	plane_destroy(p.f);
+}
+
 /* Complete messages were received. True: the last one was complete. */
 static bool
 loss_local(unsigned after_ms)
@@ -422,11 +451,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_loss),       cmocka_unit_test(test_unnoticed),
-	    cmocka_unit_test(test_loss_local), cmocka_unit_test(test_reattach),
-	    cmocka_unit_test(test_memory),     cmocka_unit_test(test_name_taken),
-	    cmocka_unit_test(test_sleepers),   cmocka_unit_test(test_nodes),
-	    cmocka_unit_test(test_gone_again), cmocka_unit_test(test_late),
+	    cmocka_unit_test(test_loss),       cmocka_unit_test(test_loss_of_run),
+	    cmocka_unit_test(test_unnoticed),  cmocka_unit_test(test_loss_local),
+	    cmocka_unit_test(test_reattach),   cmocka_unit_test(test_memory),
+	    cmocka_unit_test(test_name_taken), cmocka_unit_test(test_sleepers),
+	    cmocka_unit_test(test_nodes),      cmocka_unit_test(test_gone_again),
+	    cmocka_unit_test(test_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
