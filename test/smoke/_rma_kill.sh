@@ -18,8 +18,11 @@ again_work() {
 	run "$1" rma_kill ${worker[$1]}
 }
 
-# book NAME: sets begun, completed, errors, errno.
-book() { read -r begun completed errors errno < <(rma_kill - book "$dir" "$1"); }
+# book NAME: sets begun, completed, errors, errno; 0 before the worker has made its book.
+book() {
+	read -r begun completed errors errno < <(rma_kill - book "$dir" "$1") ||
+		begun=0 completed=0 errors=0 errno=0
+}
 beyond() { book "$1" && [ "$completed" -gt "$2" ]; }
 # moved WHEN NAME...: until each has completed something that it began after now.
 moved() {
