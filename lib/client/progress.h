@@ -10,6 +10,12 @@ struct weir_thread;
 
 /* Takes slots from the worker's rings; how many. `want`: its next message stays in the ring. */
 unsigned weir_progress(struct weir_thread *t, struct weir_conn *want);
+/*
+ * No send block is free: connections to remote memory give back those of operations that have
+ * ended, and the engine is asked about the others. Whether some were given. lib/remote defines it.
+ * Worker locked.
+ */
+bool weir_lanes_give_blocks(struct weir_thread *t);
 /* Before sleep: reports all that others may wait for, asks for doorbells. Worker locked. */
 void weir_progress_finish(struct weir_thread *t);
 /* After a call that released something: reports it if the worker sleeps. Worker locked. */

@@ -32,22 +32,34 @@ weir_lost(struct weir *w)
 	atomic_store_explicit(&w->life->state, WEIR_DEAD, memory_order_release);
 }
 
+static bool
+has_chores(const struct weir_thread *t)
+{
+	return !TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing) ||
+	       ((t->armed || t->w->polling) && t->starved);
+}
+
 /*
- * Chores: sends the rest of partial messages, and finishes closed connections of ended threads. A
- * thread that calls often does this itself.
+ * Chores: sends the rest of partial messages, finishes closed connections of ended threads, and
+ * gives threads that sleep for lack of send blocks those of operations and messages that have
+ * ended. A thread that calls often does this itself.
  */
 static void
 do_chores(struct weir_thread *t)
 {
-	bool idle;
+	struct weir *w = t->w;
+	bool idle, lends;
 
 	weir_bias_lock_slow(&t->lock);
 	idle = t->turns == t->turns_seen;
-	if (idle && (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing)))
+	lends = idle && atomic_load_explicit(&w->heap.starving, memory_order_relaxed);
+	if (lends)
+		weir_lanes_give_blocks(t);
+	if (lends || (idle && has_chores(t)))
 		weir_progress(t, NULL);
 	t->turns_seen = t->turns;
-	if (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing))
-		t->w->chores = true;
+	if (has_chores(t))
+		w->chores = true;
 	weir_bias_unlock_passing(&t->lock);
 }
 

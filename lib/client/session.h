@@ -85,7 +85,7 @@ struct weir {
 	/* a request found that the data plane has hung up; the watcher will notice. Written by any
 	 * thread, read by weir_reattach() */
 	_Atomic bool hung_up;
-	int watcher_fd;	       /* eventfd: stop, or partial messages to send */
+	int watcher_fd;	       /* eventfd: stop, or chores */
 	_Atomic uint32_t stop; /* detach writes, watcher reads */
 	bool chores;	       /* the watcher's: work is left */
 	bool late;	    /* the watcher's: the time for last messages of local peers is over */

@@ -102,6 +102,14 @@ raise_flags(struct weir_thread *t)
 	}
 }
 
+/* Threads that make no calls may hold those that t waits for: the watcher gets them. */
+static void
+ask_for_blocks(const struct weir_thread *t)
+{
+	if (atomic_load_explicit(&t->starved, memory_order_relaxed) && t->w->watched)
+		weir_wake_fd(t->w->watcher_fd);
+}
+
 void
 weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 {
@@ -110,6 +118,7 @@ weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 	if (!t->armed++ || waiter->signals)
 		raise_flags(t);
 	weir_progress_finish(t);
+	ask_for_blocks(t);
 	/* pairs with weir_pipe_published() of local peers and the engine's doorbell step, and with
 	 * weir_segment_report() of local peers. The caller looks at rings, and at the word of a
 	 * signal, after it */
@@ -334,9 +343,13 @@ weir_wait_next(struct weir_wait *wait)
 		shared_cpu--;
 	wait->yields++;
 	ns = now - wait->start;
-	if (worker->w->polling || ns < AWAKE_NS ||
-	    (wait->yields < AWAKE_YIELDS && ns < AWAKE_SHARED_NS))
+	if (ns < AWAKE_NS || (wait->yields < AWAKE_YIELDS && ns < AWAKE_SHARED_NS))
 		return 0;
+	if (worker->w->polling) {
+		if (!(wait->yields & (wait->yields - 1))) /* seldom: the watcher goes on */
+			ask_for_blocks(worker);
+		return 0;
+	}
 	/* raise the sleep flags; the caller looks once more before it sleeps */
 	wait->self = weir_thread_get(worker->w);
 	if (!wait->self)

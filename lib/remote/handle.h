@@ -200,5 +200,13 @@ void weir_result_await(struct weir_conn *c, uint64_t number, void *to);
 void weir_results_take(struct weir_conn *c);
 /* Operations up to the last one with an answer that was not taken; 0: there is none. */
 uint64_t weir_results_last(const struct weir_conn *c);
+/* Gives back the memory of small answers, if none is awaited. Worker locked. */
+void weir_results_give_lines(struct weir_conn *c);
+/* Operations under way have send blocks. Worker locked. */
+static inline bool
+weir_remote_has_blocks(const struct weir_conn *c)
+{
+	return weir_results_last(c) || c->blocks.head != c->blocks.tail;
+}
 
 #endif

@@ -223,6 +223,24 @@ close_idle(struct weir_remote_lane *l, bool same)
 	return found;
 }
 
+bool
+weir_lanes_give_blocks(struct weir_thread *t)
+{
+	struct weir_remote_lane *l;
+
+	weir_assert(weir_worker_locked(t));
+	TAILQ_FOREACH(l, &t->remote_lanes, in_worker)
+	{
+		struct weir_conn *c = l->conn;
+
+		weir_conn_update_completed(c);
+		weir_results_give_lines(c); /* and takes answers */
+		if (weir_conn_is_open(c) && weir_remote_has_blocks(c))
+			weir_remote_ask_done(c);
+	}
+	return !atomic_load_explicit(&t->starved, memory_order_relaxed);
+}
+
 /* Whether a connection that helps l will be idle: its operations are under way, or it opens. */
 static bool
 expect_idle(const struct weir_remote_lane *l)

@@ -271,6 +271,14 @@ has_more(const struct weir_conn *c, struct todo *d)
 	return true;
 }
 
+/* No send block is free, and none of the connection's own will be. */
+static bool
+starves(const struct weir_conn *c)
+{
+	return atomic_load_explicit(&c->worker->starved, memory_order_relaxed) &&
+	       !weir_remote_has_blocks(c);
+}
+
 /* Writes what there is room for. 0, -EAGAIN, or an error. Worker locked. */
 static int
 put_some(struct weir_conn *c, struct todo *d)
@@ -287,6 +295,8 @@ put_some(struct weir_conn *c, struct todo *d)
 		if (weir_unlikely(c->send_error))
 			return c->send_error == -EAGAIN ? -EAGAIN : weir_remote_ended(c, c->end);
 		rc = d->transfer ? put_transfer(c, d) : put_next(c, d);
+		if (weir_unlikely(rc == -EAGAIN && starves(c) && weir_lanes_give_blocks(c->worker)))
+			rc = 0;
 	}
 	if (rc == -EPROTO)
 		return weir_fail(rc, "the data plane spoilt the shared memory; attach again");
@@ -330,7 +340,7 @@ weir_operation_try(struct weir_conn *c, struct todo *d)
 	c->blocked = true;
 	if (!d->notice || !weir_notice_awaits_window(c))
 		weir_ctrl_need_room(c);
-	if (weir_results_last(c) || c->blocks.head != c->blocks.tail)
+	if (weir_remote_has_blocks(c))
 		weir_remote_ask_done(c);
 	return rc;
 }

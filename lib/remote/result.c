@@ -139,6 +139,18 @@ weir_results_take(struct weir_conn *c)
 	}
 }
 
+void
+weir_results_give_lines(struct weir_conn *c)
+{
+	struct weir_results *s = c->results;
+
+	weir_results_take(c);
+	if (!s || s->head != s->tail || s->lines == WEIR_BLOCK_NONE)
+		return;
+	weir_heap_give(c->worker, s->lines);
+	s->lines = WEIR_BLOCK_NONE;
+}
+
 uint64_t
 weir_results_last(const struct weir_conn *c)
 {

@@ -7,6 +7,7 @@
 #include "reserve.h"
 #include "send.h"
 
+#include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
 
@@ -104,6 +105,8 @@ reserve(struct weir_conn *c, uint32_t length, void **buf)
 		if (!c->local && weir_ring_peek(&c->pipe->rx))
 			weir_channel_progress(c->channel, NULL);
 		r->block = weir_heap_take(t, length);
+		if (r->block == WEIR_BLOCK_NONE && weir_lanes_give_blocks(t))
+			r->block = weir_heap_take(t, length);
 		if (r->block == WEIR_BLOCK_NONE) {
 			c->want_heap = true;
 			weir_send_blocked(c, length, false);

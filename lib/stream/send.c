@@ -458,7 +458,9 @@ weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 			rc = put_remote(c, m);
 		if (weir_likely(!rc))
 			return 0;
-		again = rc == -EAGAIN && !again && weir_send_take_events(c);
+		again = rc == -EAGAIN && !again &&
+			((c->want_heap && weir_lanes_give_blocks(c->worker)) ||
+			 weir_send_take_events(c));
 	} while (again);
 	if (rc == -EAGAIN)
 		weir_send_blocked(c, m->length, m->transfer & WEIR_SLOT_BULK);
