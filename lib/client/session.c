@@ -35,8 +35,7 @@ weir_lost(struct weir *w)
 static bool
 has_chores(const struct weir_thread *t)
 {
-	return !TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing) ||
-	       ((t->armed || t->w->polling) && t->starved);
+	return !TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing) || (t->armed && t->starved);
 }
 
 /*
@@ -48,14 +47,12 @@ static void
 do_chores(struct weir_thread *t)
 {
 	struct weir *w = t->w;
-	bool idle, lends;
+	bool lends = atomic_load_explicit(&w->heap.starving, memory_order_relaxed);
 
 	weir_bias_lock_slow(&t->lock);
-	idle = t->turns == t->turns_seen;
-	lends = idle && atomic_load_explicit(&w->heap.starving, memory_order_relaxed);
-	if (lends)
+	if (lends) /* calls that need none do not do this */
 		weir_lanes_give_blocks(t);
-	if (lends || (idle && has_chores(t)))
+	if (t->turns == t->turns_seen && (lends || has_chores(t)))
 		weir_progress(t, NULL);
 	t->turns_seen = t->turns;
 	if (has_chores(t))

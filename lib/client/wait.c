@@ -346,7 +346,7 @@ weir_wait_next(struct weir_wait *wait)
 	if (ns < AWAKE_NS || (wait->yields < AWAKE_YIELDS && ns < AWAKE_SHARED_NS))
 		return 0;
 	if (worker->w->polling) {
-		if (!(wait->yields & (wait->yields - 1))) /* seldom: the watcher goes on */
+		if (!(wait->yields & (wait->yields - 1)))
 			ask_for_blocks(worker);
 		return 0;
 	}

@@ -10,6 +10,7 @@
 #include "client/session.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <unistd.h>
 
 #define HOLDERS 4u
@@ -21,7 +22,9 @@ struct world {
 	struct memory m; /* of the pair's programs */
 	struct weir_remote *holder[HOLDERS], *next;
 	uint8_t *bytes; /* PIECE of them */
-	int rc;		/* of a thread */
+	/* of a thread */
+	sem_t opened, exhausted;
+	int rc;
 };
 
 static struct world
@@ -161,24 +164,41 @@ put_waiting(void *arg)
 {
 	struct world *v = arg;
 
-	v->rc = weir_remote_put(v->next, 0, v->bytes, PIECE, 0);
+	v->rc = weir_remote_put(v->next, 0, v->bytes, 8, 0); /* opens the connection */
+	sem_post(&v->opened);
+	while (sem_wait(&v->exhausted))
+		continue;
+	if (!v->rc)
+		v->rc = weir_remote_put(v->next, 0, v->bytes, PIECE, 0);
 	return NULL;
 }
 
-/* Another thread waits for them, by each way to wait, while the one that put makes no calls. */
+/*
+ * Another thread waits for them, by each way to wait, while the one that put makes no calls; they
+ * end before it, or while it sleeps.
+ */
 static void
 test_threads(void **state)
 {
 	struct timespec end;
 	pthread_t thread;
 
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		struct world v = world_open();
+		bool held = i == 2;
 
-		v.m.a->polling = i;
-		exhaust(&v, false);
-		v.rc = 1;
+		v.m.a->polling = i == 1;
+		sem_init(&v.opened, 0, 0);
+		sem_init(&v.exhausted, 0, 0);
 		assert_int_equal(pthread_create(&thread, NULL, put_waiting, &v), 0);
+		while (sem_wait(&v.opened))
+			continue;
+		exhaust(&v, held);
+		sem_post(&v.exhausted);
+		if (held) {
+			usleep(100000); /* the thread sleeps by now */
+			plane_hold(v.p.f, false);
+		}
 		clock_gettime(CLOCK_REALTIME, &end);
 		end.tv_sec += PATIENT_MS / 1000;
 		assert_int_equal(pthread_timedjoin_np(thread, NULL, &end), 0);
