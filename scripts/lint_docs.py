@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """lint_docs.py BUILD: documents against what is there.
 
-Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests. Samples
-of C compile. Man pages and --help of the programs in BUILD name the same options. Prints FILE: what. Exits 1 if
-there was anything to print.
+Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests, and files
+that comments of C and of models name. Samples of C compile. Man pages and --help of the programs in BUILD name the
+same options. Prints FILE: what. Exits 1 if there was anything to print.
 """
 import glob
 import os
@@ -12,7 +12,11 @@ import re
 import subprocess
 import sys
 
+from lint_text import LEXEMES
+
 PATH = re.compile(r"`((?:lib|dataplane|control|apps|test|scripts|docs|\.ci)/[\w./@-]*)`")
+# In a comment: with a suffix, since words such as test/compare are no paths.
+FILE = re.compile(r"(?<![\w./<-])(?:[\w-]+/)+[\w.-]*\.(?:c|h|pml|sh|py|md|json|proto|patch)\b")
 TESTS = re.compile(r"`(test/[\w/]+\.c)` \(([^)]*)\)")
 SAMPLE = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
 LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
@@ -53,6 +57,21 @@ def missing_paths():
                 yield f"{doc}: links to {link}, which is not there"
 
 
+def comments_of(source):
+    return " ".join(m.group("comment") or "" for m in LEXEMES.finditer(read(source)))
+
+
+def missing_files():
+    """A comment names a file from the root, from its module or folder, or as #include has it."""
+    for top in ("lib", "dataplane", "control", "apps", "test"):
+        for folder, _, names in sorted(os.walk(top)):
+            roots = ("", top, folder, "lib", "lib/include")
+            for source in sorted(os.path.join(folder, name) for name in names if name.endswith((".c", ".h", ".pml"))):
+                for path in sorted(set(FILE.findall(comments_of(source)))):
+                    if not any(os.path.exists(os.path.join(root, path)) for root in roots):
+                        yield f"{source}: names {path}, which is not there"
+
+
 def options_of_man(page):
     text = read(page)
     text = re.sub(r"\\f[A-Z]|^\.[A-Z]+ ", " ", text.replace("\\-", "-"), flags=re.M)
@@ -85,7 +104,7 @@ def broken_samples():
 
 
 def main():
-    found = [*missing_paths(), *missing_tests(), *broken_samples(), *different_options(sys.argv[1])]
+    found = [*missing_paths(), *missing_tests(), *missing_files(), *broken_samples(), *different_options(sys.argv[1])]
     print("\n".join(found), end="\n" if found else "")
     return bool(found)
 

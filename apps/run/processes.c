@@ -81,6 +81,7 @@ become(const struct starter *s, uint32_t rank, const struct pipes *p, pid_t pare
 	setpgid(0, 0);
 	/* shells have background programs ignore what only a terminal sends them */
 	signal(SIGINT, SIG_DFL);
+	signal(SIGQUIT, SIG_DFL);
 	snprintf(text, sizeof(text), "%u", rank);
 	if (setenv(LAUNCH_RANK, text, 1) ||
 	    setenv(LAUNCH_INSTANCE, run_instance(s->options, rank), 1) ||
@@ -156,8 +157,7 @@ set_environment(const struct run_options *o)
 	snprintf(size, sizeof(size), "%u", o->processes);
 	snprintf(threads, sizeof(threads), "%u", o->threads);
 	if (setenv(LAUNCH_GROUP, name, 1) || setenv(LAUNCH_SECRET, secret, 1) ||
-	    setenv(LAUNCH_SIZE, size, 1) ||
-	    (o->threads ? setenv(LAUNCH_THREADS, threads, 1) : unsetenv(LAUNCH_THREADS)))
+	    setenv(LAUNCH_SIZE, size, 1) || (o->threads && setenv(LAUNCH_THREADS, threads, 1)))
 		return -errno;
 	return 0;
 }
@@ -295,6 +295,15 @@ add_signal(struct starter *s, unsigned i, int number, event_callback_fn f)
 	return s->signals[i] && !event_add(s->signals[i], NULL) ? 0 : -ENOMEM;
 }
 
+/* As nohup(1) has it. */
+static bool
+is_ignored(int number)
+{
+	struct sigaction now;
+
+	return !sigaction(number, NULL, &now) && now.sa_handler == SIG_IGN;
+}
+
 /* The exit code. */
 static int
 run(struct starter *s)
@@ -307,8 +316,8 @@ run(struct starter *s)
 		rc = start(s, i);
 	/* not before: a process would inherit these */
 	if (!rc && (add_signal(s, 0, SIGINT, on_signal) || add_signal(s, 1, SIGTERM, on_signal) ||
-		    add_signal(s, 2, SIGCHLD, on_child) || add_signal(s, 3, SIGHUP, on_signal) ||
-		    add_signal(s, 4, SIGQUIT, on_signal)))
+		    add_signal(s, 2, SIGCHLD, on_child) || add_signal(s, 3, SIGQUIT, on_signal) ||
+		    (!is_ignored(SIGHUP) && add_signal(s, 4, SIGHUP, on_signal))))
 		rc = failed("cannot start", ENOMEM, "free some");
 	if (rc) {
 		give_up(s);

@@ -69,7 +69,7 @@ struct starter {
 /* ---- processes.c ---- */
 /* Starts the processes, and returns the exit code when all have ended. */
 int starter_run(const struct run_options *o, char **command);
-/* Has all processes end: by SIGTERM, and after GRACE_S by SIGKILL. */
+/* Has all processes end: by SIGTERM, and after 5 s by SIGKILL. */
 void starter_end_all(struct starter *s);
 /* Something has ended: leaves the loop when nothing is left. */
 void starter_settle(struct starter *s);

@@ -11,6 +11,7 @@
 #include "client/reason.h"
 #include "ipc/invariant.h"
 #include "ipc/shm.h"
+#include "remote/window.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -268,8 +269,7 @@ weir_circular_posted(struct weir_circular *q, struct weir_remote *r)
 	if (t)
 		weir_remote_mark(r, &t->mark);
 	else /* without the tie, what was posted must be complete, or have ended */
-		while (weir_remote_flush(r, -1) == -EINTR)
-			;
+		weir_remote_flush_uninterrupted(r);
 	settle(q, &units);
 }
 

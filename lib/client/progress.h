@@ -29,9 +29,9 @@ void weir_thread_disarm_fd(struct weir_thread *t);
 void weir_thread_rouse(struct weir_thread *t);
 /* Waits until closed connections have delivered all, or for a while. */
 void weir_linger(struct weir *w);
-/* The data plane is gone: takes in all messages in the worker's rings and ends its connections. No
- * lock held. Local connections end in weir_thread_end_segments(), which sets w->chores if one has
- * not. */
+/* The data plane is gone: takes in all messages in the worker's rings and ends its connections. If
+ * there is no memory for all of them, it sets w->chores, and is called again. No lock held. Local
+ * connections end in weir_thread_end_segments(), which sets w->chores if one has not. */
 void weir_thread_plane_lost(struct weir_thread *t);
 void weir_thread_end_segments(struct weir_thread *t);
 /* t is the calling thread's object for the present session, p was it for an earlier one. */

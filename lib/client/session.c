@@ -105,10 +105,10 @@ watch(void *arg)
 			 * when we do or a little later: messages sent until then are received.
 			 */
 			end = weir_clock() + LAST_MESSAGES_NS;
-			weir_threads_each(w, weir_thread_plane_lost);
 			do {
 				w->chores = false;
 				w->late = weir_clock() >= end;
+				weir_threads_each(w, weir_thread_plane_lost);
 				weir_threads_each(w, weir_thread_end_segments);
 				if (w->chores)
 					weir_sleep(CHORES_MS * 1000000u);

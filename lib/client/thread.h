@@ -123,6 +123,7 @@ struct weir_thread {
 	uint32_t arms;	       /* waits of this thread that slept so far; only it uses the number */
 	uint32_t closing;      /* connections closed here that have not ended */
 	bool report_pending;   /* a report found no room in a ring: no long sleep */
+	bool recovered; /* the watcher's: all that a lost data plane left has been taken in */
 	LIST_HEAD(, weir_waiter) waiters;
 	bool fd_armed; /* weir_arm() returned 0; only the owner uses it */
 	struct weir_waiter fd_waiter;

@@ -74,6 +74,18 @@ weir_waker_take(struct weir *w)
 	return true;
 }
 
+void
+weir_waker_restore(struct weir *w)
+{
+	struct weir_waker *k = own_waker(w);
+
+	if (!k)
+		return;
+	/* a signal handler may have ended the wait before any wake */
+	atomic_fetch_or(&k->first->woken, WEIR_WOKEN_ONE);
+	weir_wake_thread(k);
+}
+
 int
 weir_interrupted(void)
 {

@@ -29,6 +29,8 @@ void weir_wakers_free(struct weir *first);
 struct weir_waker *weir_waker_find(const struct weir *w);
 /* Whether a wake ends this wait of the calling thread; it ends no other then. */
 bool weir_waker_take(struct weir *w) __attribute__((cold));
+/* The calling thread goes on with a wait that was interrupted: its next one ends instead. */
+void weir_waker_restore(struct weir *w) __attribute__((cold));
 /* Sets weir_reason(). */
 int weir_interrupted(void) __attribute__((cold));
 

@@ -8,6 +8,7 @@
 #include "client/progress.h"
 #include "client/reason.h"
 #include "client/wait.h"
+#include "client/wake.h"
 #include "stream/ctrl_slots.h"
 
 #include "weir/stream.h"
@@ -204,6 +205,19 @@ weir_remote_flush(struct weir_remote *r, int timeout_ms)
 	if (weir_remote_completed(c) == c->sent && !weir_results_last(c))
 		return 0;
 	return weir_operation_await(c, c->sent, timeout_ms);
+}
+
+int
+weir_remote_flush_uninterrupted(struct weir_remote *r)
+{
+	bool interrupted = false;
+	int rc;
+
+	while ((rc = weir_remote_flush(r, -1)) == -EINTR)
+		interrupted = true;
+	if (interrupted)
+		weir_waker_restore(r->w);
+	return rc;
 }
 
 int

@@ -51,6 +51,9 @@ struct weir_direct weir_remote_direct(const struct weir_remote *r);
 /* weir_remote_update() of mapped memory that nothing else updates during the call. */
 int weir_remote_update_alone(struct weir_remote *r, const struct weir_update *u);
 
+/* weir_remote_flush() until all are complete or have ended. Interrupted, it goes on, and the next
+ * wait of the thread ends instead. */
+int weir_remote_flush_uninterrupted(struct weir_remote *r);
 /* weir_remote_flush() for the operations of all threads but the calling one. */
 int weir_remote_flush_others(struct weir_remote *r, int timeout_ms);
 /*

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The end of the data plane, on a worker. Messages that lie whole in its rings, or that an engine
- * kept in the session's memory for want of room in a ring, are taken in; then its connections end
- * with weir_loss(). A local peer may have written until it noticed the end itself: it says so in
- * the segment, and messages that it wrote before count as delivered, so this waits for it. A peer
- * that does not say so in time is told that nothing is taken in any more.
+ * kept in the session's memory for want of room in a ring, are taken in, once there is memory for
+ * them; then its connections end with weir_loss(). A local peer may have written until it noticed
+ * the end itself: it says so in the segment, and messages that it wrote before count as delivered,
+ * so this waits for it. A peer that does not say so in time is told that nothing is taken in any
+ * more.
  */
 #include "channel_progress.h"
 #include "conn.h"
@@ -26,6 +27,7 @@
 struct chain {
 	uint64_t block; /* from the arena's start */
 	uint32_t from, left;
+	bool starved; /* there was no memory */
 };
 
 /* NULL: the chain has ended, or leaves the receive memory. */
@@ -67,8 +69,10 @@ next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 	if (h->op != WEIR_OP_PLACE && (h->op != WEIR_OP_INLINE || h->length > WEIR_INLINE_MAX))
 		return NULL;
 	p = weir_rx_message_new(t, h->op == WEIR_OP_INLINE ? h->length : 0);
-	if (!p)
+	if (!p) {
+		at->starved = true;
 		return NULL;
+	}
 	p->vqpn = h->vqpn;
 	p->length = h->length;
 	if (h->op == WEIR_OP_PLACE) {
@@ -91,8 +95,11 @@ next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 	}
 }
 
-/* Appends the messages that a dead data plane kept to the queues of their connections. */
-static void
+/*
+ * Appends the messages that a dead data plane kept to the queues of their connections. False: there
+ * is no memory for some; called again, it appends the rest.
+ */
+static bool
 recover(struct weir_channel *ch)
 {
 	struct weir_thread *t = ch->pipe.worker;
@@ -105,10 +112,10 @@ recover(struct weir_channel *ch)
 
 	/* a data plane that lives and has ended this session goes on for a while */
 	if (weir_loss(t->w) != -ENODEV)
-		return;
+		return true;
 	/* pairs with the release in show() in dataplane/engine/rx/spill.c */
 	spilled = atomic_load_explicit(&head->spilled, memory_order_acquire);
-	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled};
+	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled, false};
 	while ((p = next_message(ch, &at, &h))) {
 		bool stale;
 		struct weir_conn *c = weir_conn_find(t, h.vqpn, &stale);
@@ -139,6 +146,7 @@ recover(struct weir_channel *ch)
 		weir_rx_queue_append(c, p);
 		c->recover_next++;
 	}
+	return !at.starved;
 }
 
 /* ---- the end of connections ---- */
@@ -147,6 +155,18 @@ static bool
 is_open(const struct weir_conn *c)
 {
 	return weir_conn_is_open(c) || c->state == CONN_OPENING;
+}
+
+/* It may still receive. */
+static void
+end_local(struct weir_conn *c)
+{
+	if (!c->local || !c->pipe || !is_open(c))
+		return;
+	weir_conn_set_send_error(c, weir_loss(c->worker->w));
+	if (c->blocked)
+		weir_conn_report(c, PENDING_WRITABLE);
+	c->blocked = false;
 }
 
 static void
@@ -158,16 +178,10 @@ end_one(struct weir_conn *c)
 		weir_conn_free(c);
 		return;
 	}
-	if (!is_open(c))
-		return;
-	if (c->local && c->pipe) { /* may still receive */
-		weir_conn_set_send_error(c, weir_loss(c->worker->w));
-		if (c->blocked)
-			weir_conn_report(c, PENDING_WRITABLE);
-		c->blocked = false;
-		return;
-	}
-	weir_conn_ended(c, (uint32_t)-weir_loss(c->worker->w));
+	if (c->local && c->pipe)
+		end_local(c);
+	else if (is_open(c))
+		weir_conn_ended(c, (uint32_t)-weir_loss(c->worker->w));
 }
 
 void
@@ -176,15 +190,22 @@ weir_thread_plane_lost(struct weir_thread *t)
 	struct weir_channel *ch;
 	struct weir_segment *seg;
 
+	if (t->recovered)
+		return;
 	weir_bias_lock_slow(&t->lock);
+	t->recovered = true;
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
 		/* also a message that would wait in the ring to be received from there */
 		while (weir_channel_step(ch))
 			;
-		recover(ch);
+		/* without memory a slot stays, before others */
+		if (weir_ring_peek(&ch->pipe.rx) || !recover(ch))
+			t->recovered = false;
 	}
-	weir_conns_each(t, end_one);
+	weir_conns_each(t, t->recovered ? end_one : end_local);
+	if (!t->recovered)
+		t->w->chores = true;
 	LIST_FOREACH(seg, &t->segments, next)
 	/* pairs with the acquire in weir_thread_end_segments() of the peer */
 	atomic_store_explicit(&seg->out->over, 1, memory_order_release);

@@ -158,9 +158,7 @@ signal_in_turn(struct weir_window *win, struct window_member *m, const struct we
 		return rc;
 	rc = begin(m->memory, t);
 	if (!rc)
-		do
-			rc = weir_remote_flush(m->memory, -1);
-		while (rc == -EINTR);
+		rc = weir_remote_flush_uninterrupted(m->memory);
 	window_turn_leave(win, m);
 	return rc;
 }

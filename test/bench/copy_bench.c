@@ -4,30 +4,23 @@
  * out of a buffer of that size, into slots that fill a megabyte of shared memory in turn.
  */
 #define _GNU_SOURCE
+#include "clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SLOTS_BYTES (1u << 20)
 #define FIRST 64u /* bytes before the slots */
 
-static double
-now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 int
 main(int argc, char **argv)
 {
 	size_t size = argc == 3 ? strtoull(argv[1], NULL, 10) : 0, slots, bytes, n = 0;
-	double begin, now, seconds = argc == 3 ? strtod(argv[2], NULL) : 0;
+	double seconds = argc == 3 ? strtod(argv[2], NULL) : 0;
+	uint64_t begin, ns;
 	char *from, *to;
 	int fd;
 
@@ -43,14 +36,14 @@ main(int argc, char **argv)
 	if (to == MAP_FAILED)
 		return 1;
 	memset(from, 1, size);
-	begin = now_s();
+	begin = clock_ns();
 	do {
 		for (unsigned i = 0; i < 16; i++, n++) {
 			memcpy(to + FIRST + n % slots * size, from, size);
 			__asm__ __volatile__("" ::: "memory");
 		}
-		now = now_s();
-	} while (now - begin < seconds);
-	printf("%.3f\n", (double)(n * size) / (now - begin) / 1e9);
+		ns = clock_ns() - begin;
+	} while ((double)ns < seconds * 1e9);
+	printf("%.3f\n", (double)(n * size) / (double)ns);
 	return 0;
 }

@@ -8,6 +8,8 @@
  * crowd_bench PROCESSES [KIB [SECONDS]]: prints ns of CPU per turn, with the switch.
  */
 #define _GNU_SOURCE
+#include "clock.h"
+
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,7 +21,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { CPUS = 2, MOST = 1024, LINE = 64 };
@@ -69,24 +70,15 @@ all_turns(struct shared *s, unsigned n)
 	return sum;
 }
 
-static double
-now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 int
 main(int argc, char **argv)
 {
 	unsigned n = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0, started = 0;
 	size_t kib = argc > 2 ? strtoull(argv[2], NULL, 10) : 64;
-	double seconds = argc > 3 ? strtod(argv[3], NULL) : 2, begin;
+	double seconds = argc > 3 ? strtod(argv[3], NULL) : 2;
 	pid_t pid = 0, parent = getpid();
 	struct shared *s;
-	uint64_t turns;
+	uint64_t turns, ns;
 	int status, rc = 0;
 
 	if (n < CPUS || n > MOST || !kib || kib > 1u << 20 || !(seconds > 0))
@@ -110,16 +102,16 @@ main(int argc, char **argv)
 		usleep(10000);
 	rc |= atomic_load(&s->ready) < n;
 	usleep(200000);
-	begin = now_s();
+	ns = clock_ns();
 	turns = all_turns(s, n);
 	usleep((useconds_t)(seconds * 1e6));
 	turns = all_turns(s, n) - turns;
-	seconds = now_s() - begin;
+	ns = clock_ns() - ns;
 	atomic_store(&s->stop, true);
 	while (waitpid(-1, &status, 0) > 0)
 		;
 	if (rc || !turns)
 		return 1;
-	printf("%.0f\n", seconds * 1e9 * CPUS / (double)turns);
+	printf("%.0f\n", (double)ns * CPUS / (double)turns);
 	return 0;
 }

@@ -9,12 +9,12 @@
  * callgrind with fewer messages: --toggle-collect=engine_turn. WORK: message; put, get; add, bytes,
  * wide: additions to integers of 8 bytes, of 1 byte, and to long doubles.
  */
+#include "clock.h"
 #include "program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct nic_context {
 	struct nic_context_head head;
@@ -114,15 +114,6 @@ make_link(void)
 	l->peer_ring_address = (uintptr_t)l->ring;
 	l->peer_credit_address = (uintptr_t)l->credit;
 	bench_must(&k);
-}
-
-static uint64_t
-clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static const struct work {

@@ -6,13 +6,14 @@
  *
  * icrc_bench [PAYLOAD [MiB]]: the payload walks through this number of MiB.
  */
+#include "clock.h"
+
 #include "nic/roce/icrc.h"
 #include "nic/roce/icrc_kernel.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define HEADERS 40u
 #define FRAMES 64u
@@ -41,15 +42,6 @@ always(void)
 
 static const struct icrc_kernel by8 = {
     .name = "by8", .supported = always, .check = by8_check, .copy = by8_copy};
-
-static uint64_t
-clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static _Atomic uint32_t sink; /* so that no sum is left out */
 

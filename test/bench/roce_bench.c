@@ -9,6 +9,8 @@
  * --toggle-collect=rounds (valgrind knows no AVX-512, so the ICRC is counted as pclmul's).
  * WEIR_ICRC names the kernel for ICRCs.
  */
+#include "clock.h"
+
 #include "nic/roce/roce.h"
 
 #include <errno.h>
@@ -16,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #define FRAMES 4096u
 #define QUEUE 1024u
@@ -225,15 +226,6 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 		now += 1000;
 	}
 	return got;
-}
-
-static uint64_t
-clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 int

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lives of connections between two engines (docs/protocol.md 4, dataplane/engine/conn.c and
- * control.c): one entry at each end, used again and again. Programs send, shut down sending,
- * close and die at any time;
- * either engine may give the connection up. Lines arrive in order and none is lost: the ring does
- * that, across repairs too.
+ * Lives of connections between two engines (docs/protocol.md 4, dataplane/engine/conn/conn.c and
+ * dataplane/engine/conn/ctrl_line.c): one entry at each end, used again and again. Programs send,
+ * shut down sending, close and die at any time; either engine may give the connection up. Lines
+ * arrive in order and none is lost: the ring does that, across repairs too.
  *
  * Never: a line that its receiver does not expect (the link would end), one for an entry that is
  * somebody else's by now, a message complete for its sender and not delivered, an entry that stays.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credit of rings and receive WRs between two engines (docs/protocol.md 3, dataplane/engine/link.c),
- * both of which have messages to send, and sleep when they can do nothing; only an immediate wakes
- * them. A frame is a head and messages of one line each.
+ * Credit of rings and receive WRs between two engines (docs/protocol.md 3,
+ * dataplane/engine/tx/link.c), both of which have messages to send, and sleep when they can do
+ * nothing; only an immediate wakes them. A frame is a head and messages of one line each.
  *
  * Never: a ring overrun, an immediate without a receive WR, credit for what was not consumed, both
  * standing still with something to send (an invalid end state).

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Offers, by which both ends of a link learn of each other's QPs (docs/protocol.md 2,
- * dataplane/broker_offer.c, broker_link.c), without repair. Offers are lost, doubled and overtake
- * each other; either end gives up at any time. Attempts count an end's QPs. With RESTART the data
- * plane of end 1 is started anew, once: its attempts begin anew, and offers of or for the first
- * incarnation are still under way.
+ * dataplane/broker/links/handshake.c, dataplane/broker/links/link.c), without repair. Offers are
+ * lost, doubled and overtake each other; either end gives up at any time. Attempts count an end's
+ * QPs. With RESTART the data plane of end 1 is started anew, once: its attempts begin anew, and
+ * offers of or for the first incarnation are still under way.
  *
  * Never: an end that believes that its peer has taken up its QPs, when it has taken up others.
  * Always: once nothing more is lost and nobody gives up, both come up, after few attempts.

@@ -119,14 +119,26 @@ grep -q 'cannot write standard output: Broken pipe; ' "$weir_tmp/err" || fail "i
 	exits 5 'trap "" TERM; sleep 300 & echo "pid $!"; echo "pid $$"; sleep 0.3; test $WEIR_GROUP_RANK != 0 || exit 5; while :; do sleep 0.1; done'
 
 	# signals
-	starts asked 'trap "echo asked; exit 0" INT; echo "up $$"; while :; do sleep 0.1; done'
-	stop asked INT || fail "after SIGINT: exit $?"
-	[ "$(grep -c asked "$weir_tmp/asked.log")" = 2 ] || fail "SIGINT is not passed on: $(log_of asked)"
-	ended asked
+	for signal in INT QUIT; do
+		starts asked 'trap "echo by INT; exit 0" INT; trap "echo by QUIT; exit 0" QUIT; echo "up $$"; while :; do sleep 0.1; done'
+		stop asked $signal || fail "after SIG$signal: exit $?"
+		[ "$(grep -c "by $signal" "$weir_tmp/asked.log")" = 2 ] || fail "SIG$signal is not passed on: $(log_of asked)"
+		ended asked
+	done
 	starts told 'echo "up $$"; exec sleep 300'
 	stop told TERM
 	[ $? = 143 ] || fail "after SIGTERM: exit $?"
 	ended told
+	starts left 'trap "exit 6" TERM; trap "exit 8" HUP; echo "up $$"; while :; do sleep 0.1; done'
+	stop left HUP
+	[ $? = 6 ] || fail "after SIGHUP: $(log_of left)"
+	ended left
+	trap '' HUP # as nohup(1); both are up, so it has set its own handlers
+	starts kept 'echo "up $$"; exec sleep 300'
+	trap - HUP
+	grep -q '^SigIgn:.*[13579bdf]$' "/proc/${weir_pid[kept]}/status" || fail "SIGHUP ends it under nohup"
+	stop kept TERM
+	ended kept
 	starts shot 'echo "up $$"; exec sleep 300'
 	stop shot KILL
 	ended shot

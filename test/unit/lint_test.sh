@@ -230,12 +230,15 @@ while read -r program manual; do
 	chmod +x "$tmp/paper/build/$program"
 	printf '.TH X 1\n.BR \\-h ", " \\-\\-help\n' >"$tmp/paper/build/$manual"
 done <"$tmp/programs"
-printf 'void test_one_thing(void);\n' >"$tmp/paper/test/unit/a.c"
+printf '/* as unit/a.c, test/unit/a.c */\nvoid test_one_thing(void); // weir/weir.h\n' >"$tmp/paper/test/unit/a.c"
+printf '/* "of a.c */ const char *s = "/* of test/b.c */";\n' >"$tmp/paper/test/unit/b.h"
 printf 'See [a](docs/a.md#part), `docs/a.md` and `scripts/NAME.sh`.\n' >"$tmp/paper/README.md"
 printf '[coverage](coverage.md)\n```c\n#include <weir/weir.h>\n\nint f(void);\n```\n' >"$tmp/paper/docs/a.md"
 printf '| `test/unit/a.c` (one, one thing) |\n' >"$tmp/paper/docs/coverage.md"
 (cd "$tmp/paper" && python3 "$scripts/lint_docs.py" build) >"$tmp/out" || { echo "FAILED: these documents are right: $(cat "$tmp/out")"; failed=1; }
 printf 'See [b](docs/b.md) and `lib/nowhere.c`.\n' >>"$tmp/paper/README.md"
+printf '/* as test/b.c */\n' >>"$tmp/paper/test/unit/a.c"
+printf '/*\n * Of the engine (docs/a.md,\n * engine/b.c).\n */\n' >"$tmp/paper/test/m.pml"
 printf '[c](c.md), `control/nowhere`\n```c\nint f(void) { return g; }\n```\n' >>"$tmp/paper/docs/a.md"
 printf '| `test/unit/a.c` (other thing), `test/unit/b.c` (one) |\n' >>"$tmp/paper/docs/coverage.md"
 {
@@ -253,12 +256,14 @@ says '^README.md: links to docs/b.md, which is not there' "a link of README.md"
 says '^docs/a.md: links to c.md, which is not there' "a link of a document"
 says "^docs/coverage.md: names the test 'other thing', which is not in test/unit/a.c" "a test that is not there"
 says "^docs/coverage.md: names the test 'one', which is not in test/unit/b.c" "a test of a file that is not there"
+says '^test/unit/a.c: names test/b.c, which is not there' "a file that a comment names"
+says '^test/m.pml: names engine/b.c, which is not there' "a file that a model names"
 says '^docs/a.md: sample 2 does not compile' "a wrong sample"
 says "^$manual_more: has --extra, which --help lacks" "an option that $more lacks"
 says "^$manual_less: lacks --quick, which --help has" "an option that a page lacks"
 says "^build/$gone: not there" "a program that was not built"
 grep -v '^ ' "$tmp/out" | grep -cE '^(README.md|docs/|build/|test/).*: (names|links|sample|has|lacks|not there)' >"$tmp/count"
-[ "$(cat "$tmp/count")" -eq 11 ] || { echo "FAILED: docs finds other than 11 places: $(cat "$tmp/out")"; failed=1; }
+[ "$(cat "$tmp/count")" -eq 13 ] || { echo "FAILED: docs finds other than 13 places: $(cat "$tmp/out")"; failed=1; }
 
 # man pages: head, default and variable of an option come from --help; an option in one of both only is an error
 cat >"$tmp/program" <<'EOF'

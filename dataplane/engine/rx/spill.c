@@ -4,7 +4,7 @@
  * promised for that, and replayed in order. So a slow program stalls its own connections only. A
  * program can write into its blocks: replayed slots are read as carefully as those it sends. Their
  * messages are complete for the senders: the program is shown where they wait, and takes them
- * itself if this data plane dies (lib/stream/salvage.c).
+ * itself if this data plane dies (lib/stream/plane_lost.c).
  */
 #include "channel.h"
 #include "conn.h"
@@ -50,7 +50,7 @@ show_spilled(struct channel *ch)
 	if (ch->spill_count)
 		at = WEIR_SPILL(arena_block(ch->session, ch->spill_first), ch->spill_from,
 				ch->spill_count);
-	/* pairs with the acquire in weir_channel_salvage() */
+	/* pairs with the acquire in recover() in lib/stream/plane_lost.c */
 	atomic_store_explicit(&ch->head->spilled, at, memory_order_release);
 }
 

@@ -110,6 +110,9 @@ test_loss_of_run(void **state)
 			plane_settle(p.f);
 	}
 	plane_kill(p.f);
+	/* else this thread might look at the ring first */
+	while (!p.d->remote_end)
+		nap(1);
 	assert_int_equal(next_event(p.b).type, WEIR_EVENT_READABLE);
 	for (uint64_t i = 0; i < 3; i++) {
 		assert_int_equal(weir_recv(p.d, &number, sizeof(number), &n, -1), 0);

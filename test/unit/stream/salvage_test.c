@@ -2,7 +2,26 @@
 /* Messages that a dead data plane left behind a full ring are received before -ENODEV. */
 #include "worlds/stream_pair.h"
 
+#include "client/wait.h"
 #include "stream/conn.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+
+static _Atomic int memory_for = INT_MAX; /* allocations that succeed */
+static _Atomic int denied;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *
+__wrap_malloc(size_t size)
+{
+	if (memory_for == INT_MAX || atomic_fetch_sub(&memory_for, 1) > 0)
+		return __real_malloc(size);
+	denied++;
+	return NULL;
+}
 
 /* Messages written as the engine writes them that keeps them: dataplane/engine/rx/spill.c. */
 struct chain {
@@ -233,14 +252,43 @@ test_bad_chain(void **state)
 	}
 }
 
+/* Neither a message in the ring nor one that was kept is lost while there is no memory for it. */
+static void
+test_no_memory(void **state)
+{
+	for (int kept = 0; kept < 2; kept++) {
+		struct chain k = open_chain();
+		uint8_t in[64];
+		size_t n;
+
+		send_one(&k, k.order++, 20);
+		if (kept) {
+			put(&k, k.order, 20);
+			show(&k, k.count);
+		}
+		denied = 0;
+		memory_for = kept;
+		plane_cut(k.p.f, k.p.b);
+		while (!denied)
+			weir_sleep(100000);
+		memory_for = INT_MAX;
+		while (!k.p.d->remote_end)
+			weir_sleep(100000);
+		take(&k, 0, 20);
+		if (kept)
+			take(&k, 1, 20);
+		assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, PATIENT), -ENODEV);
+		close_chain(&k);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_order),
-	    cmocka_unit_test(test_salvage),
-	    cmocka_unit_test(test_it_lives),
-	    cmocka_unit_test(test_bad_chain),
+	    cmocka_unit_test(test_order),     cmocka_unit_test(test_salvage),
+	    cmocka_unit_test(test_it_lives),  cmocka_unit_test(test_bad_chain),
+	    cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

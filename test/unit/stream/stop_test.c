@@ -513,6 +513,20 @@ TEST(test_wake_one_alone)
 	pair_close(&p);
 }
 
+/* Calls that go on with an interrupted wait leave the wake to the next one, also that of a signal
+ * handler without any weir_wake() before. */
+TEST(test_wake_restored)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, true);
+	uint8_t buf[16];
+	size_t n;
+
+	weir_waker_restore(p.a);
+	assert_int_equal(weir_recv(p.d, buf, sizeof(buf), &n, PATIENT), -EINTR);
+	assert_int_equal(weir_recv(p.d, buf, sizeof(buf), &n, 10), -EAGAIN);
+	pair_close(&p);
+}
+
 struct waiter {
 	struct weir *w;
 	struct weir_waker *waker;

@@ -5,6 +5,7 @@
  * run alike is in test/rma/window.c.
  */
 #include "../group/team.h"
+#include "client/wake.h"
 #include "remote/handle.h"
 #include "window/handle.h"
 #include "worlds/test.h"
@@ -482,6 +483,23 @@ assert_updated(unsigned n)
 	assert_int_equal(parts[1][129], 0);
 }
 
+struct taken {
+	struct plane *f;
+	const struct weir_waker *waker;
+};
+
+/* Engines turn again once a wait has taken the wake. */
+static void *
+run_when_taken(void *arg)
+{
+	const struct taken *t = arg;
+
+	while (t->waker->woken)
+		usleep(100);
+	plane_run(t->f);
+	return NULL;
+}
+
 /* On one host members that map a part update it in turn, without an engine. */
 TEST(test_turns)
 {
@@ -489,6 +507,8 @@ TEST(test_turns)
 	    .length = 8, .notify = WEIR_WITH_SIGNAL_ADD, .offset = 2048, .signal = 2048};
 	struct window_member *m;
 	uint64_t v = 3;
+	struct weir_waker *waker;
+	pthread_t thread;
 	struct team t;
 	uint32_t to;
 
@@ -531,6 +551,17 @@ TEST(test_turns)
 	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
 	assert_int_equal(parts[1][256], v + signal.operand);
 	assert_int_equal(*m->turn, 0);
+	/* a wake does not end the turn, but the next wait */
+	plane_stop(t.f);
+	assert_int_equal(weir_thread_waker(t.w[0], &waker), 0);
+	weir_wake_thread(waker);
+	assert_int_equal(pthread_create(&thread, NULL, run_when_taken, &(struct taken){t.f, waker}),
+			 0);
+	assert_int_equal(weir_window_put_with(of[0], to, &signal), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(parts[1][256], v + signal.operand);
+	assert_int_equal(weir_window_signal_wait(of[0], 0, WEIR_EQ, 77, PATIENT, NULL), -EINTR);
+	assert_int_equal(weir_window_signal_wait(of[0], 0, WEIR_EQ, 77, 10, NULL), -EAGAIN);
 	team_run(&t, free_window);
 	assert_int_equal(t.result[0] | t.result[1], 0);
 	team_close(&t);
