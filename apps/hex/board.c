@@ -75,9 +75,11 @@ board_cell(const char *name, unsigned size)
 {
 	unsigned column = (unsigned)(name[0] | 0x20) - 'a', row = 0;
 
-	for (name++; *name >= '0' && *name <= '9' && row <= size; name++)
+	if (column >= size)
+		return -EINVAL;
+	while (*++name >= '0' && *name <= '9' && row <= size)
 		row = 10 * row + (unsigned)(*name - '0');
-	if (*name || column >= size || row - 1 >= size)
+	if (*name || row - 1 >= size)
 		return -EINVAL;
 	return (int)((row - 1) * size + column);
 }
