@@ -57,8 +57,7 @@ take_stats(struct mcts_front *f, const struct mcts_message *m, size_t bytes)
 {
 	size_t stats = m->index * sizeof(f->stats[0]), line = bytes - stats;
 
-	if (m->other != f->number || f->done || m->index > MCTS_MOVES_MAX || stats > bytes ||
-	    line > sizeof(f->line))
+	if (m->other != f->number || f->done)
 		return;
 	f->stat_count = m->index;
 	memcpy(f->stats, m->state, stats);
@@ -142,11 +141,14 @@ void
 front_receive(struct mcts_thread *t, struct node *n, const struct mcts_message *m, size_t bytes)
 {
 	struct mcts_front *f = &t->m->front;
+	size_t line = bytes - m->index * sizeof(struct mcts_stat);
 
-	if (m->kind == STATS && m->node) {
+	if (m->kind == STATS && (m->index > MCTS_MOVES_MAX || line % sizeof(uint16_t) ||
+				 line > MCTS_LINE_MAX * sizeof(uint16_t))) {
+		t->counts.refused++; /* also if line is negative */
+	} else if (m->kind == STATS && m->node) {
 		memcpy(t->out, m, sizeof(*m) + bytes);
-		if (m->index * sizeof(struct mcts_stat) <= bytes)
-			pass_line(t, bytes, n, n ? node_best(t, n) : -1);
+		pass_line(t, bytes, n, n ? node_best(t, n) : -1);
 	} else if (m->kind == STATS && t->id == 0) {
 		take_stats(f, m, bytes);
 	} else if (t->id == 0) {

@@ -326,8 +326,8 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 		return refuse(answer, "this colour is not next, by the numbers of stones");
 	rc = player_think(h->player, &b, hex_rollouts(&h->o), hex_ns(&h->o), watch, &w);
 	f = player_front(h->player);
-	if (rc || f->best < 0)
-		return refuse(answer, rc ? strerror(-rc) : "there is no move");
+	if (rc)
+		return refuse(answer, strerror(-rc));
 	if (h->o.picture)
 		report_picture(h->o.picture, &b, w.first > 0, f);
 	m.cell = (uint16_t)turned(h, (unsigned)f->best, w.first);

@@ -6,6 +6,10 @@
 void
 search_send_out(struct mcts_thread *t, uint32_t to, size_t bytes)
 {
+	if (to >= t->m->o.processes * t->m->o.threads) {
+		t->counts.refused++; /* of a name that a message had */
+		return;
+	}
 	t->counts.sent++;
 	t->m->port->call(t->m->port, to, t->out, sizeof(*t->out) + bytes);
 }
@@ -148,13 +152,20 @@ simulate_child(struct mcts_thread *t, struct node *n, struct children *c, uint32
 		simulate(t, NULL, (struct mcts_report){n->name, .index = index}, rollouts);
 }
 
-/* The name of a child of n, and so of the selections that wait for it. */
+/* The name of a child of n, and so of the selections that wait for it. Index and name are a
+ * message's: there may be no such child, or it may have a name. */
 static void
-set_link(struct mcts_thread *t, struct node *n, struct children *c, uint32_t index, uint64_t name)
+set_link(struct mcts_thread *t, struct node *n, uint32_t index, uint64_t name)
 {
-	uint64_t waiting = atomic_exchange(&c->of[index].link, name);
+	struct children *c = atomic_load_explicit(&n->children, memory_order_acquire);
+	uint64_t waiting = c && index < c->count ? c->of[index].link : NAME_NO_ROOM;
 
-	if (waiting && name == NAME_NO_ROOM)
+	while (waiting < NAME_LEAST &&
+	       !atomic_compare_exchange_weak(&c->of[index].link, &waiting, name))
+		;
+	if (waiting >= NAME_LEAST)
+		t->counts.refused++;
+	else if (waiting && name == NAME_NO_ROOM)
 		simulate_child(t, n, c, index, waiting);
 	else if (waiting)
 		search_send(t, name_thread(name),
@@ -178,7 +189,7 @@ create(struct mcts_thread *t, uint64_t parent, uint32_t index, const uint8_t *st
 	if (n)
 		m.other = n->name;
 	if (above)
-		set_link(t, above, above->children, index, m.other);
+		set_link(t, above, index, m.other);
 	else
 		search_send(t, to, &m);
 	simulate(t, n, (struct mcts_report){parent, .index = index}, 1);
@@ -277,7 +288,6 @@ void
 mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
 {
 	size_t state = bytes - sizeof(*m);
-	struct children *c;
 	struct node *n;
 
 	t->counts.received++;
@@ -286,16 +296,15 @@ mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
 		return;
 	}
 	n = name_thread(m->node) == t->id ? node_of(t->m, m->node) : NULL;
-	c = n ? n->children : NULL;
-	if (m->kind == CREATE)
+	if (m->kind == CREATE && m->node)
 		create(t, m->node, m->index, m->state, state, m->move);
 	else if (m->kind == REPORT && m->node && m->wins <= m->count)
 		combine(t, (struct mcts_report){m->node, m->count, m->wins, m->index});
-	else if (m->kind == ADDRESS && c && m->index < c->count && m->other >= NAME_LEAST)
-		set_link(t, n, c, m->index, m->other);
+	else if (m->kind == ADDRESS && n && m->other >= NAME_LEAST)
+		set_link(t, n, m->index, m->other);
 	else if (m->kind == ADDRESS)
 		search_delete(t, m->other); /* the tree was given up */
-	else if (m->kind == SELECT && n && m->count)
+	else if (m->kind == SELECT && n && m->count - 1 < MCTS_FLIGHT_MAX)
 		search_queue(t, n, m->count);
 	else if (m->kind == DELETE && n)
 		search_queue(t, n, 0);

@@ -23,6 +23,7 @@
 #define MCTS_LINE_MAX 32u   /* moves of the best line that are told */
 #define MCTS_MOVES_MAX 400u /* of a game */
 #define MCTS_COMBINED 256u
+#define MCTS_FLIGHT_MAX (MCTS_FLIGHT_MOST * MCTS_THREADS_MAX + MCTS_BATCH)
 
 struct mcts;
 

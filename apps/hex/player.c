@@ -100,6 +100,7 @@ player_think(struct player *p, const struct board *b, uint64_t rollouts, uint64_
 {
 	struct mcts_thread *t = p->search->processes[0]->threads;
 	struct mcts_front *f = player_front(p);
+	struct board after = *b;
 	bool stopped = false;
 	int rc = set_root(p, b);
 
@@ -113,5 +114,8 @@ player_think(struct player *p, const struct board *b, uint64_t rollouts, uint64_
 			stopped = true;
 		}
 	}
+	/* figures of the root may come from another process */
+	if (!rc && board_put(&after, (unsigned)f->best, board_turn(b)))
+		rc = -EPROTO;
 	return rc;
 }

@@ -19,7 +19,7 @@ void player_close(struct player *p);
 /*
  * Searches position b, which is not the end of a game; player_front() has what was found. If b
  * follows the last one, the tree is used again. `watch` (may be NULL) is called now and then; if
- * it returns false, the search ends. 0 or -errno.
+ * it returns false, the search ends. 0, then front->best is a legal move; or -errno.
  */
 int player_think(struct player *p, const struct board *b, uint64_t rollouts, uint64_t ns,
 		 bool (*watch)(void *arg), void *arg);

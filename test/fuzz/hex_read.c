@@ -45,9 +45,8 @@ static void
 call(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t bytes)
 {
 	(void)p;
-	(void)to;
 	(void)m;
-	(void)bytes;
+	require(to < 2 && bytes <= MCTS_MESSAGE_MAX);
 }
 
 static uint64_t

@@ -23,6 +23,7 @@ static uint64_t clock_ns;
 static void
 call(struct mcts_port *p, uint32_t to, const struct mcts_message *message, size_t bytes)
 {
+	assert_true(to < 2);
 	assert_true(mail_count < MESSAGES && bytes <= sizeof(mails[0].words));
 	mails[mail_count] = (struct mail){.to = to, .bytes = bytes};
 	memcpy(mails[mail_count++].words, message, bytes);
@@ -388,6 +389,73 @@ TEST(test_leaf_is_small)
 	}
 	assert_true(leaves > 2);
 	assert_true(offsetof(struct node, state) + game.state_max < 128);
+	mcts_close(&m);
+}
+
+/* Sends bytes that no correct thread sends. */
+static void
+refused(const void *message, size_t bytes)
+{
+	uint64_t before = m.threads->counts.refused;
+
+	mcts_receive(m.threads, message, bytes);
+	work();
+	assert_true(m.threads->counts.refused > before);
+}
+
+TEST(test_lies)
+{
+	union {
+		struct mcts_message m;
+		uint8_t bytes[MCTS_MESSAGE_MAX];
+	} u;
+	uint64_t none = UINT64_C(78) << NAME_THREAD | 5, name;
+	uint32_t waits = 0, named = 0;
+	struct children *c;
+
+	begin(4, 1u << 20);
+	work();
+	c = root()->children;
+	while (c->of[waits].link >= NAME_LEAST)
+		waits++;
+	while (!node_of(&m, c->of[named].link))
+		named++;
+	name = c->of[named].link;
+	/* a child of a leaf, and of no node; its position is right */
+	u.m = (struct mcts_message){CREATE, .node = name, .index = 3, .move = 5};
+	free(node_of(&m, name)->children);
+	node_of(&m, name)->children = NULL;
+	u.m.state[0] = 0;
+	refused(&u, sizeof(u.m) + 1);
+	assert_null(node_of(&m, name)->children);
+	u.m.node = m.front.root;
+	u.m.index = c->count;
+	refused(&u, sizeof(u.m) + 1);
+	u.m.node = 0;
+	refused(&u, sizeof(u.m) + 1);
+	u.m.node = none;
+	refused(&u, sizeof(u.m) + 1);
+	/* a second name, or one of no thread */
+	u.m = (struct mcts_message){ADDRESS, .node = m.front.root, .index = named,
+				    .other = stranger(5)};
+	refused(&u, sizeof(u.m));
+	assert_int_equal(c->of[named].link, name);
+	u.m.index = waits;
+	u.m.other = none;
+	refused(&u, sizeof(u.m));
+	/* results of no thread, and more selections than there are */
+	u.m = (struct mcts_message){REPORT, .node = none, .count = 16};
+	refused(&u, sizeof(u.m));
+	u.m = (struct mcts_message){SELECT, .node = m.front.root, .count = UINT64_MAX};
+	refused(&u, sizeof(u.m));
+	assert_int_equal(root()->pending, 0);
+	/* figures that leave no room for another move */
+	u.m = (struct mcts_message){STATS, .node = m.front.root, .index = 408};
+	refused(&u, sizeof(u));
+	u.m.index = MCTS_MOVES_MAX;
+	refused(&u, sizeof(u) - 1);
+	u.m.index = 1;
+	refused(&u, sizeof(u.m) + sizeof(struct mcts_stat) - 2);
 	mcts_close(&m);
 }
 
