@@ -35,8 +35,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (digits <= 2)
 			input[n++] = (char)data[i];
 	}
-	while ((at = memmem(input, n, "seconds", 7)))
-		*at = 'S';
+	for (size_t i = 0; i + 7 <= n; i++)
+		if (!memcmp(input + i, "seconds", 7))
+			input[i] = 'S';
 	require(!option_defaults(&hex_option_table, &o, error, sizeof(error)));
 	o.size = 3;
 	o.rollouts = 8;
