@@ -7,7 +7,6 @@
 #include "solve.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -299,7 +298,6 @@ main(int argc, char **argv)
 		puts("weir-hex " WEIR_VERSION);
 		return 0;
 	}
-	signal(SIGPIPE, SIG_IGN); /* a player of a match may end */
 	command = words ? argv[1] : "play";
 	if (!strcmp(command, "match") && words == 3)
 		return match(&o, (const char *const *)argv + 2);

@@ -2,15 +2,16 @@
 #include "match.h"
 
 #include "base/fail.h"
+#include "ipc/text.h"
 #include "player.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,35 +24,35 @@ struct side {
 	const char *name;
 	struct hex_options o;
 	struct player *player;
-	pid_t pid; /* 0: no program */
-	FILE *to, *from;
+	pid_t pid;     /* 0: no program */
+	FILE *program; /* its input and output */
 	char answer[64];
 };
 
-/* ---- a program: one command after the other, by pipes ---- */
+/* ---- a program: one command after the other ---- */
 
 static int
 program_start(struct side *s, char *error, size_t size)
 {
 	char *arguments[] = {"sh", "-c", (char *)s->name + strlen(PROGRAM), NULL};
-	int in[2] = {-1, -1}, out[2] = {-1, -1}, rc;
 	posix_spawn_file_actions_t actions;
+	int ends[2], rc = ENOMEM;
 
+	/* no pipes: their writer gets a signal if the program has ended */
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return fail(error, size, -errno, "cannot run '%s': %s", s->name, strerror(errno));
 	posix_spawn_file_actions_init(&actions);
-	rc = pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC) ? errno : 0;
+	s->program = fdopen(ends[0], "r");
+	if (s->program)
+		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+	else
+		close(ends[0]);
 	if (!rc)
-		rc = posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-	if (!rc)
-		rc = posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
 	if (!rc)
 		rc = posix_spawn(&s->pid, "/bin/sh", &actions, NULL, arguments, environ);
 	posix_spawn_file_actions_destroy(&actions);
-	if (in[0] >= 0)
-		close(in[0]);
-	if (out[1] >= 0)
-		close(out[1]);
-	s->to = in[1] >= 0 ? fdopen(in[1], "w") : NULL;
-	s->from = out[0] >= 0 ? fdopen(out[0], "r") : NULL;
+	close(ends[1]);
 	return rc ? fail(error, size, -rc, "cannot run '%s': %s", s->name, strerror(rc)) : 0;
 }
 
@@ -62,41 +63,34 @@ program_ask(struct side *s, char *error, size_t size, const char *format, ...)
 	char line[4096], command[64];
 	bool begins = true, answered = false;
 	va_list args;
+	int n;
 
 	va_start(args, format);
-	vsnprintf(command, sizeof(command), format, args);
+	n = vsnprintf(command, sizeof(command), format, args);
 	va_end(args);
-	fprintf(s->to, "%s\n", command);
-	fflush(s->to);
+	/* a program that has ended gives no answer */
+	(void)!send(fileno(s->program), command, (size_t)n, MSG_NOSIGNAL);
+	(void)!send(fileno(s->program), "\n", 1, MSG_NOSIGNAL);
 	/* other blocks than the answer are pictures; all end with an empty line */
-	while (fgets(line, sizeof(line), s->from)) {
-		bool empty = line[strspn(line, "\r\n")] == '\0';
+	while (fgets(line, sizeof(line), s->program)) {
+		char *text = line + 1 + strspn(line + 1, " ");
 
-		if (begins && line[0] == '?')
-			return fail(error, size, -EPROTO, "'%s' answers '%.*s' to '%s'", s->name,
-				    (int)strcspn(line, "\r\n"), line, command);
+		line[strcspn(line, "\r\n")] = '\0';
+		if (begins && line[0] == '?') {
+			weir_text_copy(s->answer, line, sizeof(s->answer));
+			return fail(error, size, -EPROTO, "'%s' answers '%s' to '%s'", s->name,
+				    s->answer, command);
+		}
 		if (begins && line[0] == '=') {
 			answered = true;
-			snprintf(s->answer, sizeof(s->answer), "%.*s",
-				 (int)strcspn(line + 1 + strspn(line + 1, " "), " \r\n"),
-				 line + 1 + strspn(line + 1, " "));
+			text[strcspn(text, " ")] = '\0';
+			weir_text_copy(s->answer, text, sizeof(s->answer));
 		}
-		if (empty && answered)
+		begins = !line[0];
+		if (begins && answered)
 			return 0;
-		begins = empty;
 	}
 	return fail(error, size, -EPROTO, "'%s' has ended", s->name);
-}
-
-static void
-program_stop(struct side *s)
-{
-	if (s->to)
-		fclose(s->to); /* the end of its input */
-	if (s->from)
-		fclose(s->from);
-	if (s->pid)
-		waitpid(s->pid, NULL, 0);
 }
 
 /* ---- either ---- */
@@ -115,10 +109,12 @@ side_open(struct side *s, unsigned index, char *error, size_t size)
 static void
 side_close(struct side *s)
 {
-	if (s->to || s->from || s->pid)
-		program_stop(s);
-	else if (s->player)
+	if (s->player)
 		player_close(s->player);
+	if (s->program)
+		fclose(s->program); /* the end of its input */
+	if (s->pid)
+		waitpid(s->pid, NULL, 0);
 }
 
 /* A new game, in which `b` has been played. */
