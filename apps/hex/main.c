@@ -233,12 +233,13 @@ match(const struct hex_options *o, const char *const players[2])
 static int
 solve(const struct hex_options *o)
 {
-	struct solved *all = o->size <= SOLVE_ALL_MOST ? solve_all(o->size) : NULL;
+	struct solved *all = NULL;
 	uint64_t wins[2], searched = 0, n;
 
-	if (o->size > SOLVE_SEARCH_MOST || (o->size <= SOLVE_ALL_MOST && !all))
-		return failed(all ? "out of memory"
-				  : "this board is too large (expected --size 2 ... 5)");
+	if (o->size > SOLVE_SEARCH_MOST)
+		return failed("this board is too large (expected --size 2 ... 5)");
+	if (o->size <= SOLVE_ALL_MOST && !(all = solve_all(o->size)))
+		return failed("out of memory");
 	printf("   ");
 	for (unsigned x = 0; x < o->size; x++)
 		printf(" %c", 'a' + (int)x);
@@ -252,6 +253,8 @@ solve(const struct hex_options *o)
 			board_start(&b, o->size);
 			board_put(&b, board_mirrored(y * o->size + x, o->size), 1);
 			winner = all ? solve_winner(all, &b) : solve_search(&b, &n);
+			if (!winner)
+				return failed("out of memory");
 			searched += all ? 0 : n;
 			printf(" %c", winner > 0 ? 'X' : 'O');
 		}

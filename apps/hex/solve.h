@@ -6,7 +6,7 @@
 #include "board.h"
 
 #define SOLVE_ALL_MOST 4u    /* size of boards of which all positions are known */
-#define SOLVE_SEARCH_MOST 6u /* of boards that are searched */
+#define SOLVE_SEARCH_MOST 5u /* of boards that are searched */
 
 struct solved;
 

@@ -52,4 +52,7 @@ head -c 1000000 /dev/zero | tr '\0' x | weir-hex htp >long.log || fail "a long l
 [ "$(grep -c '^? ' long.log)" = 1 ] || fail "a long line: $(head -c 300 long.log)"
 
 weir-hex --size 3 solve | has '6046 positions' || fail "solve"
+weir-hex --size 6 solve >large.out 2>large.log
+[ "$?" = 1 ] || fail "solve: 6 x 6 is not refused"
+grep -q 'expected --size 2 \.\.\. 5' large.log || fail "solve: $(cat large.log)"
 exit "$weir_failed"
