@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matches: between settings, and with programs that speak HTP well or badly. */
 #include "hex/match.h"
+#include "hex/player.h"
 #include "worlds/hex_world.h"
 
 #include <math.h>
@@ -96,6 +97,30 @@ TEST(test_refuses)
 		else if (rc != -EINVAL || !strstr(error, "expected") != !strcmp(bad[i], "size=5"))
 			fail_msg("'%s': %d, %s", bad[i], rc, error);
 	}
+}
+
+/* Figures of another process, whose best move is on a stone. */
+static bool
+lie(void *arg)
+{
+	struct player *p = arg;
+	struct mcts_message m = {STATS, .move = 0, .other = player_front(p)->number, .wins = 1};
+
+	mcts_receive(p->search->processes[0]->threads, &m, sizeof(m));
+	return true;
+}
+
+TEST(test_illegal_move)
+{
+	struct hex_options o = options(4, 1);
+	struct player *p;
+	struct board b;
+
+	assert_int_equal(player_open(&p, &o, error, sizeof(error)), 0);
+	board_start(&b, 4);
+	board_put(&b, 0, 1);
+	assert_int_equal(player_think(p, &b, 1u << 20, UINT64_MAX, lie, p), -EPROTO);
+	player_close(p);
 }
 
 TEST(test_programs)
