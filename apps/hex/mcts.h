@@ -118,7 +118,7 @@ struct mcts {
 	struct mcts_port *port;
 	struct mcts_thread *threads;
 	/* the search, if its root is here */
-	bool searching;
+	_Atomic bool searching;
 	uint64_t number, budget, flight, end, next_stats; /* visits; ns, or UINT64_MAX */
 	_Atomic uint64_t root, launched, returned;	  /* visits; bit 63: no more are launched */
 	_Atomic uint32_t launchers;			  /* threads that may launch more */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define CHUNK 1024u /* nodes */
+#define ROOTS 64u   /* beyond nodes_max: there is a new root before the old tree is deleted */
 
 static size_t
 node_bytes(const struct mcts *m)
@@ -43,7 +44,7 @@ node_of(const struct mcts *m, uint64_t name)
 int
 node_open(struct mcts_thread *t)
 {
-	t->chunks = calloc(t->m->o.nodes_max / CHUNK + 1, sizeof(*t->chunks));
+	t->chunks = calloc((t->m->o.nodes_max + ROOTS) / CHUNK + 1, sizeof(*t->chunks));
 	return t->chunks ? 0 : -ENOMEM;
 }
 
@@ -64,9 +65,11 @@ node_new(struct mcts_thread *t, uint64_t parent, uint32_t index)
 	struct node *n = t->free;
 	uint32_t slot = n ? n->slot : t->nodes, generation;
 
-	if (!n && slot % CHUNK == 0 && slot < t->m->o.nodes_max)
+	if (t->counts.nodes >= t->m->o.nodes_max + (parent ? 0 : ROOTS))
+		return NULL;
+	if (!n && slot % CHUNK == 0)
 		t->chunks[slot / CHUNK] = calloc(CHUNK, node_bytes(t->m));
-	if (!n && (slot >= t->m->o.nodes_max || !t->chunks[slot / CHUNK]))
+	if (!n && !t->chunks[slot / CHUNK])
 		return NULL;
 	if (n)
 		t->free = n->next;

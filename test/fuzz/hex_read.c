@@ -88,7 +88,7 @@ receive(const uint8_t *data, size_t size)
 		mcts_receive(m.threads, &u.m, MESSAGE - (node >> 48) % 32);
 		for (unsigned i = 0; i < 200 && mcts_step(m.threads); i++)
 			;
-		require(m.threads->counts.nodes <= o.nodes_max);
+		require(m.threads->counts.nodes <= o.nodes_max + 64); /* roots */
 	}
 	mcts_close(&m);
 }

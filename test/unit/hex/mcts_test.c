@@ -254,7 +254,8 @@ TEST(test_stop)
 	}
 }
 
-/* Beyond nodes_max the tree grows no more, and the search goes on. */
+/* Beyond nodes_max the tree grows no more, and the search goes on: also from position to position,
+ * before the old tree is deleted. */
 TEST(test_no_room)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -262,16 +263,24 @@ TEST(test_no_room)
 		struct mcts_options o = {&g, 1 + (uint32_t)seed % 3, 1 + (uint32_t)seed % 2,
 					 .nodes_max = 1 + (uint32_t)(seed / 2), .seed = seed};
 		struct virtual_costs costs = {100, 500, 50, {100, 20000}, {1000, 30000}};
+		struct mcts_front *f;
 		struct search *s;
 		struct board b;
 
 		assert_int_equal(port_virtual_open(&o, &costs, &s), 0);
+		f = &s->processes[0]->front;
 		board_start(&b, 4);
-		search_move(s, &b, 700);
-		search_settle(s);
-		check_phase(s, 700 * MCTS_SIMULATIONS);
-		assert_int_equal(tree_check(s->processes, s->processes[0]->front.root),
-				 tree_nodes(s->processes));
+		while (!b.winner) {
+			search_move(s, &b, 700);
+			search_settle(s);
+			check_phase(s, 700 * MCTS_SIMULATIONS);
+			assert_int_equal(tree_check(s->processes, f->root),
+					 tree_nodes(s->processes));
+			assert_int_equal(g.play(&b, (unsigned)f->best), 0);
+			mcts_advance(s->processes[0]->threads, (unsigned)f->best, &b);
+			search_run(s, &f->ready);
+			assert_true(f->root);
+		}
 		end(s);
 	}
 }
