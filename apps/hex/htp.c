@@ -51,7 +51,7 @@ fill(struct htp *h, bool waits)
 	struct pollfd p = {.fd = h->fd, .events = POLLIN};
 	ssize_t n;
 
-	if (h->ended || h->used == HTP_LINE_MAX || (!waits && poll(&p, 1, 0) <= 0))
+	if (h->ended || h->used == HTP_LINE_MAX || poll(&p, 1, waits ? -1 : 0) <= 0)
 		return;
 	n = read(h->fd, h->input + h->used, HTP_LINE_MAX - h->used);
 	if (n > 0)
@@ -328,8 +328,8 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	f = player_front(h->player);
 	if (rc)
 		return refuse(answer, strerror(-rc));
-	if (h->o.picture)
-		report_picture(h->o.picture, &b, w.first > 0, f);
+	if (h->o.picture && report_picture(h->o.picture, &b, w.first > 0, f))
+		return refuse(answer, "cannot write the picture; see --picture");
 	m.cell = (uint16_t)turned(h, (unsigned)f->best, w.first);
 	if (h->swap && may_swap(h, m.player) && report_share(f) < 0.5)
 		m.kind = SWAP;

@@ -170,7 +170,7 @@ play(const struct hex_options *o)
 	struct game_report g = {o};
 	struct mcts_front *f;
 	struct board b;
-	char error[256];
+	char error[256] = "";
 	uint64_t ns = 0, took;
 	int rc = player_open(&player, o, error, sizeof(error));
 
@@ -187,8 +187,9 @@ play(const struct hex_options *o)
 		ns += took;
 		if (!rc && o->effort)
 			report_effort(stdout, &b, true, f);
-		if (!rc && o->picture)
-			rc = report_picture(o->picture, &b, true, f);
+		if (!rc && o->picture && (rc = report_picture(o->picture, &b, true, f)))
+			snprintf(error, sizeof(error),
+				 "cannot write '%s'; choose another --picture", o->picture);
 		if (!rc)
 			rc = board_put(&b, (unsigned)f->best, board_turn(&b));
 		if (!rc && !o->json)
@@ -196,7 +197,7 @@ play(const struct hex_options *o)
 	}
 	if (rc) {
 		player_close(player);
-		return failed(strerror(-rc));
+		return failed(error[0] ? error : strerror(-rc));
 	}
 	if (o->json)
 		print_json(o, &b, player->search, ns);

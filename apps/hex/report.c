@@ -122,6 +122,7 @@ report_picture(const char *file, const struct board *b, bool mirrored, const str
 	const char *second = mirrored ? "royalblue" : "crimson";
 	FILE *to = fopen(file, "w");
 	uint64_t most = 1;
+	bool bad;
 
 	if (!to)
 		return -errno;
@@ -146,5 +147,6 @@ report_picture(const char *file, const struct board *b, bool mirrored, const str
 			  (double)rollouts_of(f, shown) / (double)most, (int)shown == f->best);
 	}
 	fprintf(to, "</svg>\n");
-	return fclose(to) ? -errno : 0;
+	bad = ferror(to);
+	return fclose(to) || bad ? -EIO : 0;
 }

@@ -28,6 +28,10 @@ weir-hex --size 5 --rollouts 400 --effort --picture effort.svg >game.log || fail
 grep -q '^[XO] wins$' game.log || fail "nobody wins: $(tail -n 3 game.log)"
 grep -q '^process 0: .*visits/ms, .* simulations/ms' game.log || fail "no totals: $(tail -n 2 game.log)"
 grep -q '<circle' effort.svg || fail "no stones in the picture"
+for file in none/effort.svg /dev/full; do
+	weir-hex --size 3 --rollouts 1 --picture "$file" >picture.out 2>picture.log && fail "$file: written"
+	grep -q "cannot write '$file'" picture.log || fail "$file: $(cat picture.log)"
+done
 weir-hex --size 5 --rollouts 400 --json >game.json || fail "as JSON: exit $?"
 jq -e '.winner == "X" or .winner == "O"' game.json >/dev/null || fail "not JSON: $(cat game.json)"
 jq -e '[.processes[].simulations] | add == 400 * 16 * '"$(jq '.moves | length' game.json)" game.json >/dev/null ||
