@@ -67,100 +67,91 @@ print_move(const struct hex_options *o, const struct board *b, const struct mcts
 }
 
 struct work {
-	uint64_t visits, simulations, messages;
+	uint64_t visits, simulations, playouts, messages;
+	uint64_t busiest, threads; /* most playouts of a thread */
 };
 
-/* Work of threads first ... first + n - 1 of a process. */
-static struct work
-work_of(const struct mcts *m, uint32_t first, uint32_t n)
+/* Adds what a process has done. */
+static void
+add_work(struct work *w, const struct mcts *m)
 {
-	struct work w = {0};
-
-	for (uint32_t i = first; i < first + n; i++) {
+	for (uint32_t i = 0; i < m->o.threads; i++) {
 		const struct mcts_counts *c = &m->threads[i].counts;
 
-		w.visits += c->rollouts * MCTS_SIMULATIONS;
-		w.simulations += c->simulations;
-		w.messages += c->sent;
+		w->visits += c->rollouts * MCTS_SIMULATIONS;
+		w->simulations += c->simulations;
+		w->playouts += c->playouts;
+		w->messages += c->sent;
+		w->busiest = c->playouts > w->busiest ? c->playouts : w->busiest;
+		w->threads++;
 	}
-	return w;
 }
 
-/* Work of the busiest thread, relative to the mean; *all: of all threads. */
+/* Playouts of the busiest thread, relative to the mean. */
 static double
-imbalance(const struct search *s, uint64_t *all)
+imbalance(const struct work *w)
 {
-	uint64_t most = 0, threads = 0;
-
-	*all = 0;
-	for (uint32_t i = 0; i < s->count; i++)
-		for (uint32_t k = 0; k < s->processes[i]->o.threads; k++, threads++) {
-			uint64_t n = work_of(s->processes[i], k, 1).simulations;
-
-			*all += n;
-			most = n > most ? n : most;
-		}
-	return *all ? (double)(most * threads) / (double)*all : 1;
+	return w->playouts ? (double)(w->busiest * w->threads) / (double)w->playouts : 1;
 }
 
 static void
 print_totals(const struct search *s, uint64_t ns)
 {
-	uint64_t all;
-	double busiest = imbalance(s, &all);
+	struct work all = {0};
 
 	for (uint32_t i = 0; i < s->count; i++) {
-		const struct mcts *m = s->processes[i];
-		struct work w = work_of(m, 0, m->o.threads);
+		struct work w = {0};
 
+		add_work(&w, s->processes[i]);
+		add_work(&all, s->processes[i]);
 		printf("process %u: %llu visits, %llu simulations, %.1f ms, %.1f visits/ms, "
 		       "%.1f simulations/ms, %llu messages\n",
 		       i, (unsigned long long)w.visits, (unsigned long long)w.simulations,
 		       (double)ns / 1e6, per_ms(w.visits, ns), per_ms(w.simulations, ns),
 		       (unsigned long long)w.messages);
 	}
-	printf("all: %.1f simulations/ms; work per thread:", per_ms(all, ns));
-	for (uint32_t i = 0; i < s->count; i++)
-		for (uint32_t k = 0; k < s->processes[i]->o.threads; k++)
-			printf(" %.1f%%", 100.0 *
-					      (double)work_of(s->processes[i], k, 1).simulations /
-					      (double)(all ? all : 1));
-	printf(", maximum/mean %.3f\n", busiest);
+	printf("all: %.1f simulations/ms; playouts per thread:", per_ms(all.simulations, ns));
+	for (uint64_t i = 0; i < all.threads; i++) {
+		const struct mcts *m = s->processes[i * s->count / all.threads];
+		uint64_t n = m->threads[i % m->o.threads].counts.playouts;
+
+		printf(" %.1f%%", all.playouts ? 100.0 * (double)n / (double)all.playouts : 0);
+	}
+	printf(", maximum/mean %.3f\n", imbalance(&all));
 }
 
 static void
 print_json(const struct hex_options *o, const struct board *b, const struct search *s, uint64_t ns)
 {
-	const char *gap = "";
-	uint64_t all;
-	double busiest = imbalance(s, &all);
+	struct work all = {0};
 	char text[4];
 
 	printf(
 	    "{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"winner\": \"%c\", \"moves\": [",
 	    o->size, (unsigned long long)o->seed, (unsigned long long)hex_rollouts(o),
 	    b->winner > 0 ? 'X' : 'O');
-	for (unsigned i = 0; i < b->count; i++, gap = ", ")
-		printf("%s\"%s\"", gap,
+	for (unsigned i = 0; i < b->count; i++)
+		printf("%s\"%s\"", i ? ", " : "",
 		       board_name(board_mirrored(b->history[i], o->size), o->size, text));
-	printf("], \"ms\": %.3f, \"simulations_per_ms\": %.3f, \"work_maximum_to_mean\": %.4f, "
-	       "\"processes\": [",
-	       (double)ns / 1e6, per_ms(all, ns), busiest);
-	gap = "";
-	for (uint32_t i = 0; i < s->count; i++, gap = ", ") {
+	printf("], \"processes\": [");
+	for (uint32_t i = 0; i < s->count; i++) {
 		const struct mcts *m = s->processes[i];
-		struct work w = work_of(m, 0, m->o.threads);
+		struct work w = {0};
 
+		add_work(&w, m);
+		add_work(&all, m);
 		printf("%s{\"visits\": %llu, \"simulations\": %llu, \"messages\": %llu, "
-		       "\"threads\": [",
-		       gap, (unsigned long long)w.visits, (unsigned long long)w.simulations,
-		       (unsigned long long)w.messages);
+		       "\"playouts\": [",
+		       i ? ", " : "", (unsigned long long)w.visits,
+		       (unsigned long long)w.simulations, (unsigned long long)w.messages);
 		for (uint32_t k = 0; k < m->o.threads; k++)
 			printf("%s%llu", k ? ", " : "",
-			       (unsigned long long)work_of(m, k, 1).simulations);
+			       (unsigned long long)m->threads[k].counts.playouts);
 		printf("]}");
 	}
-	printf("]}\n");
+	printf(
+	    "], \"ms\": %.3f, \"simulations_per_ms\": %.3f, \"playouts_maximum_to_mean\": %.4f}\n",
+	    (double)ns / 1e6, per_ms(all.simulations, ns), imbalance(&all));
 }
 
 static int

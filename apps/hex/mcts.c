@@ -125,10 +125,12 @@ simulate(struct mcts_thread *t, const struct node *n, struct mcts_report r, uint
 	int winner = g->winner(t->position);
 
 	r.simulations = rollouts * MCTS_SIMULATIONS;
-	if (winner)
+	if (winner) {
 		r.wins = winner > 0 ? r.simulations : 0;
-	else
+	} else {
 		r.wins = g->playouts(t->position, (unsigned)r.simulations, &t->dice);
+		t->counts.playouts += r.simulations;
+	}
 	t->counts.simulations += r.simulations;
 	if (!n || go_up(t, n, &r))
 		combine(t, r);

@@ -67,9 +67,10 @@ struct mcts_options {
 struct mcts_counts {
 	uint64_t rollouts; /* begun at a root */
 	uint64_t selections, simulations, sent, received;
-	uint64_t nodes;	  /* at present */
-	uint64_t stale;	  /* messages about nodes that are deleted */
-	uint64_t refused; /* messages that no correct thread sends */
+	uint64_t playouts; /* simulations of games that were not over */
+	uint64_t nodes;	   /* at present */
+	uint64_t stale;	   /* messages about nodes that are deleted */
+	uint64_t refused;  /* messages that no correct thread sends */
 };
 
 struct mcts_report {

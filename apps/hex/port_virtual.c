@@ -95,7 +95,7 @@ time_of(const struct virtual *v, const struct worker *w)
 {
 	const struct mcts_counts *a = &w->t->counts, *b = &w->before;
 
-	return w->clock + (a->simulations - b->simulations) * v->costs.simulation +
+	return w->clock + (a->playouts - b->playouts) * v->costs.simulation +
 	       (a->selections - b->selections) * v->costs.selection +
 	       (a->sent - b->sent + a->received - b->received) * v->costs.message;
 }

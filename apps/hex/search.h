@@ -19,8 +19,9 @@ struct search {
 
 /* ns that pieces of work take in virtual time. */
 struct virtual_costs {
-	uint64_t simulation, selection; /* the latter on one node */
-	uint64_t message;		/* to send one, and again to receive it */
+	uint64_t simulation; /* of a game that is not over */
+	uint64_t selection;  /* on one node */
+	uint64_t message;    /* to send one, and again to receive it */
 	/* on its way: least and most, between threads of a process and between processes */
 	uint64_t within[2], between[2];
 };

@@ -42,7 +42,7 @@ for i in 1 2; do
 	weir-hex --size 6 --rollouts 2000 --virtual 2x3 --seed 7 --json >"virtual-$i.json" || fail "virtual: exit $?"
 done
 cmp -s virtual-1.json virtual-2.json || fail "one seed, two games"
-jq -e '[.processes[].threads[]] | length == 6 and min > 0' virtual-1.json >/dev/null ||
+jq -e '[.processes[].playouts[]] | length == 6 and min > 0' virtual-1.json >/dev/null ||
 	fail "idle threads: $(jq -c .processes virtual-1.json)"
 
 # HexGui's commands, and a whole game by HTP against a process that knows less

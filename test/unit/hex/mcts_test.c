@@ -285,6 +285,26 @@ TEST(test_no_room)
 	}
 }
 
+/* Virtual time is that of the pieces of work, and a game that is over has no playouts. */
+TEST(test_time_of_playouts)
+{
+	struct game g = board_game(2, false);
+	struct mcts_options o = {&g, 1, 1, .nodes_max = 1000, .seed = 1};
+	struct virtual_costs costs = {.simulation = 1000};
+	const struct mcts_counts *counts;
+	struct search *s;
+	struct board b;
+
+	assert_int_equal(port_virtual_open(&o, &costs, &s), 0);
+	counts = &s->processes[0]->threads[0].counts;
+	board_start(&b, 2);
+	search_move(s, &b, 1000);
+	assert_int_equal(counts->simulations, 1000 * MCTS_SIMULATIONS);
+	assert_true(counts->playouts && counts->playouts < counts->simulations / 2);
+	assert_int_equal(s->now(s), counts->playouts * costs.simulation);
+	end(s);
+}
+
 /* The front hears of a search while it lasts. */
 TEST(test_figures)
 {
