@@ -26,7 +26,8 @@ EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--l
        "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
 PROGRAMS = [("dataplane/weir-dataplane", "docs/weir-dataplane.8"), ("control/weir-control", "docs/weir-control.8"),
             ("apps/weirctl", "docs/weirctl.1"), ("apps/perf/weir-perf", "docs/weir-perf.1"),
-            ("apps/lend/weir-lend", "docs/weir-lend.1"), ("apps/run/weir-run", "docs/weir-run.1"),
+            ("apps/hex/weir-hex", "docs/weir-hex.6"), ("apps/lend/weir-lend", "docs/weir-lend.1"),
+            ("apps/run/weir-run", "docs/weir-run.1"),
             ("dataplane/tools/weir-nicperf", "docs/weir-nicperf.1"),
             ("test/tools/weir-roce-peer", "test/tools/weir-roce-peer.1"),
             ("test/tools/weir-switch", "test/tools/weir-switch.1")]

@@ -44,6 +44,9 @@ for program in bin/weirctl bin/weir-perf bin/weir-lend bin/weir-run sbin/weir-da
 	find "$dest/share/man" -name "${program##*/}.[18]*" | has . || fail "$program has no man page"
 done
 
+"$dest/bin/weir-hex" --version | has . || fail "weir-hex --version"
+find "$dest/share/man" -name 'weir-hex.6*' | has . || fail "weir-hex has no man page"
+
 # The library gives away what its headers name, and nothing else.
 grep -ohE '\bweir_[a-z_]+\(' "$dest"/include/weir/*.h | tr -d '(' | sort -u >"$weir_tmp/declared"
 nm -D --defined-only "$libdir"/libweir.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "cluster/options.h"
 #include "daemon/options.h"
+#include "hex/options.h"
 #include "lend/lend.h"
 #include "perf/options.h"
 #include "run/run.h"
@@ -16,7 +17,7 @@
 static const struct option_table *const tables[] = {
     &options_table,	&control_option_table, &weirctl_option_table, &pki_option_table,
     &perf_option_table, &nicperf_option_table, &peer_option_table,    &switch_option_table,
-    &lend_option_table, &run_option_table,
+    &lend_option_table, &run_option_table,     &hex_option_table,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -445,6 +446,11 @@ static const struct call {
      false,
      {THIRTY "1", "a,b,c"},
      {THIRTY "12", "a,,b", "a,", ".a", "-a", "a/b", SIXTY_FOUR ",1", ""}},
+    {&hex_option_table,
+     "virtual",
+     false,
+     {"1x1", "4x256"},
+     {"0x1", "1x0", "1025x1", "4x257", "x4", "4x", "4", ""}},
     {&peer_option_table, "m", false, {"256", "4096"}, {"128", "255", "1000", "8k", ""}},
     {&peer_option_table,
      "nic",

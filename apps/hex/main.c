@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-hex: plays Hex. */
+#include "htp.h"
+#include "match.h"
+#include "player.h"
+#include "report.h"
+#include "solve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int
+failed(const char *error)
+{
+	fprintf(stderr, "weir-hex: %s\n", error);
+	return 1;
+}
+
+/* ---- a game against itself ---- */
+
+struct game_report {
+	const struct hex_options *o;
+	struct player *player;
+	unsigned moves;
+	uint64_t begin; /* of this search */
+};
+
+static double
+per_ms(uint64_t n, uint64_t ns)
+{
+	return ns ? (double)n / ((double)ns / 1e6) : 0;
+}
+
+static bool
+show_progress(void *arg)
+{
+	struct game_report *g = arg;
+	struct mcts_front *f = player_front(g->player);
+	struct search *s = g->player->search;
+	char text[4];
+
+	if (!g->o->progress || !f->fresh)
+		return true;
+	f->fresh = false;
+	fprintf(stderr, "move %u: %llu simulations, %.0f/ms, best %s, %.3f\n", g->moves + 1,
+		(unsigned long long)f->visits, per_ms(f->visits, s->now(s) - g->begin),
+		f->best < 0
+		    ? "-"
+		    : board_name(board_mirrored((unsigned)f->best, g->o->size), g->o->size, text),
+		report_share(f));
+	return true;
+}
+
+static void
+print_move(const struct hex_options *o, const struct board *b, const struct mcts_front *f,
+	   uint64_t ns)
+{
+	char text[4];
+
+	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %.3f\n", b->count,
+	       "OX"[b->count % 2],
+	       board_name(board_mirrored((unsigned)f->best, o->size), o->size, text),
+	       (unsigned long long)f -> visits, per_ms(f->visits, ns), report_share(f));
+	report_board(stdout, b, true, "XO");
+}
+
+struct work {
+	uint64_t visits, simulations, playouts, messages;
+	uint64_t busiest, threads; /* most playouts of a thread */
+};
+
+/* Adds what a process has done. */
+static void
+add_work(struct work *w, const struct mcts *m)
+{
+	for (uint32_t i = 0; i < m->o.threads; i++) {
+		const struct mcts_counts *c = &m->threads[i].counts;
+
+		w->visits += c->rollouts * MCTS_SIMULATIONS;
+		w->simulations += c->simulations;
+		w->playouts += c->playouts;
+		w->messages += c->sent;
+		w->busiest = c->playouts > w->busiest ? c->playouts : w->busiest;
+		w->threads++;
+	}
+}
+
+/* Playouts of the busiest thread, relative to the mean. */
+static double
+imbalance(const struct work *w)
+{
+	return w->playouts ? (double)(w->busiest * w->threads) / (double)w->playouts : 1;
+}
+
+static void
+print_totals(const struct search *s, uint64_t ns)
+{
+	struct work all = {0};
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		struct work w = {0};
+
+		add_work(&w, s->processes[i]);
+		add_work(&all, s->processes[i]);
+		printf("process %u: %llu visits, %llu simulations, %.1f ms, %.1f visits/ms, "
+		       "%.1f simulations/ms, %llu messages\n",
+		       i, (unsigned long long)w.visits, (unsigned long long)w.simulations,
+		       (double)ns / 1e6, per_ms(w.visits, ns), per_ms(w.simulations, ns),
+		       (unsigned long long)w.messages);
+	}
+	printf("all: %.1f simulations/ms; playouts per thread:", per_ms(all.simulations, ns));
+	for (uint64_t i = 0; i < all.threads; i++) {
+		const struct mcts *m = s->processes[i * s->count / all.threads];
+		uint64_t n = m->threads[i % m->o.threads].counts.playouts;
+
+		printf(" %.1f%%", all.playouts ? 100.0 * (double)n / (double)all.playouts : 0);
+	}
+	printf(", maximum/mean %.3f\n", imbalance(&all));
+}
+
+static void
+print_json(const struct hex_options *o, const struct board *b, const struct search *s, uint64_t ns)
+{
+	struct work all = {0};
+	char text[4];
+
+	printf(
+	    "{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"winner\": \"%c\", \"moves\": [",
+	    o->size, (unsigned long long)o->seed, (unsigned long long)hex_rollouts(o),
+	    b->winner > 0 ? 'X' : 'O');
+	for (unsigned i = 0; i < b->count; i++)
+		printf("%s\"%s\"", i ? ", " : "",
+		       board_name(board_mirrored(b->history[i], o->size), o->size, text));
+	printf("], \"processes\": [");
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct mcts *m = s->processes[i];
+		struct work w = {0};
+
+		add_work(&w, m);
+		add_work(&all, m);
+		printf("%s{\"visits\": %llu, \"simulations\": %llu, \"messages\": %llu, "
+		       "\"playouts\": [",
+		       i ? ", " : "", (unsigned long long)w.visits,
+		       (unsigned long long)w.simulations, (unsigned long long)w.messages);
+		for (uint32_t k = 0; k < m->o.threads; k++)
+			printf("%s%llu", k ? ", " : "",
+			       (unsigned long long)m->threads[k].counts.playouts);
+		printf("]}");
+	}
+	printf(
+	    "], \"ms\": %.3f, \"simulations_per_ms\": %.3f, \"playouts_maximum_to_mean\": %.4f}\n",
+	    (double)ns / 1e6, per_ms(all.simulations, ns), imbalance(&all));
+}
+
+static int
+play(const struct hex_options *o)
+{
+	struct player *player;
+	struct game_report g = {o};
+	struct mcts_front *f;
+	struct board b;
+	char error[256] = "";
+	uint64_t ns = 0, took;
+	int rc = player_open(&player, o, error, sizeof(error));
+
+	if (rc)
+		return failed(error);
+	g.player = player;
+	f = player_front(player);
+	board_start(&b, o->size);
+	while (!rc && !b.winner) {
+		g.moves = b.count;
+		g.begin = player->search->now(player->search);
+		rc = player_think(player, &b, hex_rollouts(o), hex_ns(o), show_progress, &g);
+		took = player->search->now(player->search) - g.begin;
+		ns += took;
+		if (!rc && o->effort)
+			report_effort(stdout, &b, true, f);
+		if (!rc && o->picture && (rc = report_picture(o->picture, &b, true, f)))
+			snprintf(error, sizeof(error),
+				 "cannot write '%s'; choose another --picture", o->picture);
+		if (!rc)
+			rc = board_put(&b, (unsigned)f->best, board_turn(&b));
+		if (!rc && !o->json)
+			print_move(o, &b, f, took);
+	}
+	if (rc) {
+		player_close(player);
+		return failed(error[0] ? error : strerror(-rc));
+	}
+	if (o->json)
+		print_json(o, &b, player->search, ns);
+	else
+		printf("\n%c wins\n", b.winner > 0 ? 'X' : 'O');
+	if (!o->json)
+		print_totals(player->search, ns);
+	player_close(player);
+	return 0;
+}
+
+/* ---- the others ---- */
+
+static int
+match(const struct hex_options *o, const char *const players[2])
+{
+	struct match_result r;
+	char error[256];
+	int rc = match_run(o, players, &r, error, sizeof(error));
+
+	if (rc) {
+		failed(error);
+		return rc == -EINVAL ? 2 : 1;
+	}
+	printf(
+	    o->json
+		? "{\"games\": %u, \"wins\": %u, \"rate\": %.4f, \"low\": %.4f, \"high\": %.4f}\n"
+		: "%u games, A wins %u: rate %.4f (95 %%: %.4f ... %.4f)\n",
+	    r.games, r.wins, (double)r.wins / r.games, r.low, r.high);
+	return 0;
+}
+
+/* Winners by first move, as +1's edges are left and right. */
+static int
+solve(const struct hex_options *o)
+{
+	struct solved *all = NULL;
+	uint64_t wins[2], searched = 0, n;
+
+	if (o->size > SOLVE_SEARCH_MOST)
+		return failed("this board is too large (expected --size 2 ... 5)");
+	if (o->size <= SOLVE_ALL_MOST && !(all = solve_all(o->size)))
+		return failed("out of memory");
+	printf("   ");
+	for (unsigned x = 0; x < o->size; x++)
+		printf(" %c", 'a' + (int)x);
+	printf("\n");
+	for (unsigned y = 0; y < o->size; y++) {
+		printf("%*s%2u ", (int)y, "", y + 1);
+		for (unsigned x = 0; x < o->size; x++) {
+			struct board b;
+			int winner;
+
+			board_start(&b, o->size);
+			board_put(&b, board_mirrored(y * o->size + x, o->size), 1);
+			winner = all ? solve_winner(all, &b) : solve_search(&b, &n);
+			if (!winner)
+				return failed("out of memory");
+			searched += all ? 0 : n;
+			printf(" %c", winner > 0 ? 'X' : 'O');
+		}
+		printf("\n");
+	}
+	if (all) {
+		solve_count(all, wins);
+		printf("%llu positions: X wins in %llu, O in %llu\n",
+		       (unsigned long long)(wins[0] + wins[1]), (unsigned long long)wins[0],
+		       (unsigned long long)wins[1]);
+	} else {
+		printf("%llu positions searched\n", (unsigned long long)searched);
+	}
+	solve_free(all);
+	return 0;
+}
+
+static int
+htp(const struct hex_options *o)
+{
+	char error[256];
+
+	return htp_run(o, STDIN_FILENO, stdout, error, sizeof(error)) ? failed(error) : 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct hex_options o;
+	char error[256];
+	int words = argc - 1;
+	const char *command;
+
+	if (option_defaults(&hex_option_table, &o, error, sizeof(error)) ||
+	    option_parse(&hex_option_table, &o, &words, argv + 1, error, sizeof(error))) {
+		fprintf(stderr, "weir-hex: %s\n", error);
+		return 2;
+	}
+	if (o.help) {
+		option_print_help(&hex_option_table, stdout);
+		return 0;
+	}
+	if (o.version) {
+		puts("weir-hex " WEIR_VERSION);
+		return 0;
+	}
+	command = words ? argv[1] : "play";
+	if (!strcmp(command, "match") && words == 3)
+		return match(&o, (const char *const *)argv + 2);
+	if (!strcmp(command, "play") && words <= 1)
+		return play(&o);
+	if (!strcmp(command, "htp") && words == 1)
+		return htp(&o);
+	if (!strcmp(command, "solve") && words == 1)
+		return solve(&o);
+	fprintf(stderr, "weir-hex: invalid command '%s' (expected play, htp, match A B or solve)\n",
+		command);
+	return 2;
+}

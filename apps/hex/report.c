@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include <errno.h>
+
+/* Prints rows of cells, each shifted by half a cell; text() has `width` columns. */
+static void
+print_grid(FILE *to, const struct board *b, bool mirrored, unsigned width,
+	   void (*text)(FILE *to, const struct board *b, unsigned cell, const void *arg),
+	   const void *arg)
+{
+	unsigned size = b->size;
+
+	fprintf(to, "%*s", (int)(3 + width / 2), "");
+	for (unsigned x = 0; x < size; x++)
+		fprintf(to, "%-*c", (int)width, 'a' + (int)x);
+	fputc('\n', to);
+	for (unsigned y = 0; y < size; y++) {
+		fprintf(to, "%*s%2u ", (int)(y * width / 2), "", y + 1);
+		for (unsigned x = 0; x < size; x++) {
+			unsigned cell = y * size + x;
+
+			text(to, b, mirrored ? board_mirrored(cell, size) : cell, arg);
+		}
+		fputc('\n', to);
+	}
+}
+
+static void
+print_mark(FILE *to, const struct board *b, unsigned cell, const void *marks)
+{
+	int stone = board_stone(b, cell);
+
+	fprintf(to, "%c ", stone ? ((const char *)marks)[stone < 0] : '.');
+}
+
+void
+report_board(FILE *to, const struct board *b, bool mirrored, const char *marks)
+{
+	print_grid(to, b, mirrored, 2, print_mark, marks);
+}
+
+static uint64_t
+rollouts_of(const struct mcts_front *f, unsigned cell)
+{
+	for (unsigned i = 0; i < f->stat_count; i++)
+		if (f->stats[i].move == cell)
+			return f->stats[i].rollouts;
+	return 0;
+}
+
+static uint64_t
+all_rollouts(const struct mcts_front *f)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < f->stat_count; i++)
+		sum += f->stats[i].rollouts;
+	return sum;
+}
+
+static void
+print_percent(FILE *to, const struct board *b, unsigned cell, const void *front)
+{
+	uint64_t all = all_rollouts(front);
+
+	if (board_stone(b, cell) || !all)
+		fprintf(to, "  - ");
+	else
+		fprintf(to, "%3.0f ", 100.0 * (double)rollouts_of(front, cell) / (double)all);
+}
+
+void
+report_effort(FILE *to, const struct board *b, bool mirrored, const struct mcts_front *f)
+{
+	print_grid(to, b, mirrored, 4, print_percent, f);
+}
+
+double
+report_share(const struct mcts_front *f)
+{
+	for (unsigned i = 0; i < f->stat_count; i++)
+		if (f->stats[i].move == f->best)
+			return f->stats[i].wins / 65535.0;
+	return -1;
+}
+
+/* ---- a picture ---- */
+
+#define RADIUS 20.0
+#define WIDTH 34.64 /* of a hexagon that stands on a corner */
+
+static void
+draw_edge(FILE *to, double x, double y, double to_x, double to_y, const char *colour)
+{
+	fprintf(to,
+		"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+		"stroke-width=\"8\"/>\n",
+		x, y, to_x, to_y, colour);
+}
+
+static void
+draw_cell(FILE *to, double x, double y, int stone, double share, bool best)
+{
+	int fade = 255 - (int)(share * 215);
+
+	fprintf(to,
+		"<use href=\"#cell\" x=\"%.1f\" y=\"%.1f\" fill=\"rgb(255,%d,%d)\""
+		" stroke-width=\"%d\"/>\n",
+		x, y, (255 + fade) / 2, fade, best ? 4 : 1);
+	if (stone)
+		fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"13\" fill=\"%s\"/>\n", x, y,
+			stone > 0 ? "crimson" : "royalblue");
+}
+
+int
+report_picture(const char *file, const struct board *b, bool mirrored, const struct mcts_front *f)
+{
+	double size = b->size, width = WIDTH * 1.5 * size + 60, height = RADIUS * 1.5 * size + 60;
+	double low = RADIUS * 1.5 * (size - 1), right = WIDTH * (size - 1), shift = right / 2;
+	const char *first = mirrored ? "crimson" : "royalblue";
+	const char *second = mirrored ? "royalblue" : "crimson";
+	FILE *to = fopen(file, "w");
+	uint64_t most = 1;
+	bool bad;
+
+	if (!to)
+		return -errno;
+	for (unsigned i = 0; i < f->stat_count; i++)
+		if (f->stats[i].rollouts > most)
+			most = f->stats[i].rollouts;
+	fprintf(to,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-40 -40 %.0f %.0f\" "
+		"width=\"%.0f\" height=\"%.0f\">\n"
+		"<defs><polygon id=\"cell\" points=\"0,-20 17.3,-10 17.3,10 0,20 -17.3,10 "
+		"-17.3,-10\" stroke=\"gray\"/></defs>\n",
+		width, height, width, height);
+	draw_edge(to, 0, -24, right, -24, first);
+	draw_edge(to, shift, low + 24, shift + right, low + 24, first);
+	draw_edge(to, -24, 0, shift - 24, low, second);
+	draw_edge(to, right + 24, 0, right + shift + 24, low, second);
+	for (unsigned cell = 0; cell < (unsigned)b->size * b->size; cell++) {
+		unsigned shown = mirrored ? board_mirrored(cell, b->size) : cell;
+
+		draw_cell(to, WIDTH * (cell % b->size + cell / b->size / 2.0),
+			  RADIUS * 1.5 * (cell / b->size), board_stone(b, shown),
+			  (double)rollouts_of(f, shown) / (double)most, (int)shown == f->best);
+	}
+	fprintf(to, "</svg>\n");
+	bad = ferror(to);
+	return fclose(to) || bad ? -EIO : 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Boards and searches for people. Cells are shown as other programs do: the first player's edges
+ * are top and bottom if `mirrored`, as Black's are, else left and right.
+ */
+#ifndef HEX_REPORT_H
+#define HEX_REPORT_H
+
+#include "board.h"
+#include "search.h"
+
+/* marks: of +1, of -1. */
+void report_board(FILE *to, const struct board *b, bool mirrored, const char *marks);
+/* Percent of the rollouts per cell. */
+void report_effort(FILE *to, const struct board *b, bool mirrored, const struct mcts_front *f);
+/* The same as an SVG picture. 0 or -errno. */
+int report_picture(const char *file, const struct board *b, bool mirrored,
+		   const struct mcts_front *f);
+/* Share of wins that the best move promises; -1: unknown. */
+double report_share(const struct mcts_front *f);
+
+#endif

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weir-hex: games against itself, in virtual time and against another process by HTP; what HexGui sends; bad input.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+PATH=$WEIR_BUILD/apps/hex:$PATH
+cd "$weir_tmp" || die "no folder"
+
+# bad TEXT ARGUMENT...: exit 2, and the text in its line
+bad() {
+	local text=$1
+
+	shift
+	weir-hex "$@" >bad.out 2>bad.log </dev/null
+	[ "$?" = 2 ] || fail "weir-hex $*: not refused"
+	grep -q -- "$text" bad.log || fail "weir-hex $*: $(cat bad.log)"
+}
+
+bad 'invalid command' watch
+bad 'invalid command' match rollouts=1
+bad 'expected' --size 20
+bad 'expected' --virtual 3
+bad 'expected' match rollouts=x ''
+bad 'unexpected argument' match a b c
+
+# a game: what is printed, and as JSON
+weir-hex --size 5 --rollouts 400 --effort --picture effort.svg >game.log || fail "a game: exit $?"
+grep -q '^[XO] wins$' game.log || fail "nobody wins: $(tail -n 3 game.log)"
+grep -q '^process 0: .*visits/ms, .* simulations/ms' game.log || fail "no totals: $(tail -n 2 game.log)"
+grep -q '<circle' effort.svg || fail "no stones in the picture"
+for file in none/effort.svg /dev/full; do
+	weir-hex --size 3 --rollouts 1 --picture "$file" >picture.out 2>picture.log && fail "$file: written"
+	grep -q "cannot write '$file'" picture.log || fail "$file: $(cat picture.log)"
+done
+weir-hex --size 5 --rollouts 400 --json >game.json || fail "as JSON: exit $?"
+jq -e '.winner == "X" or .winner == "O"' game.json >/dev/null || fail "not JSON: $(cat game.json)"
+jq -e '[.processes[].simulations] | add == 400 * 16 * '"$(jq '.moves | length' game.json)" game.json >/dev/null ||
+	fail "simulations of $(jq -c .moves game.json): $(jq -c .processes game.json)"
+
+# in virtual time, equal seeds play equal games, and all threads work
+for i in 1 2; do
+	weir-hex --size 6 --rollouts 2000 --virtual 2x3 --seed 7 --json >"virtual-$i.json" || fail "virtual: exit $?"
+done
+cmp -s virtual-1.json virtual-2.json || fail "one seed, two games"
+jq -e '[.processes[].playouts[]] | length == 6 and min > 0' virtual-1.json >/dev/null ||
+	fail "idle threads: $(jq -c .processes virtual-1.json)"
+
+# HexGui's commands, and a whole game by HTP against a process that knows less
+printf '%s\n' name version hexgui-analyze_commands 'boardsize 5 5' showboard 'play black a3' showboard 'genmove white' \
+	undo undo quit | weir-hex --rollouts 300 htp >htp.log || fail "htp: exit $?"
+[ "$(grep -c '^= ' htp.log)" = 11 ] || fail "not 11 answers: $(cat htp.log)"
+grep -q '^? ' htp.log && fail "refused: $(grep '^? ' htp.log)"
+weir-hex --size 5 --json -n 6 match rollouts=400 'htp:weir-hex --rollouts 1 htp' >match.json || fail "match: exit $?"
+jq -e '.games == 6 and .wins >= 3' match.json >/dev/null || fail "match: $(cat match.json)"
+head -c 1000000 /dev/zero | tr '\0' x | weir-hex htp >long.log || fail "a long line: exit $?"
+[ "$(grep -c '^? ' long.log)" = 1 ] || fail "a long line: $(head -c 300 long.log)"
+
+weir-hex --size 3 solve | has '6046 positions' || fail "solve"
+weir-hex --size 6 solve >large.out 2>large.log
+[ "$?" = 1 ] || fail "solve: 6 x 6 is not refused"
+grep -q 'expected --size 2 \.\.\. 5' large.log || fail "solve: $(cat large.log)"
+exit "$weir_failed"
