@@ -19,7 +19,7 @@ TOKENS = [
     (".", r"\bvolatile\b", "stdatomic.h; for asm: __asm__ __volatile__"),
     (".", r"\b(alloca|system|popen)\s*\(", "a bounded buffer; posix_spawn()"),
     ("lib", r"\b(exit|_exit|abort|quick_exit)\s*\(", "an error code"),
-    ("lib/ipc lib/client lib/stream lib/message lib/remote lib/group lib/window lib/buffer",
+    ("lib/ipc lib/client lib/stream lib/message lib/remote lib/group lib/window lib/buffer lib/objects",
      r"\b(printf|fprintf|vfprintf|puts|fputs|putchar|perror)\s*\(", "weir_reason()"),
     ("dataplane/engine dataplane/nic", r"\b(printf|fprintf|puts|perror)\s*\(", "a counter, or log.h off the hot path"),
     ("dataplane/engine dataplane/nic", r"\b(exit|_exit|quick_exit)\s*\(", "an error code"),

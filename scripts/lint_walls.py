@@ -25,6 +25,7 @@ WALLS = {
     "lib/remote": ("public.h window.h", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/window": ("", "lib/include lib/ipc lib/client lib/group lib/remote lib/base"),
     "lib/buffer": ("", "lib/include lib/ipc lib/client lib/remote lib/base"),
+    "lib/objects": ("", "lib/include lib/ipc lib/client lib/base"),
     "dataplane/capture": ("capture.h", "lib/ipc"),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
     "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),
