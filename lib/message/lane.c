@@ -230,6 +230,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
 	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
 	lane->finishing = false;
+	lane->at = NULL;
 	lane->key = lane->made = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
@@ -287,44 +288,54 @@ start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 	return weir_conn_start(s->worker, &a, &o, c);
 }
 
-int
-lane_make(struct sender *s, struct peer *p, bool probe)
+/* Begins to connect a lane to the peer's handler thread k. `at`: where s finds it; NULL: a probe.
+ * m->lock and worker. */
+static int
+make_at(struct sender *s, struct peer *p, uint32_t k, struct lane **at)
 {
-	struct lane ***page = &s->page[p->node / NODE_PAGE], *lane;
-	uint32_t k = probe ? 0 : s->index % p->threads;
 	struct weir_conn *c;
-	int rc;
+	struct lane *lane;
+	int rc = start(s, p, k, &c);
 
-	weir_assert(is_locked(&s->m->lock));
-	weir_lock(s->worker);
-	if (!*page)
-		*page = calloc(NODE_PAGE, sizeof(**page));
-	rc = *page ? start(s, p, k, &c) : no_memory();
 	if (rc)
-		goto out;
+		return rc;
 	lane = SLIST_FIRST(&s->spares);
 	if (lane)
 		SLIST_REMOVE_HEAD(&s->spares, spare);
 	lane = lane_take(s->m, p, s->worker, s, lane);
 	if (!lane) {
 		weir_conn_close(c);
-		rc = no_memory();
-		goto out;
+		return no_memory();
 	}
 	lane_attach(lane, c);
 	lane->named = !k;
 	lane->made = ++p->made;
-	if (probe) {
+	if (!at) {
 		p->probe = lane;
-	} else {
-		/* only the program that has the key can say BYE for the lane; 0: none can */
-		if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
-			lane->key = 0;
-		(*page)[p->node % NODE_PAGE] = lane;
-		if (!k && !p->named)
-			p->named = weir_clock();
+		return 0;
 	}
-out:
+	/* only the program that has the key can say BYE for the lane; 0: none can */
+	if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
+		lane->key = 0;
+	lane->at = at;
+	*at = lane;
+	if (!k && !p->named)
+		p->named = weir_clock();
+	return 0;
+}
+
+int
+lane_make(struct sender *s, struct peer *p, bool probe)
+{
+	struct lane ***page = &s->page[p->node / NODE_PAGE];
+	uint32_t k = probe ? 0 : s->index % p->threads;
+	int rc;
+
+	weir_assert(is_locked(&s->m->lock));
+	weir_lock(s->worker);
+	if (!*page)
+		*page = calloc(NODE_PAGE, sizeof(**page));
+	rc = *page ? make_at(s, p, k, probe ? NULL : &(*page)[p->node % NODE_PAGE]) : no_memory();
 	weir_unlock(s->worker);
 	return rc;
 }
@@ -363,11 +374,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 static void
 forget(struct lane *lane)
 {
-	struct lane **page = lane->sender->page[lane->peer->node / NODE_PAGE];
-	struct lane **at = &page[lane->peer->node % NODE_PAGE];
-
-	if (*at == lane)
-		*at = NULL;
+	if (lane->at && *lane->at == lane)
+		*lane->at = NULL;
+	lane->at = NULL;
 }
 
 void

@@ -724,28 +724,53 @@ leave_news(struct sender *s)
 	weir_unlock(t);
 }
 
-/* The sender of the calling thread, if its session is over and all is reported that of the present
- * one. NULL: *rc says why. */
-static struct sender *
-own_sender(struct weir_messenger *m, bool drives, int *rc)
+/* The handler thread that the calling thread is; NULL: none. */
+static struct handler_thread *
+own_handler(struct weir_messenger *m)
 {
-	struct sender *s = drives ? m->pool[0].sender : pthread_getspecific(m->key);
+	return pool_is_driver(m) ? &m->pool[0] : NULL;
+}
 
-	if (s && (drives || weir_state(s->worker->w) != WEIR_DEAD || completions_left(s)))
+/* The sender of the calling thread, which is handler thread k, if its session is over and all is
+ * reported that of the present one. NULL: *rc says why. */
+static struct sender *
+own_sender(struct weir_messenger *m, const struct handler_thread *k, int *rc)
+{
+	struct sender *s = k ? k->sender : pthread_getspecific(m->key);
+
+	if (s && (k || weir_state(s->worker->w) != WEIR_DEAD || completions_left(s)))
 		return s;
 	return sender_get(m, rc);
 }
 
-/* One turn of a thread. Returns the number of calls of the program, or why the session is over. */
+/* One turn of k, in the program's thread. Returns the number of calls of the program, or why the
+ * session is over. */
 static int
-progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
+progress_handler(struct handler_thread *k, unsigned most, struct weir_guard *guard)
+{
+	uint64_t before = atomic_load_explicit(&k->handled, memory_order_relaxed);
+	bool stepping;
+	int rc = 0;
+
+	k->inside = true;
+	k->guard = guard;
+	k->told = 0;
+	if (!turn(k, most, &stepping) && weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
+		rc = rejoin(k);
+	k->guard = NULL;
+	k->inside = false;
+	if (rc && rc != -EAGAIN)
+		return rc;
+	return (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) - before + k->told);
+}
+
+/* One turn of a thread, which is handler thread k. As progress_handler(). */
+static int
+progress(struct weir_messenger *m, struct sender *s, struct handler_thread *k, unsigned most,
 	 struct weir_guard *guard)
 {
-	struct handler_thread *k = &m->pool[0]; /* if s drives */
 	struct weir_thread *t = s->worker;
 	struct calling c;
-	uint64_t before;
-	bool stepping;
 	unsigned n;
 	int rc = 0;
 
@@ -753,19 +778,8 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	n = completions_report(s, most, guard);
 	if (weir_unlikely(weir_thread_get(t->w) == t && t->fd_armed))
 		weir_thread_disarm_fd(t);
-	if (n < most && drives) {
-		before = atomic_load_explicit(&k->handled, memory_order_relaxed);
-		k->inside = true;
-		k->guard = guard;
-		k->told = 0;
-		if (!turn(k, most - n, &stepping) &&
-		    weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
-			rc = rejoin(k);
-		k->guard = NULL;
-		k->inside = false;
-		if (!rc || rc == -EAGAIN)
-			rc = (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) -
-				   before + k->told);
+	if (n < most && k) {
+		rc = progress_handler(k, most - n, guard);
 	} else if (n < most) {
 		weir_lock(t);
 		sender_take(s, NULL);
@@ -781,30 +795,30 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 int
 weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 {
-	bool drives = pool_is_driver(m);
+	struct handler_thread *k = own_handler(m);
 	uint64_t end = UINT64_MAX, now, ms;
 	struct weir_wait wait;
 	struct sender *s;
 	int rc = 0, n = 0;
 
-	if (drives && m->pool[0].inside)
+	if (k && k->inside)
 		return weir_fail(-EINVAL, "called from a handler; let the handler return");
 	if (weir_state(m->w) == WEIR_FORKED)
 		return weir_gone(m->w);
-	s = own_sender(m, drives, &rc);
+	s = own_sender(m, k, &rc);
 	if (!s)
 		return rc;
 	weir_wait_init(&wait, s->worker, 0);
 	if (timeout_ms > 0)
 		end = weir_clock() + (uint64_t)timeout_ms * 1000000u;
-	while (!(n = progress(m, s, drives, max ? max : BATCH, &wait.guard)) && timeout_ms && !rc) {
+	while (!(n = progress(m, s, k, max ? max : BATCH, &wait.guard)) && timeout_ms && !rc) {
 		/* the thread that drives has housekeeping to do, too */
 		if (!wait.timeout_ms || wait.worker != s->worker) {
 			weir_wait_end(&wait);
 			now = weir_clock();
 			ms = end > now ? (end - now + 999999) / 1000000u : 0;
 			weir_wait_init(&wait, s->worker, ms < TICK_MS ? (int)ms : TICK_MS);
-			wait.events = drives;
+			wait.events = k;
 		}
 		rc = weir_wait_next(&wait);
 		if (rc == -EAGAIN || weir_is_loss(rc)) {
@@ -816,7 +830,7 @@ weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 		}
 		if (weir_clock() >= end)
 			break;
-		s = own_sender(m, drives, &rc);
+		s = own_sender(m, k, &rc);
 		if (!s)
 			break;
 	}
