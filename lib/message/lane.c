@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Senders and their lanes, made by a thread's first message to a node and ended with either. */
 #include "lane.h"
+#include "model.h"
 #include "peer.h"
 #include "pool.h"
 #include "request.h"
@@ -115,9 +116,13 @@ sender_leave(void *arg)
 {
 	struct sender *s = arg;
 	struct weir_messenger *m = s->m;
+	struct handler_thread *guest;
 
 	if (weir_state(m->w) == WEIR_FORKED)
 		return;
+	guest = guest_own(m);
+	if (guest)
+		guest_leave(guest);
 	pthread_mutex_lock(&m->lock);
 	weir_assert(s->users);
 	if (!--s->users) {
@@ -231,6 +236,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
 	lane->finishing = false;
 	lane->at = NULL;
+	lane->receiver = MESSAGE_HANDLERS;
 	lane->key = lane->made = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
@@ -277,14 +283,10 @@ no_memory(void)
 static int
 start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 {
-	struct weir_messenger *m = s->m;
-	struct weir_connect_options o = {.size = sizeof(o), .window = m->o.window};
-	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = p->node};
+	struct weir_connect_options o = {.size = sizeof(o), .window = s->m->o.window};
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = messenger_node(s->m, p->node)};
 
-	memcpy(a.service, m->service, sizeof(a.service));
-	if (k)
-		snprintf(a.service + strlen(a.service), sizeof(a.service) - strlen(a.service),
-			 ".%u", k);
+	messenger_name(s->m, p->node, MESSAGE_HANDLERS, k, a.service);
 	return weir_conn_start(s->worker, &a, &o, c);
 }
 
@@ -344,8 +346,10 @@ int
 lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 {
 	struct message_header h = hello_header(k->m);
-	struct iovec part = {&h, HEADER_LONG};
+	struct iovec parts[3] = {{&h, HEADER_LONG}};
+	struct message_hello_process own;
 	struct lane *lane = SLIST_FIRST(&k->spares);
+	size_t length;
 
 	weir_assert(is_locked(&k->m->lock));
 	if (lane)
@@ -355,7 +359,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	if (lane) {
 		lane_attach(lane, c);
 		lane->hello_due = false;
-		lane_say(lane, &part, 1, HEADER_LONG);
+		lane->receiver = k->is_guest ? k->index : MESSAGE_HANDLERS;
+		length = HEADER_LONG + model_hello(lane, &own, parts + 1);
+		lane_say(lane, parts, k->m->model ? 3 : 1, length);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}
@@ -450,7 +456,7 @@ lane_end(struct lane *lane, int status)
 	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
 	peer_lane_gone(lane, status);
 	spares = s ? &s->spares : &m->former;
-	for (uint32_t i = 0; !s && i < m->o.handler_threads; i++)
+	for (uint32_t i = 0; !s && i < m->receiving; i++)
 		if (m->pool[i].worker == lane->worker)
 			spares = &m->pool[i].spares;
 	SLIST_INSERT_HEAD(spares, lane, spare);
@@ -503,8 +509,10 @@ lane_greet(struct lane *lane)
 {
 	struct message_header h = hello_header(lane->m);
 	struct message_hello hello = {.key = lane->key};
-	struct iovec parts[2] = {{&h, HEADER_LONG}, {&hello, sizeof(hello)}};
+	struct iovec parts[4] = {{&h, HEADER_LONG}, {&hello, sizeof(hello)}};
+	struct message_hello_process own;
 	struct weir_conn *c = lane->conn;
+	size_t length;
 	int rc;
 
 	if (c->state == CONN_OPENING)
@@ -513,7 +521,8 @@ lane_greet(struct lane *lane)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
 		return c->state == CONN_ENDED ? weir_conn_failed(c, c->end) : -EPIPE;
-	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello), NULL);
+	length = HEADER_LONG + sizeof(hello) + model_hello(lane, &own, parts + 2);
+	rc = weir_send_now(c, parts, lane->m->model ? 4 : 2, length, NULL);
 	if (!rc)
 		lane->hello_due = false;
 	return rc;

@@ -29,6 +29,7 @@ struct lane {
 	struct peer *peer;
 	struct weir_thread *worker;
 	struct sender *sender;	   /* outgoing: its owner; NULL: incoming */
+	uint32_t receiver;	   /* MESSAGE_HANDLERS, or the guest that it leads to */
 	struct lane **at;	   /* where its owner finds it; NULL: nowhere. Worker */
 	struct weir_conn *conn;	   /* NULL: none. Written under m->lock and worker */
 	uint64_t life;		   /* counts connections. As conn */

@@ -19,7 +19,7 @@ enum peer_state {
 
 /* m->lock */
 struct peer {
-	uint16_t node;
+	uint16_t node; /* or process, messenger.h */
 	uint8_t state; /* enum peer_state */
 	bool told;     /* the program was told CREATED */
 	bool evicted;
@@ -71,6 +71,8 @@ void peers_lost(struct weir_messenger *m, int status);
 bool lane_is_former(const struct lane *lane);
 /* A lane of ours is lost: notes whether messages on it were not complete. m->lock and worker. */
 void peer_unflushed(struct lane *lane);
+/* A lane from a stranger is the process's from now on. 0 or -ENOMEM. m->lock. */
+int peer_adopt(struct lane *lane, uint16_t process);
 /* HELLO was received. m->lock. */
 void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
 /* BYE was received on a lane of ours. m->lock. */
