@@ -127,6 +127,7 @@ sender_leave(void *arg)
 	weir_assert(s->users);
 	if (!--s->users) {
 		requests_cancel(s, UINT32_MAX);
+		model_thread_ends(s);
 		for (uint32_t i = 0; i < NODES; i++) {
 			if (!s->page[i / NODE_PAGE])
 				i += NODE_PAGE - 1;
@@ -236,6 +237,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
 	lane->finishing = false;
 	lane->at = NULL;
+	lane->handle = NULL;
 	lane->receiver = MESSAGE_HANDLERS;
 	lane->key = lane->made = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
@@ -279,25 +281,25 @@ no_memory(void)
 	return weir_fail(-ENOMEM, "no memory for a connection; free some");
 }
 
-/* Connects to the peer's handler thread k, each of which listens on a name. m->lock. */
+/* Connects to a receiver of the peer: its handler thread k, or a guest. m->lock. */
 static int
-start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
+start(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct weir_conn **c)
 {
 	struct weir_connect_options o = {.size = sizeof(o), .window = s->m->o.window};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = messenger_node(s->m, p->node)};
 
-	messenger_name(s->m, p->node, MESSAGE_HANDLERS, k, a.service);
+	messenger_name(s->m, p->node, receiver, k, a.service);
 	return weir_conn_start(s->worker, &a, &o, c);
 }
 
-/* Begins to connect a lane to the peer's handler thread k. `at`: where s finds it; NULL: a probe.
- * m->lock and worker. */
+/* Begins to connect a lane to a receiver of the peer: its handler thread k, or a guest. `at`: where
+ * s finds it; NULL: a probe. m->lock and worker. */
 static int
-make_at(struct sender *s, struct peer *p, uint32_t k, struct lane **at)
+make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct lane **at)
 {
 	struct weir_conn *c;
 	struct lane *lane;
-	int rc = start(s, p, k, &c);
+	int rc = start(s, p, receiver, k, &c);
 
 	if (rc)
 		return rc;
@@ -310,7 +312,8 @@ make_at(struct sender *s, struct peer *p, uint32_t k, struct lane **at)
 		return no_memory();
 	}
 	lane_attach(lane, c);
-	lane->named = !k;
+	lane->receiver = receiver;
+	lane->named = !k && receiver == MESSAGE_HANDLERS;
 	lane->made = ++p->made;
 	if (!at) {
 		p->probe = lane;
@@ -321,7 +324,7 @@ make_at(struct sender *s, struct peer *p, uint32_t k, struct lane **at)
 		lane->key = 0;
 	lane->at = at;
 	*at = lane;
-	if (!k && !p->named)
+	if (lane->named && !p->named)
 		p->named = weir_clock();
 	return 0;
 }
@@ -337,7 +340,25 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	weir_lock(s->worker);
 	if (!*page)
 		*page = calloc(NODE_PAGE, sizeof(**page));
-	rc = *page ? make_at(s, p, k, probe ? NULL : &(*page)[p->node % NODE_PAGE]) : no_memory();
+	rc = *page
+		 ? make_at(s, p, MESSAGE_HANDLERS, k, probe ? NULL : &(*page)[p->node % NODE_PAGE])
+		 : no_memory();
+	weir_unlock(s->worker);
+	return rc;
+}
+
+/* The same for a model's lane. m->lock. */
+static int
+make_for(struct message_lane *to, struct peer *p)
+{
+	struct sender *s = to->sender;
+	uint32_t k = to->receiver == MESSAGE_HANDLERS ? s->index % p->threads : 0;
+	int rc;
+
+	weir_lock(s->worker);
+	rc = make_at(s, p, to->receiver, k, &to->now);
+	if (!rc)
+		to->now->handle = to;
 	weir_unlock(s->worker);
 	return rc;
 }
@@ -411,6 +432,18 @@ lane_finish(struct lane *lane)
 	lane->finishing = true;
 }
 
+/* The model's lane has lost this connection. Worker locked. */
+static __attribute__((noinline)) void
+tell_handle(struct lane *lane, int status)
+{
+	const struct message_model *model = lane->m->model;
+
+	/* the other end closes a connection of ours that is finishing once it has taken all */
+	if (lane->finishing && status == -ESHUTDOWN)
+		status = 0;
+	model->ended(lane->handle, status ? message_error(lane->m, status) : 0, model->user);
+}
+
 void
 lane_end(struct lane *lane, int status)
 {
@@ -430,6 +463,9 @@ lane_end(struct lane *lane, int status)
 		status = -ECONNRESET;
 	if (s) {
 		forget(lane);
+		if (lane->handle)
+			tell_handle(lane, status);
+		lane->handle = NULL;
 		requests_end(lane, status ? message_error(m, status) : -ECANCELED);
 		if (status && status != -ESHUTDOWN && !lane_is_former(lane))
 			peer_unflushed(lane);
@@ -529,15 +565,15 @@ lane_greet(struct lane *lane)
 }
 
 /* 0: pinned; -ENOENT: there is no lane; -EAGAIN: not open yet; or how it ended. */
-static int
-pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
+static inline __attribute__((always_inline)) int
+pin(struct sender *s, uint16_t node, const struct message_lane *to, struct lane **out, bool *opened)
 {
 	struct lane *lane;
 	uint64_t life = 0;
 	int rc = -ENOENT;
 
 	weir_lock(s->worker);
-	lane = sender_lane(s, node);
+	lane = to ? to->now : sender_lane(s, node);
 	if (lane && lane->conn && !lane->closing) {
 		*opened = lane->hello_due;
 		life = lane->life;
@@ -555,10 +591,11 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	return rc;
 }
 
-/* Makes a lane to the node. 0, -EAGAIN: not now, or why not. */
+/* Makes a lane to the node, or that of the model. 0, -EAGAIN: not now, or why not. */
 static int
-make(struct sender *s, uint16_t node)
+make(struct sender *s, uint16_t node, struct message_lane *to)
 {
+	bool guest = to && to->receiver != MESSAGE_HANDLERS;
 	struct weir_messenger *m = s->m;
 	struct peer *p;
 	int rc;
@@ -566,19 +603,19 @@ make(struct sender *s, uint16_t node)
 	pthread_mutex_lock(&m->lock);
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();
-	if (!rc && !sender_lane(s, node)) {
+	if (!rc && !(to ? to->now : sender_lane(s, node))) {
 		/*
 		 * The peer tells whoever connects to its first name on how many it listens.
 		 * Threads that begin to send at the same time wait HELLO_NS for that, so that they
 		 * spread over all of them.
 		 */
-		if (!p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
+		if (!guest && !p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
 			peer_listen(p);
 			/* it may have said BYE */
 			rc = p->said_by && p->state == PEER_OPEN ? 0 : -EAGAIN;
 		}
 		if (!rc)
-			rc = lane_make(s, p, false);
+			rc = to ? make_for(to, p) : lane_make(s, p, false);
 	}
 	if (rc && p)
 		peer_unuse(m, p);
@@ -586,8 +623,10 @@ make(struct sender *s, uint16_t node)
 	return rc;
 }
 
-int
-lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
+/* `to`: the model's lane; NULL: that of s to the node. */
+static inline __attribute__((always_inline)) int
+pin_until(struct sender *s, uint16_t node, struct message_lane *to, int timeout_ms,
+	  struct lane **lane)
 {
 	struct weir_messenger *m = s->m;
 	struct weir_wait wait;
@@ -597,8 +636,8 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 
 	weir_wait_init(&wait, s->worker, timeout_ms);
 	for (;;) {
-		rc = pin(s, node, lane, &opened);
-		if (rc == -ECONNREFUSED) {
+		rc = pin(s, node, to, lane, &opened);
+		if (rc == -ECONNREFUSED && (!to || to->receiver == MESSAGE_HANDLERS)) {
 			/* the peer has fewer handler threads than it said: one is certain */
 			pthread_mutex_lock(&m->lock);
 			p = peer_get(m, node);
@@ -610,7 +649,7 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 				continue;
 		}
 		if (rc == -ENOENT) {
-			rc = make(s, node);
+			rc = make(s, node, to);
 			if (!rc)
 				continue;
 			wait.nap_always = true; /* another connection closes first */
@@ -637,9 +676,26 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	case -EAGAIN:
 		return rc;
 	case -ECONNREFUSED:
+		if (to)
+			return weir_fail(rc,
+					 "process %u has no such receiver now, or is not open; "
+					 "let its thread enter",
+					 node);
 		return weir_fail(rc, "no messenger of that name is open on the node; start its "
 				     "program");
 	default:
 		return message_error(m, rc);
 	}
+}
+
+int
+lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
+{
+	return pin_until(s, node, NULL, timeout_ms, lane);
+}
+
+int
+lane_pin_for(struct message_lane *to, int timeout_ms, struct lane **lane)
+{
+	return pin_until(to->sender, to->process, to, timeout_ms, lane);
 }

@@ -44,6 +44,8 @@ struct message_taken {
 	struct weir_reply reply;
 };
 
+struct message_lane;
+
 struct message_model {
 	const struct message_process *processes; /* copied; equal at all processes */
 	uint32_t process_count;			 /* 1 to 65536 */
@@ -60,6 +62,17 @@ struct message_model {
 			void *user);
 	/* In the receiver's thread, nothing locked. False: the connection ends as malformed. */
 	bool (*take)(struct weir_messenger *m, const struct message_taken *taken, void *user);
+	/*
+	 * A reply on a lane. False: the connection ends as malformed. Any thread, with locks held:
+	 * must not call the library.
+	 */
+	bool (*replied)(struct message_lane *lane, const struct message_taken *taken, void *user);
+	/*
+	 * A connection of the lane has ended; the next message makes another one. Status 0: it made
+	 * room, or the other end closed it in order, and all messages were taken; else -errno, and
+	 * messages and replies may be lost. As replied(); -ENODEV: the data plane is gone.
+	 */
+	void (*ended)(struct message_lane *lane, int status, void *user);
 	void *user;
 };
 
@@ -81,6 +94,29 @@ int message_enter(struct weir_messenger *m, uint32_t guest);
  * is no guest; -EDEADLK: the messenger is calling the program in this thread.
  */
 int message_leave(struct weir_messenger *m);
+
+/*
+ * A lane of the calling thread to one receiver of a process: messages arrive in the order of the
+ * calls. Its first message connects. 0; -EINVAL: no such process or receiver; -ENOMEM.
+ */
+int message_lane_open(struct weir_messenger *m, uint16_t process, uint32_t receiver,
+		      struct message_lane **lane);
+/* For the model: its own data of the lane. */
+void message_lane_set_user(struct message_lane *lane, void *user);
+void *message_lane_user(const struct message_lane *lane);
+/* Messages that were accepted still arrive; nothing is reported about the lane any more. */
+void message_lane_close(struct message_lane *lane);
+/*
+ * Sends a message of at most WEIR_MESSAGE_WHOLE bytes. Only the thread that opened the lane. 0, or
+ * as weir_message_sendv(); -ECONNREFUSED: the process has no such receiver now, or is not open.
+ */
+int message_lane_send(struct message_lane *lane, const struct message_tag *tag,
+		      const struct iovec *iov, unsigned n, int timeout_ms);
+/* The same in place, as weir_message_reserve() and weir_message_commit(). */
+int message_lane_reserve(struct message_lane *lane, size_t room, int timeout_ms,
+			 struct weir_draft *draft);
+int message_lane_commit(struct message_lane *lane, struct weir_draft *draft, size_t length,
+			const struct message_tag *tag, int timeout_ms);
 
 /* Sends a message of the model back to the sender of `reply`, without waiting: without room it is
  * copied. Any thread. -EHOSTUNREACH: the connection is gone. */

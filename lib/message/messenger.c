@@ -158,6 +158,7 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o, uint32_t 
 	TAILQ_INIT(&m->open);
 	TAILQ_INIT(&m->stepping);
 	TAILQ_INIT(&m->senders);
+	LIST_INIT(&m->lanes);
 	TAILQ_INIT(&m->exclusive);
 	TAILQ_INIT(&m->room_waiting);
 	TAILQ_INIT(&m->room_admitted);

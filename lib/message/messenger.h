@@ -70,7 +70,8 @@ struct weir_messenger {
 	struct message_model *model;	     /* NULL: the program has opened it */
 	/* has the lanes from processes whose HELLO has not come; not on any list. NULL: no model */
 	struct peer *strangers;
-	pthread_key_t key; /* a thread's sender */
+	LIST_HEAD(, message_lane) lanes; /* of the model. lock */
+	pthread_key_t key;		 /* a thread's sender */
 	_Atomic uint32_t stop;
 	bool fence; /* handler_hold() needs a fence: there is no membarrier */
 	/* under lock; read by every message: on a cache line without other written fields */

@@ -8,6 +8,7 @@
 #include "lane.h"
 #include "peer.h"
 #include "pool.h"
+#include "sender.h"
 
 #include "client/reason.h"
 #include "stream/model.h"
@@ -52,6 +53,12 @@ model_adopt(struct weir_messenger *m, const struct message_model *model)
 void
 model_free(struct weir_messenger *m)
 {
+	struct message_lane *lane;
+
+	while ((lane = LIST_FIRST(&m->lanes))) {
+		LIST_REMOVE(lane, in_messenger);
+		free(lane);
+	}
 	if (m->model) {
 		free((void *)(uintptr_t)m->model->processes);
 		free((void *)(uintptr_t)m->model->hello);
@@ -152,6 +159,27 @@ model_greets(struct lane *lane, const uint8_t *data, uint32_t length)
 
 /* ---- messages ---- */
 
+static int
+too_long(uint64_t length)
+{
+	return weir_fail(-EMSGSIZE, "%llu bytes; a message of a model has at most %u",
+			 (unsigned long long)length, WEIR_MESSAGE_WHOLE);
+}
+
+/* Reads the head of the model's message on a lane. False: it is malformed. */
+static bool
+read_tag(const struct lane *lane, const struct weir_taken *from, struct message_taken *taken)
+{
+	if (!lane->m->model || from->length < HEADER_SHORT || from->data[0] < KIND_MODEL)
+		return false;
+	memcpy(&taken->tag, from->data, sizeof(taken->tag));
+	taken->data = from->data + HEADER_SHORT;
+	taken->length = from->length - HEADER_SHORT;
+	taken->receiver = lane->receiver;
+	taken->process = lane->peer->node;
+	return true;
+}
+
 bool
 model_take(struct handler_thread *k)
 {
@@ -160,18 +188,25 @@ model_take(struct handler_thread *k)
 	struct message_taken taken = {.reply = {{(uint64_t)(uintptr_t)lane, k->life}}};
 
 	/* a lane is a stranger's until its HELLO has come */
-	if (!model || lane->peer == k->m->strangers || k->taken.length < HEADER_SHORT ||
-	    k->taken.data[0] < KIND_MODEL)
+	if (lane->peer == k->m->strangers || !read_tag(lane, &k->taken, &taken))
 		return false;
-	memcpy(&taken.tag, k->taken.data, sizeof(taken.tag));
-	taken.data = k->taken.data + HEADER_SHORT;
-	taken.length = k->taken.length - HEADER_SHORT;
-	taken.receiver = lane->receiver;
-	taken.process = lane->peer->node;
 	if (!model->take(k->m, &taken, model->user))
 		return false;
 	count(&k->handled);
 	return true;
+}
+
+bool
+model_reply(struct lane *lane, const struct weir_taken *from)
+{
+	const struct message_model *model = lane->m->model;
+	struct message_taken taken = {0};
+
+	if (!read_tag(lane, from, &taken) ||
+	    !atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
+		return false;
+	/* its owner has closed it: nothing is reported any more */
+	return !lane->handle || model->replied(lane->handle, &taken, model->user);
 }
 
 int
@@ -187,8 +222,7 @@ message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 	if (rc)
 		return rc;
 	if (length > WEIR_MESSAGE_WHOLE)
-		return weir_fail(-EMSGSIZE, "a reply of %llu bytes; give at most %u",
-				 (unsigned long long)length, WEIR_MESSAGE_WHOLE);
+		return too_long(length);
 	if (n)
 		memcpy(parts + 1, iov, n * sizeof(*iov));
 	weir_lock(lane->worker);
@@ -198,4 +232,157 @@ message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 		rc = lane_say(lane, parts, n + 1, HEADER_SHORT + length);
 	weir_unlock(lane->worker);
 	return rc ? message_error(m, rc) : 0;
+}
+
+/* ---- lanes ---- */
+
+int
+message_lane_open(struct weir_messenger *m, uint16_t process, uint32_t receiver,
+		  struct message_lane **out)
+{
+	struct message_lane *lane;
+	struct sender *s;
+	int rc = 0;
+
+	if (process >= m->model->process_count ||
+	    (receiver >= MESSAGE_GUESTS_MAX && receiver != MESSAGE_HANDLERS))
+		return weir_fail(-EINVAL, "receiver %u of process %u; there is none", receiver,
+				 process);
+	s = sender_get(m, &rc);
+	if (!s)
+		return rc;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return weir_fail(-ENOMEM, "no memory for a lane; free some");
+	lane->m = m;
+	lane->process = process;
+	lane->receiver = receiver;
+	lane->sender = s;
+	pthread_mutex_lock(&m->lock);
+	LIST_INSERT_HEAD(&m->lanes, lane, in_messenger);
+	pthread_mutex_unlock(&m->lock);
+	*out = lane;
+	return 0;
+}
+
+void
+message_lane_set_user(struct message_lane *lane, void *user)
+{
+	lane->user = user;
+}
+
+void *
+message_lane_user(const struct message_lane *lane)
+{
+	return lane->user;
+}
+
+/* Connections of the lane are nobody's from now on, and end once all is taken. m->lock. */
+static void
+let_go(struct message_lane *to, bool quietly)
+{
+	struct peer *p = peer_get(to->m, to->process);
+	struct lane *lane, *next;
+
+	for (lane = p ? TAILQ_FIRST(&p->lanes) : NULL; lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (lane->handle != to)
+			continue;
+		if (quietly) {
+			weir_lock(lane->worker);
+			lane->handle = NULL;
+			weir_unlock(lane->worker);
+		}
+		lane_finish(lane);
+	}
+}
+
+void
+message_lane_close(struct message_lane *lane)
+{
+	struct weir_messenger *m = lane->m;
+
+	if (weir_state(m->w) == WEIR_FORKED)
+		return;
+	pthread_mutex_lock(&m->lock);
+	let_go(lane, true);
+	LIST_REMOVE(lane, in_messenger);
+	pthread_mutex_unlock(&m->lock);
+	free(lane);
+}
+
+void
+model_thread_ends(struct sender *s)
+{
+	struct message_lane *lane;
+
+	LIST_FOREACH(lane, &s->m->lanes, in_messenger)
+	if (lane->sender == s)
+		let_go(lane, false);
+}
+
+/* Pins the connection that the calling thread sends on now. */
+static int
+pin(struct message_lane *to, int timeout_ms, struct lane **lane)
+{
+	struct weir_messenger *m = to->m;
+	struct sender *s;
+	int rc = 0;
+
+	s = sender_get(m, &rc);
+	if (!s)
+		return rc;
+	if (weir_unlikely(s != to->sender)) {
+		/* another session: connections of the former one have ended, or do */
+		pthread_mutex_lock(&m->lock);
+		if (to->now)
+			lane_withdraw(to->now);
+		to->sender = s;
+		pthread_mutex_unlock(&m->lock);
+	}
+	return lane_pin_for(to, timeout_ms, lane);
+}
+
+int
+message_lane_send(struct message_lane *to, const struct message_tag *tag, const struct iovec *iov,
+		  unsigned n, int timeout_ms)
+{
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{(void *)(uintptr_t)tag, HEADER_SHORT}};
+	struct lane *lane;
+	uint64_t length;
+	int rc = message_length(to->m, iov, n, &length);
+
+	weir_assert(tag->kind >= KIND_MODEL);
+	if (rc)
+		return rc;
+	if (length > WEIR_MESSAGE_WHOLE)
+		return too_long(length);
+	if (n)
+		memcpy(parts + 1, iov, n * sizeof(*iov));
+	rc = pin(to, timeout_ms, &lane);
+	if (rc)
+		return rc;
+	rc = lane_send(lane, parts, n + 1, HEADER_SHORT + length, NULL, timeout_ms);
+	lane_unpin(lane);
+	return rc ? message_error(to->m, rc) : 0;
+}
+
+int
+message_lane_reserve(struct message_lane *to, size_t room, int timeout_ms, struct weir_draft *draft)
+{
+	struct lane *lane;
+	int rc;
+
+	if (room > WEIR_MESSAGE_WHOLE)
+		return too_long(room);
+	rc = pin(to, timeout_ms, &lane);
+	return rc ? rc : draft_reserve(lane, room, timeout_ms, draft);
+}
+
+int
+message_lane_commit(struct message_lane *to, struct weir_draft *draft, size_t length,
+		    const struct message_tag *tag, int timeout_ms)
+{
+	weir_assert(tag->kind >= KIND_MODEL);
+	return draft_commit(to->m, draft, length, tag, timeout_ms);
 }

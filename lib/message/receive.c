@@ -52,7 +52,7 @@ outgoing(struct lane *lane, struct weir_taken *taken)
 		atomic_store_explicit(&lane->bye_received, 1, memory_order_release);
 		return 0;
 	default:
-		return -EPROTO;
+		return model_reply(lane, taken) ? 0 : -EPROTO;
 	}
 }
 
