@@ -86,7 +86,7 @@ int message_open(struct weir *w, const struct weir_messenger_options *options,
 /*
  * The calling thread receives as this guest until it leaves or ends. 0; -EINVAL: no such guest;
  * -EALREADY: the thread is one already; -EBUSY: another thread is this guest; -ENOSPC: the thread
- * has no channel of its own; the errors of weir_listen().
+ * has no lanes of its own; the errors of weir_listen(), as -EMFILE without a channel.
  */
 int message_enter(struct weir_messenger *m, uint32_t guest);
 /*

@@ -278,8 +278,8 @@ weir_messenger_close(struct weir_messenger *m)
 	TAILQ_FOREACH(s, &m->senders, next)
 	requests_cancel(s, UINT32_MAX);
 	/* also those that were made, and sent on, without being accepted yet */
-	while ((m->connected || pool_has_accepts(m)) && weir_state(m->w) == WEIR_UP &&
-	       weir_clock() < end) {
+	while ((m->connected || peer_strangers_leave(m) || pool_has_accepts(m)) &&
+	       weir_state(m->w) == WEIR_UP && weir_clock() < end) {
 		TAILQ_FOREACH(p, &m->open, in_open)
 		peer_leave(m, p, PEER_LEAVING);
 		if (!m->driven) {

@@ -458,6 +458,19 @@ put_bye(struct lane *lane, uint64_t key)
 	return rc != -EAGAIN;
 }
 
+bool
+peer_strangers_leave(struct weir_messenger *m)
+{
+	struct lane *lane;
+
+	weir_assert(is_locked(&m->lock));
+	if (!m->strangers)
+		return false;
+	TAILQ_FOREACH(lane, &m->strangers->lanes, in_peer)
+	lane->bye_sent = lane->bye_sent || put_bye(lane, 0);
+	return !TAILQ_EMPTY(&m->strangers->lanes);
+}
+
 /* No request is outstanding: says good-bye for each lane from there, then goes to BYE. */
 static void
 step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)

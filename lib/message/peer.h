@@ -63,6 +63,9 @@ void peer_lane_open(struct lane *lane);
 void peer_lane_gone(struct lane *lane, int status);
 /* Begins to close. m->lock. */
 void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
+/* The messenger closes: says good-bye to strangers, which may be about to say HELLO. True while any
+ * is left. m->lock. */
+bool peer_strangers_leave(struct weir_messenger *m);
 /* Advances closing peers. True while any is still closing. m->lock. */
 bool peers_step(struct weir_messenger *m);
 /* Our session is over, and another one begins: connected nodes are reported as lost. m->lock. */

@@ -794,8 +794,7 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 				 guest);
 	rc = open_thread(k);
 	if (!rc && k->sender->worker != k->worker)
-		rc = weir_fail(-ENOSPC, "no channel is left for the thread; raise `lanes`, and "
-					"weir-dataplane --channels");
+		rc = weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
 	if (rc)
 		guest_leave(k);
 	else
