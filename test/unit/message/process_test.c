@@ -208,6 +208,30 @@ TEST(test_messages)
 	close_processes(&p);
 }
 
+static uint32_t
+strangers_of(const struct process *s)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&s->m->lock);
+	n = s->m->strangers->incoming;
+	pthread_mutex_unlock(&s->m->lock);
+	return n;
+}
+
+/* The limit of connected processes. Returns how many there are. */
+static uint32_t
+limit(const struct process *s, uint32_t connections)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&s->m->lock);
+	s->m->o.connections = connections;
+	n = s->m->connected;
+	pthread_mutex_unlock(&s->m->lock);
+	return n;
+}
+
 /* A node without a process of the group; and strangers, which take no place of processes. */
 TEST(test_strangers)
 {
@@ -223,21 +247,51 @@ TEST(test_strangers)
 	await(p.b.taken[GUESTS] == 1);
 	c = connect_to(other, PLANE_NODE(1), names[0]);
 	drive_end(&p.b, c);
-	p.b.m->o.connections = 1;
+	assert_int_equal(limit(&p.b, 1), 1);
 	for (unsigned i = 0; i < 20; i++)
 		silent[i] = connect_to(p.a.w, PLANE_NODE(1), names[0]);
-	await_looks(&(struct side){.m = p.b.m});
-	assert_int_equal(p.b.m->connected, 1);
+	await(strangers_of(&p.b) == 20);
+	assert_int_equal(limit(&p.b, 1), 1);
 	for (unsigned i = 0; i < 20; i++)
 		assert_true(raw_lives(silent[i]));
 	must(post(lane, KIND_COUNT, 1, 8));
 	await(p.b.taken[GUESTS] == 2);
 	assert_int_equal(stats(&p.b).evicted + p.a.ends, 0);
-	for (unsigned i = 0; i < 10; i++)
+	for (unsigned i = 0; i < 20; i++)
 		weir_close(silent[i]);
-	p.b.m->o.connections = 10000;
-	/* some are still there when the messenger closes */
+	limit(&p.b, 10000);
 	weir_detach(other);
+	close_processes(&p);
+}
+
+/* A messenger that closes says good-bye to a connection that has said nothing yet, and takes what
+ * its process sends before it goes. */
+TEST(test_close_beside_stranger)
+{
+	const struct message_tag said = {.kind = KIND_COUNT};
+	struct raw r = raw_of(0, MESSAGE_HANDLERS);
+	struct message_header in = {0};
+	struct process_pair p;
+	struct weir_conn *c;
+	pthread_t closing;
+	uint8_t buf[256];
+	size_t n;
+
+	open_processes(&p, &message_plane, 1);
+	c = connect_to(p.a.w, PLANE_NODE(1), names[0]);
+	await(strangers_of(&p.b) == 1);
+	closing = close_beside(p.b.m);
+	while (in.kind != KIND_BYE) {
+		must(weir_recv(c, buf, sizeof(buf), &n, PATIENT));
+		memcpy(&in, buf, sizeof(in));
+	}
+	must(weir_send(c, &r, sizeof(r), PATIENT));
+	must(weir_send(c, &said, sizeof(said), PATIENT));
+	must(weir_shutdown(c));
+	raw_end(c);
+	pthread_join(closing, NULL);
+	assert_int_equal(p.b.taken[GUESTS], 1);
+	p.b.m = NULL;
 	close_processes(&p);
 }
 
