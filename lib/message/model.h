@@ -14,7 +14,7 @@ struct lane;
 struct sender;
 struct weir_taken;
 
-/* What a thread of a model sends on: one connection after another. */
+/* A thread of a model sends on it: one connection after another. */
 struct message_lane {
 	struct weir_messenger *m;
 	LIST_ENTRY(message_lane) in_messenger; /* m->lock */

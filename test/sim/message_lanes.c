@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lanes of models between the programs of test-messages: each thread that sends is a guest of its
- * program, and sends to guests and handler threads of all. What was accepted is taken once, in the
- * order of its lane, by the thread that it was for.
+ * program, and sends to guests and handler threads of all. Each accepted message is taken once, in
+ * the order of its lane, by the thread that it was for.
  */
 #include "messages.h"
 

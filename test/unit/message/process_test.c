@@ -437,7 +437,8 @@ TEST(test_arguments)
 		bad.self = i == 2 ? 3 : 0;
 		bad.guests = i == 3 ? MESSAGE_GUESTS_MAX + 1 : 0;
 		if (i == 4)
-			strcpy(at[2].service, "a name that has 28 bytes ...");
+			snprintf(at[2].service, sizeof(at[2].service),
+				 "a name that has 28 bytes ...");
 		assert_int_equal(message_open(p.a.w, &o, &bad, &m), -EINVAL);
 	}
 	bad = p.model;

@@ -9,8 +9,9 @@
 #include "message/message.h"
 
 #define GUESTS 4u
-#define KIND_COUNT MESSAGE_KIND_FIRST /* {number} is the next one of its sender to this receiver   \
-				       */
+#define KIND_COUNT                                                                                 \
+	MESSAGE_KIND_FIRST /* {number} is the next one of its sender to this receiver              \
+			    */
 #define KIND_ASK (MESSAGE_KIND_FIRST + 1)
 #define KIND_REFUSE 255u /* take() or replied() refuses it */
 #define SECRET "the same group"
@@ -179,7 +180,7 @@ post(struct message_lane *lane, uint8_t kind, uint32_t value, uint32_t length)
 		for (unsigned drive_n = 0; !(condition); drive_n++) {                              \
 			if (drive_n == PATIENT)                                                    \
 				fail_msg("never: %s", #condition);                                 \
-						if (!weir_messenger_progress((s)->m, 0, 0))                                \
+			if (!weir_messenger_progress((s)->m, 0, 0))                                \
 				nap(1);                                                            \
 		}                                                                                  \
 	} while (0)
