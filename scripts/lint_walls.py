@@ -20,7 +20,7 @@ WALLS = {
     "lib/stream":
         ("channel_progress.h conn.h ctrl_slots.h listen.h model.h parts.h reconnect.h remote.h rx_queue.h send.h",
          "lib/include lib/ipc lib/client lib/base"),
-    "lib/message": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
+    "lib/message": ("message.h", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/group": ("board.h public.h", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/remote": ("public.h window.h", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "lib/window": ("", "lib/include lib/ipc lib/client lib/group lib/remote lib/base"),

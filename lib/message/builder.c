@@ -4,6 +4,7 @@
  * kept for resending.
  */
 #include "lane.h"
+#include "model.h"
 #include "request.h"
 #include "sender.h"
 
@@ -22,7 +23,7 @@ struct inside {
 	uint8_t committed; /* kept: it may be sent again */
 	uint32_t room;	   /* bytes of the payload */
 	union {
-		uint64_t id;	/* of the request that is answered */
+		uint64_t id;	/* of the request that is answered; KIND_MODEL: a model's */
 		struct weir *w; /* kept: owns the memory */
 	};
 };
@@ -144,18 +145,15 @@ weir_response_reserve(struct weir_messenger *m, const struct weir_reply *reply, 
 
 /* ---- committing ---- */
 
-/* Writes the head and sends; waits for room. On success the lane is unpinned. */
-static int
-commit(struct weir_draft *draft, size_t length, uint64_t id, int timeout_ms)
+/* Sends behind a head that is written; waits for room. On success the lane is unpinned. */
+static inline __attribute__((always_inline)) int
+commit_headed(struct weir_draft *draft, uint32_t head, size_t length, int timeout_ms)
 {
 	struct inside *in = inside(draft);
-	struct message_header h = {.kind = in->kind, .type = in->type, .id = id};
 	struct weir_conn *c = in->lane->conn;
-	uint32_t head = head_bytes(in);
 	struct weir_wait wait;
 	int rc;
 
-	memcpy(in->memory, &h, head);
 	weir_wait_init(&wait, in->lane->worker, timeout_ms);
 	while ((rc = weir_send_commit(c, in->memory, head + length, 0, 0)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
@@ -170,6 +168,44 @@ commit(struct weir_draft *draft, size_t length, uint64_t id, int timeout_ms)
 	*draft = (struct weir_draft){0};
 	return 0;
 }
+
+/* The same, and writes the head. */
+static int
+commit(struct weir_draft *draft, size_t length, uint64_t id, int timeout_ms)
+{
+	struct inside *in = inside(draft);
+	struct message_header h = {.kind = in->kind, .type = in->type, .id = id};
+	uint32_t head = head_bytes(in);
+
+	memcpy(in->memory, &h, head);
+	return commit_headed(draft, head, length, timeout_ms);
+}
+
+/* ---- of models ---- */
+
+int
+draft_reserve(struct lane *lane, size_t room, int timeout_ms, struct weir_draft *draft)
+{
+	struct inside in = {.lane = lane, .kind = KIND_MESSAGE, .id = KIND_MODEL};
+
+	return reserve(lane->m, &in, room, timeout_ms, draft);
+}
+
+int
+draft_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
+	     const struct message_tag *tag, int timeout_ms)
+{
+	struct inside *in = inside(draft);
+	int rc;
+
+	if (!in->memory || !in->lane || in->id != KIND_MODEL || length > in->room)
+		return not_a_draft();
+	memcpy(in->memory, tag, sizeof(*tag));
+	rc = commit_headed(draft, HEADER_SHORT, length, timeout_ms);
+	return rc && rc != -EAGAIN ? message_error(m, rc) : rc;
+}
+
+/* ---- of programs ---- */
 
 int
 weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,

@@ -2,6 +2,7 @@
 /* Handlers: registered by type, called by handler threads; exclusive ones one at a time. */
 #include "handle.h"
 #include "lane.h"
+#include "model.h"
 #include "peer.h"
 #include "pool.h"
 #include "room.h"
@@ -300,12 +301,13 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
 	struct message_hello more;
-	bool speaks = messenger_speaks(m, &k->header), bad = !speaks || length != sizeof(more);
+	bool speaks = messenger_speaks(m, &k->header), bad = !speaks || length < sizeof(more);
 
 	pthread_mutex_lock(&m->lock);
 	if (!bad && lane->life == k->life && lane->conn) {
-		bad = lane->hello_received;
 		memcpy(&more, data, sizeof(more));
+		bad = lane->hello_received ||
+		      !model_greets(lane, data + sizeof(more), length - sizeof(more));
 		if (!bad) {
 			lane->hello_received = true;
 			lane->key = more.key;
@@ -367,7 +369,8 @@ handle_other(struct handler_thread *k)
 		pthread_mutex_unlock(&m->lock);
 		break;
 	default:
-		malformed(k, -EPROTO);
+		if (!model_take(k))
+			malformed(k, -EPROTO);
 	}
 }
 

@@ -25,6 +25,8 @@ enum message_kind {
 	/* the sender wants to close the connection: close your lanes; out: id is the key of one of
 	 * these */
 	KIND_BYE = 6,
+	/* of models, and all above: a head of 8 bytes, all but the kind is the model's */
+	KIND_MODEL = 16,
 };
 
 struct message_header {
@@ -54,6 +56,12 @@ message_hello_versions(const struct message_header *h)
 /* Follows the head of a HELLO on the lane of the program that connected. */
 struct message_hello {
 	uint64_t key; /* random; only the program that the lane leads to can say BYE with it */
+};
+
+/* The last part of the head of a HELLO between processes of a model; bytes of the model follow. */
+struct message_hello_process {
+	uint32_t process;  /* that says it */
+	uint32_t receiver; /* of the end that was connected to; UINT32_MAX: its handler threads */
 };
 
 struct message_fragment {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Senders and their lanes, made by a thread's first message to a node and ended with either. */
 #include "lane.h"
+#include "model.h"
 #include "peer.h"
 #include "pool.h"
 #include "request.h"
@@ -115,13 +116,18 @@ sender_leave(void *arg)
 {
 	struct sender *s = arg;
 	struct weir_messenger *m = s->m;
+	struct handler_thread *guest;
 
 	if (weir_state(m->w) == WEIR_FORKED)
 		return;
+	guest = guest_own(m);
+	if (guest)
+		guest_leave(guest);
 	pthread_mutex_lock(&m->lock);
 	weir_assert(s->users);
 	if (!--s->users) {
 		requests_cancel(s, UINT32_MAX);
+		model_thread_ends(s);
 		for (uint32_t i = 0; i < NODES; i++) {
 			if (!s->page[i / NODE_PAGE])
 				i += NODE_PAGE - 1;
@@ -230,6 +236,9 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
 	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
 	lane->finishing = false;
+	lane->at = NULL;
+	lane->handle = NULL;
+	lane->receiver = MESSAGE_HANDLERS;
 	lane->key = lane->made = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
@@ -272,59 +281,84 @@ no_memory(void)
 	return weir_fail(-ENOMEM, "no memory for a connection; free some");
 }
 
-/* Connects to the peer's handler thread k, each of which listens on a name. m->lock. */
+/* Connects to a receiver of the peer: its handler thread k, or a guest. m->lock. */
 static int
-start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
+start(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct weir_conn **c)
 {
-	struct weir_messenger *m = s->m;
-	struct weir_connect_options o = {.size = sizeof(o), .window = m->o.window};
-	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = p->node};
+	struct weir_connect_options o = {.size = sizeof(o), .window = s->m->o.window};
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = messenger_node(s->m, p->node)};
 
-	memcpy(a.service, m->service, sizeof(a.service));
-	if (k)
-		snprintf(a.service + strlen(a.service), sizeof(a.service) - strlen(a.service),
-			 ".%u", k);
+	messenger_name(s->m, p->node, receiver, k, a.service);
 	return weir_conn_start(s->worker, &a, &o, c);
 }
 
-int
-lane_make(struct sender *s, struct peer *p, bool probe)
+/* Begins to connect a lane to a receiver of the peer: its handler thread k, or a guest. `at`: where
+ * s finds it; NULL: a probe. m->lock and worker. */
+static int
+make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct lane **at)
 {
-	struct lane ***page = &s->page[p->node / NODE_PAGE], *lane;
-	uint32_t k = probe ? 0 : s->index % p->threads;
 	struct weir_conn *c;
-	int rc;
+	struct lane *lane;
+	int rc = start(s, p, receiver, k, &c);
 
-	weir_assert(is_locked(&s->m->lock));
-	weir_lock(s->worker);
-	if (!*page)
-		*page = calloc(NODE_PAGE, sizeof(**page));
-	rc = *page ? start(s, p, k, &c) : no_memory();
 	if (rc)
-		goto out;
+		return rc;
 	lane = SLIST_FIRST(&s->spares);
 	if (lane)
 		SLIST_REMOVE_HEAD(&s->spares, spare);
 	lane = lane_take(s->m, p, s->worker, s, lane);
 	if (!lane) {
 		weir_conn_close(c);
-		rc = no_memory();
-		goto out;
+		return no_memory();
 	}
 	lane_attach(lane, c);
-	lane->named = !k;
+	lane->receiver = receiver;
+	lane->named = !k && receiver == MESSAGE_HANDLERS;
 	lane->made = ++p->made;
-	if (probe) {
+	if (!at) {
 		p->probe = lane;
-	} else {
-		/* only the program that has the key can say BYE for the lane; 0: none can */
-		if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
-			lane->key = 0;
-		(*page)[p->node % NODE_PAGE] = lane;
-		if (!k && !p->named)
-			p->named = weir_clock();
+		return 0;
 	}
-out:
+	/* only the program that has the key can say BYE for the lane; 0: none can */
+	if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
+		lane->key = 0;
+	lane->at = at;
+	*at = lane;
+	if (lane->named && !p->named)
+		p->named = weir_clock();
+	return 0;
+}
+
+int
+lane_make(struct sender *s, struct peer *p, bool probe)
+{
+	struct lane ***page = &s->page[p->node / NODE_PAGE];
+	uint32_t k = probe ? 0 : s->index % p->threads;
+	int rc;
+
+	weir_assert(is_locked(&s->m->lock));
+	weir_lock(s->worker);
+	if (!*page)
+		*page = calloc(NODE_PAGE, sizeof(**page));
+	rc = *page
+		 ? make_at(s, p, MESSAGE_HANDLERS, k, probe ? NULL : &(*page)[p->node % NODE_PAGE])
+		 : no_memory();
+	weir_unlock(s->worker);
+	return rc;
+}
+
+/* The same for a model's lane. m->lock. */
+static int
+make_for(struct message_lane *to, struct peer *p)
+{
+	struct sender *s = to->sender;
+	uint32_t k = to->receiver == MESSAGE_HANDLERS ? s->index % p->threads : 0;
+	int rc;
+
+	weir_lock(s->worker);
+	rc = make_at(s, p, to->receiver, k, &to->now);
+	if (!rc)
+		to->now->handle = to;
 	weir_unlock(s->worker);
 	return rc;
 }
@@ -333,8 +367,10 @@ int
 lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 {
 	struct message_header h = hello_header(k->m);
-	struct iovec part = {&h, HEADER_LONG};
+	struct iovec parts[3] = {{&h, HEADER_LONG}};
+	struct message_hello_process own;
 	struct lane *lane = SLIST_FIRST(&k->spares);
+	size_t length;
 
 	weir_assert(is_locked(&k->m->lock));
 	if (lane)
@@ -344,7 +380,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	if (lane) {
 		lane_attach(lane, c);
 		lane->hello_due = false;
-		lane_say(lane, &part, 1, HEADER_LONG);
+		lane->receiver = k->is_guest ? k->index : MESSAGE_HANDLERS;
+		length = HEADER_LONG + model_hello(lane, &own, parts + 1);
+		lane_say(lane, parts, k->m->model ? 3 : 1, length);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}
@@ -363,11 +401,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 static void
 forget(struct lane *lane)
 {
-	struct lane **page = lane->sender->page[lane->peer->node / NODE_PAGE];
-	struct lane **at = &page[lane->peer->node % NODE_PAGE];
-
-	if (*at == lane)
-		*at = NULL;
+	if (lane->at && *lane->at == lane)
+		*lane->at = NULL;
+	lane->at = NULL;
 }
 
 void
@@ -396,6 +432,18 @@ lane_finish(struct lane *lane)
 	lane->finishing = true;
 }
 
+/* The model's lane has lost this connection. Worker locked. */
+static __attribute__((noinline)) void
+tell_handle(struct lane *lane, int status)
+{
+	const struct message_model *model = lane->m->model;
+
+	/* the other end closes a connection of ours that is finishing once it has taken all */
+	if (lane->finishing && status == -ESHUTDOWN)
+		status = 0;
+	model->ended(lane->handle, status ? message_error(lane->m, status) : 0, model->user);
+}
+
 void
 lane_end(struct lane *lane, int status)
 {
@@ -415,6 +463,9 @@ lane_end(struct lane *lane, int status)
 		status = -ECONNRESET;
 	if (s) {
 		forget(lane);
+		if (lane->handle)
+			tell_handle(lane, status);
+		lane->handle = NULL;
 		requests_end(lane, status ? message_error(m, status) : -ECANCELED);
 		if (status && status != -ESHUTDOWN && !lane_is_former(lane))
 			peer_unflushed(lane);
@@ -441,7 +492,7 @@ lane_end(struct lane *lane, int status)
 	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
 	peer_lane_gone(lane, status);
 	spares = s ? &s->spares : &m->former;
-	for (uint32_t i = 0; !s && i < m->o.handler_threads; i++)
+	for (uint32_t i = 0; !s && i < m->receiving; i++)
 		if (m->pool[i].worker == lane->worker)
 			spares = &m->pool[i].spares;
 	SLIST_INSERT_HEAD(spares, lane, spare);
@@ -494,8 +545,10 @@ lane_greet(struct lane *lane)
 {
 	struct message_header h = hello_header(lane->m);
 	struct message_hello hello = {.key = lane->key};
-	struct iovec parts[2] = {{&h, HEADER_LONG}, {&hello, sizeof(hello)}};
+	struct iovec parts[4] = {{&h, HEADER_LONG}, {&hello, sizeof(hello)}};
+	struct message_hello_process own;
 	struct weir_conn *c = lane->conn;
+	size_t length;
 	int rc;
 
 	if (c->state == CONN_OPENING)
@@ -504,22 +557,23 @@ lane_greet(struct lane *lane)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
 		return c->state == CONN_ENDED ? weir_conn_failed(c, c->end) : -EPIPE;
-	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello), NULL);
+	length = HEADER_LONG + sizeof(hello) + model_hello(lane, &own, parts + 2);
+	rc = weir_send_now(c, parts, lane->m->model ? 4 : 2, length, NULL);
 	if (!rc)
 		lane->hello_due = false;
 	return rc;
 }
 
 /* 0: pinned; -ENOENT: there is no lane; -EAGAIN: not open yet; or how it ended. */
-static int
-pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
+static inline __attribute__((always_inline)) int
+pin(struct sender *s, uint16_t node, const struct message_lane *to, struct lane **out, bool *opened)
 {
 	struct lane *lane;
 	uint64_t life = 0;
 	int rc = -ENOENT;
 
 	weir_lock(s->worker);
-	lane = sender_lane(s, node);
+	lane = to ? to->now : sender_lane(s, node);
 	if (lane && lane->conn && !lane->closing) {
 		*opened = lane->hello_due;
 		life = lane->life;
@@ -537,10 +591,11 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	return rc;
 }
 
-/* Makes a lane to the node. 0, -EAGAIN: not now, or why not. */
+/* Makes a lane to the node, or that of the model. 0, -EAGAIN: not now, or why not. */
 static int
-make(struct sender *s, uint16_t node)
+make(struct sender *s, uint16_t node, struct message_lane *to)
 {
+	bool guest = to && to->receiver != MESSAGE_HANDLERS;
 	struct weir_messenger *m = s->m;
 	struct peer *p;
 	int rc;
@@ -548,19 +603,19 @@ make(struct sender *s, uint16_t node)
 	pthread_mutex_lock(&m->lock);
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();
-	if (!rc && !sender_lane(s, node)) {
+	if (!rc && !(to ? to->now : sender_lane(s, node))) {
 		/*
 		 * The peer tells whoever connects to its first name on how many it listens.
 		 * Threads that begin to send at the same time wait HELLO_NS for that, so that they
 		 * spread over all of them.
 		 */
-		if (!p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
+		if (!guest && !p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
 			peer_listen(p);
 			/* it may have said BYE */
 			rc = p->said_by && p->state == PEER_OPEN ? 0 : -EAGAIN;
 		}
 		if (!rc)
-			rc = lane_make(s, p, false);
+			rc = to ? make_for(to, p) : lane_make(s, p, false);
 	}
 	if (rc && p)
 		peer_unuse(m, p);
@@ -568,8 +623,10 @@ make(struct sender *s, uint16_t node)
 	return rc;
 }
 
-int
-lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
+/* `to`: the model's lane; NULL: that of s to the node. */
+static inline __attribute__((always_inline)) int
+pin_until(struct sender *s, uint16_t node, struct message_lane *to, int timeout_ms,
+	  struct lane **lane)
 {
 	struct weir_messenger *m = s->m;
 	struct weir_wait wait;
@@ -579,8 +636,8 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 
 	weir_wait_init(&wait, s->worker, timeout_ms);
 	for (;;) {
-		rc = pin(s, node, lane, &opened);
-		if (rc == -ECONNREFUSED) {
+		rc = pin(s, node, to, lane, &opened);
+		if (rc == -ECONNREFUSED && (!to || to->receiver == MESSAGE_HANDLERS)) {
 			/* the peer has fewer handler threads than it said: one is certain */
 			pthread_mutex_lock(&m->lock);
 			p = peer_get(m, node);
@@ -592,7 +649,7 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 				continue;
 		}
 		if (rc == -ENOENT) {
-			rc = make(s, node);
+			rc = make(s, node, to);
 			if (!rc)
 				continue;
 			wait.nap_always = true; /* another connection closes first */
@@ -619,9 +676,26 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	case -EAGAIN:
 		return rc;
 	case -ECONNREFUSED:
+		if (to)
+			return weir_fail(rc,
+					 "process %u has no such receiver now, or is not open; "
+					 "let its thread enter",
+					 node);
 		return weir_fail(rc, "no messenger of that name is open on the node; start its "
 				     "program");
 	default:
 		return message_error(m, rc);
 	}
+}
+
+int
+lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
+{
+	return pin_until(s, node, NULL, timeout_ms, lane);
+}
+
+int
+lane_pin_for(struct message_lane *to, int timeout_ms, struct lane **lane)
+{
+	return pin_until(to->sender, to->process, to, timeout_ms, lane);
 }

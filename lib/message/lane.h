@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 struct held;
+struct message_lane;
 struct peer;
 struct sender;
 struct handler_thread;
@@ -28,13 +29,16 @@ struct lane {
 	struct weir_messenger *m;
 	struct peer *peer;
 	struct weir_thread *worker;
-	struct sender *sender;	   /* outgoing: its owner; NULL: incoming */
-	struct weir_conn *conn;	   /* NULL: none. Written under m->lock and worker */
-	uint64_t life;		   /* counts connections. As conn */
-	TAILQ_ENTRY(lane) in_peer; /* m->lock */
-	SLIST_ENTRY(lane) spare;   /* m->lock */
-	bool open;		   /* the program was told. m->lock */
-	bool client;		   /* incoming: from a program that does not listen. m->lock */
+	struct sender *sender;	     /* outgoing: its owner; NULL: incoming */
+	uint32_t receiver;	     /* MESSAGE_HANDLERS, or the guest that it leads to */
+	struct message_lane *handle; /* the model's, told of its end; NULL: none. Worker */
+	struct lane **at;	     /* where its owner finds it; NULL: nowhere. Worker */
+	struct weir_conn *conn;	     /* NULL: none. Written under m->lock and worker */
+	uint64_t life;		     /* counts connections. As conn */
+	TAILQ_ENTRY(lane) in_peer;   /* m->lock */
+	SLIST_ENTRY(lane) spare;     /* m->lock */
+	bool open;		     /* the program was told. m->lock */
+	bool client;		     /* incoming: from a program that does not listen. m->lock */
 	/* worker */
 	bool hello_due;			/* HELLO is to be sent first */
 	bool sending_fragments;		/* a message in fragments is being sent */
@@ -91,6 +95,8 @@ lane_outstanding(struct lane *lane, int n)
 
 /* An open lane of s to a node, pinned; made if necessary. 0, -EAGAIN, or why not. */
 int lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane);
+/* The same for the connection of a model's lane, whose sender is the caller's. */
+int lane_pin_for(struct message_lane *to, int timeout_ms, struct lane **lane);
 /* Pins an incoming lane for a response. 0 or -EHOSTUNREACH. */
 int lane_pin_reply(struct lane *lane, uint64_t life);
 void lane_unpin(struct lane *lane);

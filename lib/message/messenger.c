@@ -4,6 +4,7 @@
 #include "messenger.h"
 #include "handle.h"
 #include "lane.h"
+#include "model.h"
 #include "peer.h"
 #include "pool.h"
 #include "request.h"
@@ -99,7 +100,7 @@ messenger_free(struct weir_messenger *m)
 		free(s);
 	}
 	free_lanes(&m->former);
-	for (uint32_t i = 0; i < m->o.handler_threads; i++)
+	for (uint32_t i = 0; i < m->receiving; i++)
 		free_lanes(&m->pool[i].spares);
 	for (uint32_t i = 0; i < NODES / NODE_PAGE; i++) {
 		for (uint32_t k = 0; m->peers[i] && k < NODE_PAGE; k++)
@@ -107,6 +108,7 @@ messenger_free(struct weir_messenger *m)
 		free(m->peers[i]);
 	}
 	handlers_free(m);
+	model_free(m);
 	free(m->pool);
 	free(m->events);
 	pthread_key_delete(m->key);
@@ -133,7 +135,7 @@ receivers(const struct weir_messenger_options *o)
 }
 
 static struct weir_messenger *
-messenger_make(struct weir *w, const struct weir_messenger_options *o)
+messenger_make(struct weir *w, const struct weir_messenger_options *o, uint32_t guests)
 {
 	struct weir_messenger *m = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*m), 64));
 	pthread_condattr_t attr;
@@ -156,6 +158,7 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	TAILQ_INIT(&m->open);
 	TAILQ_INIT(&m->stepping);
 	TAILQ_INIT(&m->senders);
+	LIST_INIT(&m->lanes);
 	TAILQ_INIT(&m->exclusive);
 	TAILQ_INIT(&m->room_waiting);
 	TAILQ_INIT(&m->room_admitted);
@@ -164,14 +167,15 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	if (o->assembly_max)
 		m->room_max = o->assembly_max;
 	m->handlers = calloc(TYPES, sizeof(m->handlers[0]));
-	m->pool = aligned_alloc(64, m->o.handler_threads * sizeof(*m->pool));
+	m->receiving = m->o.handler_threads + guests;
+	m->pool = aligned_alloc(64, m->receiving * sizeof(*m->pool));
 	if (!m->handlers || !m->pool || pthread_key_create(&m->key, sender_leave)) {
 		free(m->handlers);
 		free(m->pool);
 		free(m);
 		return NULL;
 	}
-	memset(m->pool, 0, m->o.handler_threads * sizeof(*m->pool));
+	memset(m->pool, 0, m->receiving * sizeof(*m->pool));
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->leaf, NULL);
 	pthread_condattr_init(&attr);
@@ -182,8 +186,8 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 }
 
 int
-weir_messenger_open(struct weir *w, const struct weir_messenger_options *options,
-		    struct weir_messenger **messenger)
+messenger_open(struct weir *w, const struct weir_messenger_options *options,
+	       const struct message_model *model, struct weir_messenger **messenger)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
 	struct weir_messenger *m;
@@ -198,7 +202,11 @@ weir_messenger_open(struct weir *w, const struct weir_messenger_options *options
 	rc = rc ? rc : check(&o);
 	if (rc)
 		return rc;
-	m = messenger_make(w, &o);
+	m = messenger_make(w, &o, model ? model->guests : 0);
+	if (m && model && model_adopt(m, model)) {
+		messenger_free(m);
+		m = NULL;
+	}
 	if (!m)
 		return weir_fail(-ENOMEM, "no memory for a messenger; free some");
 	rc = pool_start(m);
@@ -211,7 +219,29 @@ weir_messenger_open(struct weir *w, const struct weir_messenger_options *options
 	return 0;
 }
 
+int
+weir_messenger_open(struct weir *w, const struct weir_messenger_options *options,
+		    struct weir_messenger **messenger)
+{
+	return messenger_open(w, options, NULL, messenger);
+}
+
 /* ---- closing ---- */
+
+static void
+end_lanes(struct peer *p, int status)
+{
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		/* no call is under way: drafts that were neither sent nor abandoned */
+		weir_lock(lane->worker);
+		lane->pins = 0;
+		weir_unlock(lane->worker);
+		lane_end(lane, status);
+	}
+}
 
 void
 messenger_await(struct weir_messenger *m)
@@ -230,7 +260,6 @@ int
 weir_messenger_close(struct weir_messenger *m)
 {
 	uint64_t end = weir_clock() + LEAVE_NS;
-	struct lane *lane, *next_lane;
 	struct peer *p, *next;
 	struct sender *s;
 	struct calling calling;
@@ -243,12 +272,14 @@ weir_messenger_close(struct weir_messenger *m)
 		return weir_fail(-EDEADLK, "called from a handler of the messenger; close it when "
 					   "the handler has returned");
 	calling_begin(&calling, m);
+	for (uint32_t i = m->o.handler_threads; i < m->receiving; i++)
+		guest_leave(&m->pool[i]);
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	requests_cancel(s, UINT32_MAX);
 	/* also those that were made, and sent on, without being accepted yet */
-	while ((m->connected || pool_has_accepts(m)) && weir_state(m->w) == WEIR_UP &&
-	       weir_clock() < end) {
+	while ((m->connected || peer_strangers_leave(m) || pool_has_accepts(m)) &&
+	       weir_state(m->w) == WEIR_UP && weir_clock() < end) {
 		TAILQ_FOREACH(p, &m->open, in_open)
 		peer_leave(m, p, PEER_LEAVING);
 		if (!m->driven) {
@@ -267,15 +298,10 @@ weir_messenger_close(struct weir_messenger *m)
 	status = weir_state(m->w) == WEIR_UP ? 0 : weir_loss(m->w);
 	for (p = TAILQ_FIRST(&m->open); p; p = next) {
 		next = TAILQ_NEXT(p, in_open);
-		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
-			next_lane = TAILQ_NEXT(lane, in_peer);
-			/* no call is under way: drafts that were neither sent nor abandoned */
-			weir_lock(lane->worker);
-			lane->pins = 0;
-			weir_unlock(lane->worker);
-			lane_end(lane, status);
-		}
+		end_lanes(p, status);
 	}
+	if (m->strangers)
+		end_lanes(m->strangers, status);
 	pthread_mutex_unlock(&m->lock);
 	events_report(m);
 	TAILQ_FOREACH(s, &m->senders, next)
@@ -336,7 +362,7 @@ weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messeng
 	struct sender *s;
 
 	pthread_mutex_lock(&m->lock);
-	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+	for (uint32_t i = 0; i < m->receiving; i++) {
 		struct handler_thread *k = &m->pool[i];
 
 		stats.handled += atomic_load_explicit(&k->handled, memory_order_relaxed);

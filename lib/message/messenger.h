@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * If a model has opened the messenger (message.h), processes take the place of nodes: peers, tables
+ * and calls are by the number of a process, which is then what fields named `node` hold.
+ *
  * A messenger has peers, one for each node that it ever knew; a peer has lanes, each of them a
  * connection of the stream model that hangs on a worker: outgoing ones on that of a sender (a
  * program thread), incoming ones on that of a handler thread. Messages and requests go one way on a
@@ -24,6 +27,7 @@
 
 struct handler;
 struct held;
+struct message_model;
 struct peer;
 struct sender;
 struct handler_thread;
@@ -61,8 +65,13 @@ struct weir_messenger {
 	char service[WEIR_SERVICE_MAX];
 	_Atomic(struct handler *) *handlers; /* by type; written under leaf */
 	struct handler *retired;	     /* leaf */
-	struct handler_thread *pool;
-	pthread_key_t key; /* a thread's sender */
+	struct handler_thread *pool;	     /* handler threads, then guests */
+	uint32_t receiving;		     /* entries of pool */
+	struct message_model *model;	     /* NULL: the program has opened it */
+	/* has the lanes from processes whose HELLO has not come; not on any list. NULL: no model */
+	struct peer *strangers;
+	LIST_HEAD(, message_lane) lanes; /* of the model. lock */
+	pthread_key_t key;		 /* a thread's sender */
 	_Atomic uint32_t stop;
 	bool fence; /* handler_hold() needs a fence: there is no membarrier */
 	/* under lock; read by every message: on a cache line without other written fields */
@@ -93,6 +102,9 @@ struct weir_messenger {
 	_Atomic uint32_t room_news; /* room_admitted is not empty */
 };
 
+/* As weir_messenger_open(); `model`: checked by its caller, NULL: none. */
+int messenger_open(struct weir *w, const struct weir_messenger_options *options,
+		   const struct message_model *model, struct weir_messenger **messenger);
 /* Sets the reason why calls fail: the session is over. */
 int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
 /* Goes on in the session to which the program has attached again. 0, or why there is none. Nothing

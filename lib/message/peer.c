@@ -5,6 +5,7 @@
  */
 #include "peer.h"
 #include "lane.h"
+#include "message.h"
 #include "pool.h"
 #include "sender.h"
 
@@ -171,7 +172,9 @@ peer_enter(struct peer *p, enum peer_state to)
 static bool
 is_own(const struct weir_messenger *m, const struct peer *p)
 {
-	return m->driven && !(m->o.flags & WEIR_MESSENGER_CLIENT) && weir_node(m->w) == p->node;
+	uint16_t own = m->model ? m->model->self : weir_node(m->w);
+
+	return m->driven && !(m->o.flags & WEIR_MESSENGER_CLIENT) && own == p->node;
 }
 
 int
@@ -285,6 +288,23 @@ peer_lane_gone(struct lane *lane, int status)
 		lane_end(p->probe, 0); /* no other lane is left to ask about */
 	else if (p->stepping)
 		pool_call(lane->m);
+}
+
+int
+peer_adopt(struct lane *lane, uint16_t process)
+{
+	struct weir_messenger *m = lane->m;
+	struct peer *p = peer_get(m, process);
+
+	weir_assert(is_locked(&m->lock) && lane->peer == m->strangers && !lane->in.reserved);
+	if (!p || peer_use(m, p, true))
+		return -ENOMEM;
+	TAILQ_REMOVE(&m->strangers->lanes, lane, in_peer);
+	m->strangers->incoming--;
+	TAILQ_INSERT_TAIL(&p->lanes, lane, in_peer);
+	p->incoming++;
+	lane->peer = p;
+	return 0;
 }
 
 /*
@@ -436,6 +456,19 @@ put_bye(struct lane *lane, uint64_t key)
 		rc = weir_send_now(lane->conn, &part, 1, HEADER_LONG, NULL);
 	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
+}
+
+bool
+peer_strangers_leave(struct weir_messenger *m)
+{
+	struct lane *lane;
+
+	weir_assert(is_locked(&m->lock));
+	if (!m->strangers)
+		return false;
+	TAILQ_FOREACH(lane, &m->strangers->lanes, in_peer)
+	lane->bye_sent = lane->bye_sent || put_bye(lane, 0);
+	return !TAILQ_EMPTY(&m->strangers->lanes);
 }
 
 /* No request is outstanding: says good-bye for each lane from there, then goes to BYE. */

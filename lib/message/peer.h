@@ -19,7 +19,7 @@ enum peer_state {
 
 /* m->lock */
 struct peer {
-	uint16_t node;
+	uint16_t node; /* or process, messenger.h */
 	uint8_t state; /* enum peer_state */
 	bool told;     /* the program was told CREATED */
 	bool evicted;
@@ -63,6 +63,9 @@ void peer_lane_open(struct lane *lane);
 void peer_lane_gone(struct lane *lane, int status);
 /* Begins to close. m->lock. */
 void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
+/* The messenger closes: says good-bye to strangers, which may be about to say HELLO. True while any
+ * is left. m->lock. */
+bool peer_strangers_leave(struct weir_messenger *m);
 /* Advances closing peers. True while any is still closing. m->lock. */
 bool peers_step(struct weir_messenger *m);
 /* Our session is over, and another one begins: connected nodes are reported as lost. m->lock. */
@@ -71,6 +74,8 @@ void peers_lost(struct weir_messenger *m, int status);
 bool lane_is_former(const struct lane *lane);
 /* A lane of ours is lost: notes whether messages on it were not complete. m->lock and worker. */
 void peer_unflushed(struct lane *lane);
+/* A lane from a stranger is the process's from now on. 0 or -ENOMEM. m->lock. */
+int peer_adopt(struct lane *lane, uint16_t process);
 /* HELLO was received. m->lock. */
 void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
 /* BYE was received on a lane of ours. m->lock. */

@@ -7,6 +7,7 @@
 #include "pool.h"
 #include "handle.h"
 #include "lane.h"
+#include "model.h"
 #include "peer.h"
 #include "receive.h"
 #include "sender.h"
@@ -273,8 +274,8 @@ accept_all(struct handler_thread *k)
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
-		p = peer_get(m, c->peer_node);
-		if (p && !peer_use(m, p, true)) {
+		p = m->model ? model_stranger(m, c->peer_node) : peer_get(m, c->peer_node);
+		if (p && (p == m->strangers || !peer_use(m, p, true))) {
 			if (lane_accept(k, p, c))
 				peer_unuse(m, p);
 		} else {
@@ -354,6 +355,19 @@ turn(struct handler_thread *k, unsigned most, bool *stepping)
 	return n;
 }
 
+/* The same of a guest, which takes no part in the work of the handler threads. */
+static unsigned
+guest_turn(struct handler_thread *k, unsigned most)
+{
+	unsigned n = pump(k, k->worker, false, most);
+
+	if (has_accepts(k->worker, true))
+		accept_all(k);
+	if (weir_unlikely(k->listen_at && weir_clock() >= k->listen_at))
+		listen_again(k);
+	return n;
+}
+
 /* ---- starting, and starting again in another session ---- */
 
 /* Takes a line of the arena's head, if one is free. */
@@ -391,11 +405,14 @@ listen_on_name(struct handler_thread *k)
 	struct weir_messenger *m = k->m;
 	char name[WEIR_SERVICE_MAX];
 
-	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
+	if (!k->is_guest && (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers))
 		return 0;
-	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
+	if (k->is_guest)
+		messenger_name(m, m->model->self, k->index, 0, name);
+	else
+		snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
 	/* the first thread's name is the messenger's */
-	if (m->o.flags & WEIR_MESSENGER_PUBLIC && !k->index)
+	if (m->o.flags & WEIR_MESSENGER_PUBLIC && k == m->pool)
 		o.flags = WEIR_LISTEN_PUBLIC;
 	return weir_listen_lanes(m->w, name, &o, &k->listener);
 }
@@ -423,6 +440,30 @@ open_thread(struct handler_thread *k)
 	return k->sender ? listen_on_name(k) : rc;
 }
 
+/* k goes to another worker. m->lock. */
+static void
+spares_leave(struct handler_thread *k)
+{
+	struct lane *lane;
+
+	while ((lane = SLIST_FIRST(&k->spares))) {
+		SLIST_REMOVE_HEAD(&k->spares, spare);
+		SLIST_INSERT_HEAD(&k->m->former, lane, spare);
+	}
+}
+
+/* Whether lanes of k's worker have messages left, or have not ended yet. m->lock. */
+static bool
+has_lanes(const struct handler_thread *k, const struct peer *p)
+{
+	const struct lane *lane;
+	bool any = false;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	any |= lane->worker == k->worker && lane->conn && !lane->closing;
+	return any;
+}
+
 /*
  * k's session is over. Once the program has attached again, and the messages that had come are
  * handled, k goes on in the new session. 0: it has; -EAGAIN: not yet, or why there is no session.
@@ -434,18 +475,16 @@ rejoin(struct handler_thread *k)
 	struct weir *former = k->worker->w;
 	struct weir_thread *t;
 	struct sender *s;
-	struct lane *lane;
 	struct peer *p;
-	bool any = false;
+	bool any;
 	int rc = messenger_follow(m);
 
 	if (rc || m->w == former)
 		return rc ? rc : -EAGAIN;
-	/* lanes of k's worker have messages left, or have not ended yet */
 	pthread_mutex_lock(&m->lock);
+	any = m->strangers && has_lanes(k, m->strangers);
 	TAILQ_FOREACH(p, &m->open, in_open)
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	any |= lane->worker == k->worker && lane->conn && !lane->closing;
+	any |= has_lanes(k, p);
 	pthread_mutex_unlock(&m->lock);
 	if (any)
 		return -EAGAIN;
@@ -455,10 +494,7 @@ rejoin(struct handler_thread *k)
 		return rc;
 	line_give(k);
 	pthread_mutex_lock(&m->lock);
-	while ((lane = SLIST_FIRST(&k->spares))) {
-		SLIST_REMOVE_HEAD(&k->spares, spare);
-		SLIST_INSERT_HEAD(&m->former, lane, spare);
-	}
+	spares_leave(k);
 	pthread_mutex_lock(&m->leaf);
 	k->worker = t;
 	pthread_mutex_unlock(&m->leaf);
@@ -610,6 +646,12 @@ pool_start(struct weir_messenger *m)
 	sigset_t all, before;
 	int rc = 0;
 
+	for (uint32_t i = m->o.handler_threads; i < m->receiving; i++) {
+		m->pool[i].m = m;
+		m->pool[i].index = i - m->o.handler_threads;
+		m->pool[i].is_guest = true;
+	}
+
 	if (m->driven) { /* no thread: the caller is the one that drives */
 		first->m = m;
 		first->thread = pthread_self();
@@ -673,6 +715,107 @@ pool_stop(struct weir_messenger *m)
 			pthread_join(m->pool[i].thread, NULL);
 }
 
+/* ---- guests ---- */
+
+struct handler_thread *
+guest_own(const struct weir_messenger *m)
+{
+	pthread_t self = pthread_self();
+
+	for (uint32_t i = m->o.handler_threads; i < m->receiving; i++)
+		if (atomic_load_explicit(&m->pool[i].entered, memory_order_relaxed) == self)
+			return &m->pool[i];
+	return NULL;
+}
+
+/* Ends lanes to the guest. m->lock. */
+static void
+end_lanes_to(const struct handler_thread *k, struct peer *p)
+{
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (!lane->sender && lane->receiver == k->index)
+			lane_end(lane, 0);
+	}
+}
+
+void
+guest_leave(struct handler_thread *k)
+{
+	struct weir_messenger *m = k->m;
+	struct peer *p, *next;
+
+	if (!atomic_load_explicit(&k->entered, memory_order_relaxed))
+		return;
+	weir_listener_close(k->listener);
+	k->listener = NULL;
+	k->listen_at = 0;
+	if (k->worker)
+		line_give(k);
+	pthread_mutex_lock(&m->lock);
+	for (p = TAILQ_FIRST(&m->open); p; p = next) {
+		next = TAILQ_NEXT(p, in_open);
+		end_lanes_to(k, p);
+	}
+	end_lanes_to(k, m->strangers);
+	spares_leave(k);
+	pthread_mutex_lock(&m->leaf);
+	k->worker = NULL;
+	pthread_mutex_unlock(&m->leaf);
+	pthread_mutex_unlock(&m->lock);
+	k->sender = NULL;
+	/* pairs with the acquire in message_enter() */
+	atomic_store_explicit(&k->entered, 0, memory_order_release);
+}
+
+int
+message_enter(struct weir_messenger *m, uint32_t guest)
+{
+	struct handler_thread *k;
+	pthread_t none = 0;
+	int rc;
+
+	weir_assert(m->model);
+	if (guest >= m->model->guests)
+		return weir_fail(-EINVAL, "receiver %u of %u; give a number below that", guest,
+				 m->model->guests);
+	if (guest_own(m))
+		return weir_fail(-EALREADY, "the thread receives already; let it leave first");
+	rc = messenger_follow(m);
+	if (rc)
+		return rc;
+	k = &m->pool[m->o.handler_threads + guest];
+	/* pairs with the release in guest_leave() */
+	if (!atomic_compare_exchange_strong_explicit(&k->entered, &none, pthread_self(),
+						     memory_order_acquire, memory_order_relaxed))
+		return weir_fail(-EBUSY, "another thread is receiver %u; let it leave first",
+				 guest);
+	rc = open_thread(k);
+	if (!rc && k->sender->worker != k->worker)
+		rc = weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
+	if (rc)
+		guest_leave(k);
+	else
+		line_take(k);
+	return rc;
+}
+
+int
+message_leave(struct weir_messenger *m)
+{
+	struct handler_thread *k = guest_own(m);
+
+	if (!k)
+		return weir_fail(-ENOENT, "the thread does not receive; nothing is to be done");
+	if (is_calling(m))
+		return weir_fail(-EDEADLK, "called from a function of the messenger; leave when it "
+					   "has returned");
+	guest_leave(k);
+	return 0;
+}
+
 /* ---- a messenger without handler threads ---- */
 
 bool
@@ -724,28 +867,57 @@ leave_news(struct sender *s)
 	weir_unlock(t);
 }
 
-/* The sender of the calling thread, if its session is over and all is reported that of the present
- * one. NULL: *rc says why. */
-static struct sender *
-own_sender(struct weir_messenger *m, bool drives, int *rc)
+/* The handler thread that the calling thread is; NULL: none. */
+static struct handler_thread *
+own_handler(struct weir_messenger *m)
 {
-	struct sender *s = drives ? m->pool[0].sender : pthread_getspecific(m->key);
+	return pool_is_driver(m) ? &m->pool[0] : guest_own(m);
+}
 
-	if (s && (drives || weir_state(s->worker->w) != WEIR_DEAD || completions_left(s)))
+/* The sender of the calling thread, which is handler thread k, if its session is over and all is
+ * reported that of the present one. NULL: *rc says why. */
+static struct sender *
+own_sender(struct weir_messenger *m, const struct handler_thread *k, int *rc)
+{
+	struct sender *s = k ? k->sender : pthread_getspecific(m->key);
+
+	if (s && (k || weir_state(s->worker->w) != WEIR_DEAD || completions_left(s)))
 		return s;
 	return sender_get(m, rc);
 }
 
-/* One turn of a thread. Returns the number of calls of the program, or why the session is over. */
+/* One turn of k, in the program's thread. Returns the number of calls of the program, or why the
+ * session is over. */
 static int
-progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
+progress_handler(struct handler_thread *k, unsigned most, struct weir_guard *guard)
+{
+	uint64_t before = atomic_load_explicit(&k->handled, memory_order_relaxed);
+	bool stepping;
+	unsigned n;
+	int rc = 0;
+
+	k->inside = true;
+	k->guard = guard;
+	k->told = 0;
+	n = k->is_guest ? guest_turn(k, most) : turn(k, most, &stepping);
+	if (!n && weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
+		rc = rejoin(k);
+	k->guard = NULL;
+	k->inside = false;
+	if (rc && rc != -EAGAIN)
+		return rc;
+	return (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) - before + k->told);
+}
+
+/* One turn of a thread, which is handler thread k. As progress_handler(). */
+static int
+progress(struct weir_messenger *m, struct sender *s, struct handler_thread *k, unsigned most,
 	 struct weir_guard *guard)
 {
-	struct handler_thread *k = &m->pool[0]; /* if s drives */
+	struct handler_thread *other;
 	struct weir_thread *t = s->worker;
 	struct calling c;
-	uint64_t before;
-	bool stepping;
+	int also;
 	unsigned n;
 	int rc = 0;
 
@@ -753,19 +925,16 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 	n = completions_report(s, most, guard);
 	if (weir_unlikely(weir_thread_get(t->w) == t && t->fd_armed))
 		weir_thread_disarm_fd(t);
-	if (n < most && drives) {
-		before = atomic_load_explicit(&k->handled, memory_order_relaxed);
-		k->inside = true;
-		k->guard = guard;
-		k->told = 0;
-		if (!turn(k, most - n, &stepping) &&
-		    weir_unlikely(weir_state(k->worker->w) != WEIR_UP))
-			rc = rejoin(k);
-		k->guard = NULL;
-		k->inside = false;
-		if (!rc || rc == -EAGAIN)
-			rc = (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) -
-				   before + k->told);
+	if (n < most && k) {
+		rc = progress_handler(k, most - n, guard);
+		/* the thread that drives may be a guest, too */
+		other = k->is_guest ? NULL : guest_own(m);
+		if (other && rc >= 0 && n + (unsigned)rc < most) {
+			k->inside = true;
+			also = progress_handler(other, most - n - (unsigned)rc, guard);
+			k->inside = false;
+			rc = also < 0 && !rc ? also : rc + (also > 0 ? also : 0);
+		}
 	} else if (n < most) {
 		weir_lock(t);
 		sender_take(s, NULL);
@@ -781,30 +950,33 @@ progress(struct weir_messenger *m, struct sender *s, bool drives, unsigned most,
 int
 weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 {
-	bool drives = pool_is_driver(m);
+	struct handler_thread *k = own_handler(m);
 	uint64_t end = UINT64_MAX, now, ms;
 	struct weir_wait wait;
+	struct weir_thread *t;
 	struct sender *s;
 	int rc = 0, n = 0;
 
-	if (drives && m->pool[0].inside)
+	if (k && k->inside)
 		return weir_fail(-EINVAL, "called from a handler; let the handler return");
 	if (weir_state(m->w) == WEIR_FORKED)
 		return weir_gone(m->w);
-	s = own_sender(m, drives, &rc);
+	s = own_sender(m, k, &rc);
 	if (!s)
 		return rc;
-	weir_wait_init(&wait, s->worker, 0);
+	t = k ? k->worker : s->worker;
+	weir_wait_init(&wait, t, 0);
 	if (timeout_ms > 0)
 		end = weir_clock() + (uint64_t)timeout_ms * 1000000u;
-	while (!(n = progress(m, s, drives, max ? max : BATCH, &wait.guard)) && timeout_ms && !rc) {
+	while (!(n = progress(m, s, k, max ? max : BATCH, &wait.guard)) && timeout_ms && !rc) {
 		/* the thread that drives has housekeeping to do, too */
-		if (!wait.timeout_ms || wait.worker != s->worker) {
+		t = k ? k->worker : s->worker;
+		if (!wait.timeout_ms || wait.worker != t) {
 			weir_wait_end(&wait);
 			now = weir_clock();
 			ms = end > now ? (end - now + 999999) / 1000000u : 0;
-			weir_wait_init(&wait, s->worker, ms < TICK_MS ? (int)ms : TICK_MS);
-			wait.events = drives;
+			weir_wait_init(&wait, t, ms < TICK_MS ? (int)ms : TICK_MS);
+			wait.events = k;
 		}
 		rc = weir_wait_next(&wait);
 		if (rc == -EAGAIN || weir_is_loss(rc)) {
@@ -816,7 +988,7 @@ weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
 		}
 		if (weir_clock() >= end)
 			break;
-		s = own_sender(m, drives, &rc);
+		s = own_sender(m, k, &rc);
 		if (!s)
 			break;
 	}
@@ -838,7 +1010,7 @@ weir_messenger_fd(struct weir_messenger *m)
 int
 weir_messenger_arm(struct weir_messenger *m)
 {
-	struct handler_thread *k = &m->pool[0];
+	struct handler_thread *k = own_handler(m);
 	bool drives = pool_is_driver(m), busy = false, timed;
 	struct weir_thread *t;
 	struct sender *s;
@@ -849,8 +1021,8 @@ weir_messenger_arm(struct weir_messenger *m)
 	if (!s)
 		return rc;
 	t = s->worker;
-	/* the sender's worker is shared with other threads, or is not the one that drives */
-	if (weir_thread_get(t->w) != t || (drives && k->worker != t))
+	/* the sender's worker is shared with other threads, or is not the one that receives */
+	if (weir_thread_get(t->w) != t || (k && k->worker != t))
 		return -EAGAIN;
 	leave_news(s);
 	if (drives) {
@@ -863,6 +1035,8 @@ weir_messenger_arm(struct weir_messenger *m)
 			weir_reconnect_timer(t, timed ? (uint32_t)((k->due - now) / 1000000u) + 1
 						      : UINT32_MAX);
 		pthread_mutex_unlock(&m->lock);
+	} else if (k && k->listen_at) {
+		weir_reconnect_timer(t, TICK_MS);
 	}
 	return busy ? -EAGAIN : weir_arm(m->w);
 }

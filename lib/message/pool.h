@@ -19,6 +19,9 @@ struct handler_thread {
 	struct weir_messenger *m;
 	pthread_t thread;
 	uint32_t index;
+	bool is_guest; /* a thread of the program; `index` counts guests */
+	/* of a guest: the thread that has entered; 0: none. Written by it, read by all */
+	_Atomic pthread_t entered;
 	bool runs;     /* has a thread */
 	bool inside;   /* the thread that drives the messenger is in a handler's call */
 	uint32_t told; /* calls of `link` in this turn of the thread that drives */
@@ -76,6 +79,10 @@ void pool_call(struct weir_messenger *m);
 bool pool_is_driver(const struct weir_messenger *m);
 /* If the caller drives the messenger: one step of what closes, without messages. */
 void pool_step(struct weir_messenger *m);
+/* A guest, if it has entered, leaves. Nothing locked. */
+void guest_leave(struct handler_thread *k);
+/* The guest that the calling thread is; NULL: none. */
+struct handler_thread *guest_own(const struct weir_messenger *m);
 /* The messenger closes: the caller drives it from now on. One turn, which may sleep. Nothing
  * locked. */
 void pool_last_turn(struct weir_messenger *m);

@@ -6,6 +6,7 @@
  */
 #include "receive.h"
 #include "lane.h"
+#include "model.h"
 #include "request.h"
 #include "sender.h"
 
@@ -38,7 +39,8 @@ outgoing(struct lane *lane, struct weir_taken *taken)
 	case KIND_HELLO:
 		if (!messenger_speaks(lane->m, &h))
 			return -EPROTONOSUPPORT;
-		if (!h.id || atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
+		if (!h.id || atomic_load_explicit(&lane->incarnation, memory_order_relaxed) ||
+		    (lane->m->model && !model_greets(lane, data + head, length - head)))
 			return -EPROTO;
 		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
 		/* pairs with the acquire in look_lane() */
@@ -50,7 +52,7 @@ outgoing(struct lane *lane, struct weir_taken *taken)
 		atomic_store_explicit(&lane->bye_received, 1, memory_order_release);
 		return 0;
 	default:
-		return -EPROTO;
+		return model_reply(lane, taken) ? 0 : -EPROTO;
 	}
 }
 

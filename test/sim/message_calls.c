@@ -239,6 +239,11 @@ rest(struct sender *t)
 	rc = weir_messenger_progress(t->p->m, 0, (int)rng_below(&t->rng, 2));
 	if (rc < 0 && !t->p->dead)
 		fail(t, 0, "progress", rc);
+	if (t->p->lanes) {
+		rc = weir_messenger_progress(t->p->lanes, 0, 0);
+		if (rc < 0 && !t->p->dead)
+			fail(t, 0, "progress of lanes", rc);
+	}
 	nap(rng_log(&t->rng, 100, 20 * SIM_US));
 }
 
@@ -561,6 +566,11 @@ operate(struct sender *t)
 {
 	uint32_t node = rng_below(&t->rng, t->p->world->nodes), what = rng_below(&t->rng, 100);
 
+	if (t->p->lanes && rng_chance(&t->rng, 500)) {
+		t->does = "sends on a lane";
+		lanes_send(t);
+		return;
+	}
 	if (is_dying(listener_of(t->p->world, node)) && rng_chance(&t->rng, 900))
 		return;
 	t->does = what < 50 ? "sends" : what < 75 ? "asks" : what < 85 ? "asks and waits" : "else";

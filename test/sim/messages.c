@@ -30,6 +30,12 @@ send_all(struct sender *t)
 {
 	struct program *p = t->p;
 
+	if (p->lanes) {
+		lanes_enter(t);
+		t->does = "enters";
+		while (p->world->entered < p->world->threads && !p->dead && !is_dying(p))
+			rest(t);
+	}
 	for (uint32_t i = 0; i < p->operations && !p->dead && !is_dying(p); i++)
 		operate(t);
 	t->does = "collects";
@@ -39,6 +45,8 @@ send_all(struct sender *t)
 	t->does = "has ended";
 	sim_trace(p->world->s, "program %u thread %u: has sent", p->id, t->id);
 	p->world->sending--;
+	if (p->lanes)
+		lanes_leave(t);
 }
 
 static void *
@@ -66,6 +74,8 @@ open_messenger(struct program *p)
 	}
 	if (rc)
 		sim_fail(w->s, "program %u: messenger: %d: %s", p->id, rc, weir_reason());
+	if (w->has_lanes)
+		lanes_open(p);
 	w->open++;
 }
 
@@ -106,6 +116,7 @@ die(struct program *p)
 	while (!others_have_ended(p))
 		nap(10 * SIM_US);
 	weir_messenger_close(p->m);
+	weir_messenger_close(p->lanes);
 	for (uint32_t i = 0; i < p->senders; i++)
 		drop_requests(&p->sender[i]);
 	sim_client_die(p->client, p->w);
@@ -132,9 +143,12 @@ run_program(void *arg)
 		die(p);
 		return NULL;
 	}
+	while (p->lanes && !others_have_ended(p))
+		rest(first);
 	first->does = "closes";
 	check_messenger(p);
 	weir_messenger_close(p->m);
+	weir_messenger_close(p->lanes);
 	sim_client_detach(p->client, p->w);
 	first->does = "has closed";
 	return NULL;
@@ -173,6 +187,7 @@ plan_program(struct world *w, uint32_t id, struct rng *r)
 		p->sender[i].does = "starts";
 	}
 	w->sending += p->senders;
+	w->threads += p->senders;
 }
 
 static void
@@ -187,8 +202,14 @@ make_world(struct sim *s, uint64_t seed)
 	world.s = s;
 	world.nodes = nodes;
 	world.programs = nodes + rng_chance(&r, 300);
+	world.has_lanes = sim_hash(seed, 108, 0) % 3 == 0;
 	sim_scenario_ranks(&s->sc, seed, nodes);
 	s->sc.arena_bytes = 16u << 20; /* pieces of messages have up to WEIR_MESSAGE_WHOLE */
+	/* each guest has a channel per engine of its own, and lanes to and from each other one */
+	if (world.has_lanes) {
+		s->sc.channels = 20;
+		s->sc.connections = 512;
+	}
 	for (uint32_t i = 0; i < world.programs; i++)
 		plan_program(&world, i, &r);
 	if (rng_chance(&r, 200))
@@ -276,6 +297,8 @@ run_seed(struct sim *s, uint64_t seed)
 			say_stuck(s);
 	}
 	check_flows(s);
+	if (world.has_lanes)
+		lanes_check(s, &world);
 	sim_run_until_idle(s);
 	sim_take_down(s);
 	world.counts.repaired += s->counts.repaired;

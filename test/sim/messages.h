@@ -6,7 +6,9 @@
 #include "lockstep.h"
 #include "sim.h"
 
-#include "weir/message.h"
+#include "message/message.h"
+
+#include <pthread.h>
 
 #define NODES 4u
 #define PROGRAMS (NODES + 1)
@@ -30,6 +32,7 @@
 	X(evicted, "connections that made room", 5)                                                \
 	X(repaired, "links repaired", 1)                                                           \
 	X(died, "programs that died", 1)                                                           \
+	X(lane_messages, "messages on lanes of models", 300)                                       \
 	X(unreached, "messages and requests for one that had", 1)
 
 struct counts {
@@ -40,7 +43,7 @@ struct counts {
 
 /* Messages and requests of one thread to one node. */
 struct flow {
-	uint32_t accepted, handled;
+	uint32_t accepted, handled, replied;
 	bool open; /* a call may have accepted one more, and has not returned */
 };
 
@@ -62,6 +65,10 @@ struct sender {
 	uint32_t asked[NODES], reported[NODES]; /* ends of messages */
 	uint8_t buffer[LARGEST];
 	const char *does;
+	/* of models: by program, and receiver; the last one is its handler threads */
+	struct message_lane *lane[PROGRAMS][SENDERS + 1];
+	struct flow lane_flow[PROGRAMS][SENDERS + 1];
+	pthread_t self;
 };
 
 /* A response that is not given by the handler. */
@@ -80,7 +87,7 @@ struct program {
 	bool dead;
 	struct sim_client *client;
 	struct weir *w;
-	struct weir_messenger *m;
+	struct weir_messenger *m, *lanes;
 	struct sender sender[SENDERS];
 	struct later later[LATER];
 	uint32_t later_count;
@@ -90,6 +97,9 @@ struct program {
 struct world {
 	struct sim *s;
 	uint32_t nodes, programs;
+	bool has_lanes;		/* of models */
+	uint32_t entered;	/* threads that receive on them */
+	uint32_t threads;	/* of all programs that send */
 	uint32_t open, sending; /* programs that have a messenger; threads that still send */
 	struct program program[PROGRAMS];
 	struct counts counts;
@@ -113,5 +123,13 @@ bool collect(struct sender *t);
 void rest(struct sender *t);
 /* The messenger is closed: frees what requests of a dead program left. */
 void drop_requests(struct sender *t);
+
+/* ---- message_lanes.c: lanes of models ---- */
+void lanes_open(struct program *p);
+void lanes_enter(struct sender *t);
+void lanes_send(struct sender *t);
+/* Takes what comes until nobody sends any more. */
+void lanes_leave(struct sender *t);
+void lanes_check(struct sim *s, struct world *w);
 
 #endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages for other models: a messenger that connects the processes of a group, of which a node
+ * may have several. Calls of weir/message.h on such a messenger take the number of a process where
+ * they take a node. It has no handlers of the program: each message has a kind of the model, which
+ * takes all of them.
+ *
+ * A message goes to one receiver of a process: to the handler threads, or to a guest, a thread of
+ * the program that has entered. weir_messenger_progress() in that thread, and no other thread,
+ * takes its messages; weir_messenger_fd() and weir_messenger_arm() serve it likewise.
+ */
+#ifndef WEIR_MESSAGE_MESSAGE_H
+#define WEIR_MESSAGE_MESSAGE_H
+
+#include "public.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MESSAGE_GUESTS_MAX 64u
+#define MESSAGE_HANDLERS UINT32_MAX /* as a receiver: the handler threads */
+#define MESSAGE_KIND_FIRST 16u	    /* of the kinds of models; the last one is 255 */
+
+/* Where a process listens. All processes of a node have names of their own. */
+struct message_process {
+	uint16_t node;
+	char service[WEIR_SERVICE_MAX]; /* at most 27 bytes */
+};
+
+/* The head of a model's message. All but the kind is the model's. */
+struct message_tag {
+	uint8_t kind, flags;
+	uint16_t type;
+	uint32_t value;
+};
+
+/* A message that a model takes. Valid until the call returns. */
+struct message_taken {
+	struct message_tag tag;
+	const void *data; /* aligned to 8 bytes */
+	uint32_t length;
+	uint32_t receiver; /* here; of a reply: the one that sent it */
+	uint16_t process;  /* that sent it */
+	struct weir_reply reply;
+};
+
+struct message_lane;
+
+struct message_model {
+	const struct message_process *processes; /* copied; equal at all processes */
+	uint32_t process_count;			 /* 1 to 65536 */
+	uint16_t self;				 /* number of this process */
+	uint32_t guests;			 /* receivers that are guests, 0 to the maximum */
+	const void *hello;			 /* follows each HELLO; copied */
+	uint32_t hello_length;
+	/*
+	 * Whether the process, which says this hello, may exchange messages with the receiver (of
+	 * the end that was connected to). False: the connection ends as malformed. Any thread, with
+	 * locks held: must not call the library.
+	 */
+	bool (*greeted)(uint16_t process, uint32_t receiver, const void *hello, size_t length,
+			void *user);
+	/* In the receiver's thread, nothing locked. False: the connection ends as malformed. */
+	bool (*take)(struct weir_messenger *m, const struct message_taken *taken, void *user);
+	/*
+	 * A reply on a lane. False: the connection ends as malformed. Any thread, with locks held:
+	 * must not call the library.
+	 */
+	bool (*replied)(struct message_lane *lane, const struct message_taken *taken, void *user);
+	/*
+	 * A connection of the lane has ended; the next message makes another one. Status 0: it made
+	 * room, or the other end closed it in order, and all messages were taken; else -errno, and
+	 * messages and replies may be lost. As replied(); -ENODEV: the data plane is gone.
+	 */
+	void (*ended)(struct message_lane *lane, int status, void *user);
+	void *user;
+};
+
+/*
+ * As weir_messenger_open(); the name is that of the process. Also -EINVAL: a process, `guests` or
+ * the hello is outside its range.
+ */
+int message_open(struct weir *w, const struct weir_messenger_options *options,
+		 const struct message_model *model, struct weir_messenger **messenger);
+
+/*
+ * The calling thread receives as this guest until it leaves or ends. 0; -EINVAL: no such guest;
+ * -EALREADY: the thread is one already; -EBUSY: another thread is this guest; -ENOSPC: the thread
+ * has no lanes of its own; the errors of weir_listen(), as -EMFILE without a channel.
+ */
+int message_enter(struct weir_messenger *m, uint32_t guest);
+/*
+ * Ends connections to the calling thread; messages that it has not taken are lost. 0; -ENOENT: it
+ * is no guest; -EDEADLK: the messenger is calling the program in this thread.
+ */
+int message_leave(struct weir_messenger *m);
+
+/*
+ * A lane of the calling thread to one receiver of a process: messages arrive in the order of the
+ * calls. Its first message connects. 0; -EINVAL: no such process or receiver; -ENOMEM.
+ */
+int message_lane_open(struct weir_messenger *m, uint16_t process, uint32_t receiver,
+		      struct message_lane **lane);
+/* For the model: its own data of the lane. */
+void message_lane_set_user(struct message_lane *lane, void *user);
+void *message_lane_user(const struct message_lane *lane);
+/* Messages that were accepted still arrive; nothing is reported about the lane any more. */
+void message_lane_close(struct message_lane *lane);
+/*
+ * Sends a message of at most WEIR_MESSAGE_WHOLE bytes. Only the thread that opened the lane. 0, or
+ * as weir_message_sendv(); -ECONNREFUSED: the process has no such receiver now, or is not open.
+ */
+int message_lane_send(struct message_lane *lane, const struct message_tag *tag,
+		      const struct iovec *iov, unsigned n, int timeout_ms);
+/* The same in place, as weir_message_reserve() and weir_message_commit(). */
+int message_lane_reserve(struct message_lane *lane, size_t room, int timeout_ms,
+			 struct weir_draft *draft);
+int message_lane_commit(struct message_lane *lane, struct weir_draft *draft, size_t length,
+			const struct message_tag *tag, int timeout_ms);
+
+/* Sends a message of the model back to the sender of `reply`, without waiting: without room it is
+ * copied. Any thread. -EHOSTUNREACH: the connection is gone. */
+int message_reply(struct weir_messenger *m, const struct weir_reply *reply,
+		  const struct message_tag *tag, const struct iovec *iov, unsigned n);
+
+#endif
