@@ -871,7 +871,9 @@ leave_news(struct sender *s)
 static struct handler_thread *
 own_handler(struct weir_messenger *m)
 {
-	return pool_is_driver(m) ? &m->pool[0] : guest_own(m);
+	if (pool_is_driver(m))
+		return &m->pool[0];
+	return m->model ? guest_own(m) : NULL;
 }
 
 /* The sender of the calling thread, which is handler thread k, if its session is over and all is
@@ -888,7 +890,7 @@ own_sender(struct weir_messenger *m, const struct handler_thread *k, int *rc)
 
 /* One turn of k, in the program's thread. Returns the number of calls of the program, or why the
  * session is over. */
-static int
+static inline __attribute__((always_inline)) int
 progress_handler(struct handler_thread *k, unsigned most, struct weir_guard *guard)
 {
 	uint64_t before = atomic_load_explicit(&k->handled, memory_order_relaxed);
@@ -909,15 +911,28 @@ progress_handler(struct handler_thread *k, unsigned most, struct weir_guard *gua
 	return (int)(atomic_load_explicit(&k->handled, memory_order_relaxed) - before + k->told);
 }
 
+/* The same of the thread that drives, k, as a guest, if it is one; `calls` were made before. */
+static __attribute__((noinline)) int
+progress_as_guest(struct handler_thread *k, int calls, unsigned most, struct weir_guard *guard)
+{
+	struct handler_thread *guest = guest_own(k->m);
+	int rc;
+
+	if (!guest)
+		return calls;
+	k->inside = true;
+	rc = progress_handler(guest, most, guard);
+	k->inside = false;
+	return rc < 0 && !calls ? rc : calls + (rc > 0 ? rc : 0);
+}
+
 /* One turn of a thread, which is handler thread k. As progress_handler(). */
 static int
 progress(struct weir_messenger *m, struct sender *s, struct handler_thread *k, unsigned most,
 	 struct weir_guard *guard)
 {
-	struct handler_thread *other;
 	struct weir_thread *t = s->worker;
 	struct calling c;
-	int also;
 	unsigned n;
 	int rc = 0;
 
@@ -927,14 +942,9 @@ progress(struct weir_messenger *m, struct sender *s, struct handler_thread *k, u
 		weir_thread_disarm_fd(t);
 	if (n < most && k) {
 		rc = progress_handler(k, most - n, guard);
-		/* the thread that drives may be a guest, too */
-		other = k->is_guest ? NULL : guest_own(m);
-		if (other && rc >= 0 && n + (unsigned)rc < most) {
-			k->inside = true;
-			also = progress_handler(other, most - n - (unsigned)rc, guard);
-			k->inside = false;
-			rc = also < 0 && !rc ? also : rc + (also > 0 ? also : 0);
-		}
+		if (weir_unlikely(m->model != NULL) && !k->is_guest && rc >= 0 &&
+		    n + (unsigned)rc < most)
+			rc = progress_as_guest(k, rc, most - n - (unsigned)rc, guard);
 	} else if (n < most) {
 		weir_lock(t);
 		sender_take(s, NULL);
