@@ -209,27 +209,41 @@ model_reply(struct lane *lane, const struct weir_taken *from)
 	return !lane->handle || model->replied(lane->handle, &taken, model->user);
 }
 
+/* The parts of a message behind its tag, and the length of all. 0, or an error of the caller. */
+static int
+with_tag(const struct weir_messenger *m, const struct message_tag *tag, const struct iovec *iov,
+	 unsigned n, struct iovec parts[WEIR_MESSAGE_PARTS + 1], uint64_t *length)
+{
+	int rc = message_length(m, iov, n, length);
+
+	weir_assert(tag->kind >= KIND_MODEL);
+	if (rc)
+		return rc;
+	if (*length > WEIR_MESSAGE_WHOLE)
+		return too_long(*length);
+	parts[0] = (struct iovec){(void *)(uintptr_t)tag, HEADER_SHORT};
+	if (n)
+		memcpy(parts + 1, iov, n * sizeof(*iov));
+	*length += HEADER_SHORT;
+	return 0;
+}
+
 int
 message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 	      const struct message_tag *tag, const struct iovec *iov, unsigned n)
 {
 	struct lane *lane = (struct lane *)(uintptr_t)reply->internal[0];
-	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{(void *)(uintptr_t)tag, HEADER_SHORT}};
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
 	uint64_t length;
-	int rc = message_length(m, iov, n, &length);
+	int rc = with_tag(m, tag, iov, n, parts, &length);
 
-	weir_assert(tag->kind >= KIND_MODEL);
 	if (rc)
 		return rc;
-	if (length > WEIR_MESSAGE_WHOLE)
-		return too_long(length);
-	if (n)
-		memcpy(parts + 1, iov, n * sizeof(*iov));
 	weir_lock(lane->worker);
 	if (lane->life != reply->internal[1] || !lane->conn || lane->closing)
 		rc = weir_fail(-EHOSTUNREACH, "the sender is gone; nothing is to be done");
 	else
-		rc = lane_say(lane, parts, n + 1, HEADER_SHORT + length);
+		rc = lane_say(lane, parts, n + 1, length);
 	weir_unlock(lane->worker);
 	return rc ? message_error(m, rc) : 0;
 }
@@ -347,22 +361,16 @@ int
 message_lane_send(struct message_lane *to, const struct message_tag *tag, const struct iovec *iov,
 		  unsigned n, int timeout_ms)
 {
-	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{(void *)(uintptr_t)tag, HEADER_SHORT}};
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
 	struct lane *lane;
 	uint64_t length;
-	int rc = message_length(to->m, iov, n, &length);
+	int rc = with_tag(to->m, tag, iov, n, parts, &length);
 
-	weir_assert(tag->kind >= KIND_MODEL);
+	if (!rc)
+		rc = pin(to, timeout_ms, &lane);
 	if (rc)
 		return rc;
-	if (length > WEIR_MESSAGE_WHOLE)
-		return too_long(length);
-	if (n)
-		memcpy(parts + 1, iov, n * sizeof(*iov));
-	rc = pin(to, timeout_ms, &lane);
-	if (rc)
-		return rc;
-	rc = lane_send(lane, parts, n + 1, HEADER_SHORT + length, NULL, timeout_ms);
+	rc = lane_send(lane, parts, n + 1, length, NULL, timeout_ms);
 	lane_unpin(lane);
 	return rc ? message_error(to->m, rc) : 0;
 }

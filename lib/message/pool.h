@@ -69,6 +69,22 @@ void calling_end(struct calling *c);
 /* Whether the caller was called by the messenger. */
 bool is_calling(const struct weir_messenger *m);
 
+/* The thread receives: it has a worker and a sender, and listens. 0 or -errno. */
+int handler_open(struct handler_thread *k);
+/* Takes a line of the arena's head, if one is free. */
+void handler_line_take(struct handler_thread *k);
+void handler_line_give(struct handler_thread *k);
+/* Another program has taken the name while the data plane was gone: tries until the name is free.
+ */
+void handler_listen_again(struct handler_thread *k);
+/* k goes to another worker. m->lock. */
+void handler_spares_leave(struct handler_thread *k);
+/*
+ * k's session is over. Once the program has attached again, and the messages that had come are
+ * handled, k goes on in the new session. 0: it has; -EAGAIN: not yet, or why there is no session.
+ */
+int handler_rejoin(struct handler_thread *k);
+
 int pool_start(struct weir_messenger *m);
 void pool_stop(struct weir_messenger *m);
 /* Whether connections wait to be accepted. m->lock. */
