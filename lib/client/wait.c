@@ -346,7 +346,7 @@ weir_wait_next(struct weir_wait *wait)
 	if (ns < AWAKE_NS || (wait->yields < AWAKE_YIELDS && ns < AWAKE_SHARED_NS))
 		return 0;
 	if (worker->w->polling) {
-		if (!(wait->yields & (wait->yields - 1)))
+		if (!(wait->yields & (wait->yields - 1))) /* less and less often */
 			ask_for_blocks(worker);
 		return 0;
 	}

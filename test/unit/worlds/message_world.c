@@ -145,16 +145,23 @@ close_beside(struct weir_messenger *m)
 }
 
 void
+close_world(struct plane *f, struct weir *a, struct weir_messenger *am, struct weir *b,
+	    struct weir_messenger *bm)
+{
+	pthread_t t = close_beside(bm);
+
+	weir_messenger_close(am);
+	pthread_join(t, NULL);
+	weir_detach(a);
+	weir_detach(b);
+	plane_stop(f);
+	plane_destroy(f);
+}
+
+void
 close_both(struct both *p)
 {
-	pthread_t t = close_beside(p->b.m);
-
-	weir_messenger_close(p->a.m);
-	pthread_join(t, NULL);
-	weir_detach(p->a.w);
-	weir_detach(p->b.w);
-	plane_stop(p->f);
-	plane_destroy(p->f);
+	close_world(p->f, p->a.w, p->a.m, p->b.w, p->b.m);
 }
 
 void

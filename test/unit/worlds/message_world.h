@@ -92,6 +92,9 @@ void open_both(struct both *p, const struct plane_options *plane,
 /* Closes a messenger in a thread of its own, for the caller to join: an end without threads has to
  * handle the last messages of the other one meanwhile. */
 pthread_t close_beside(struct weir_messenger *m);
+/* Ends messengers am and bm at the same time, their programs and the data planes. */
+void close_world(struct plane *f, struct weir *a, struct weir_messenger *am, struct weir *b,
+		 struct weir_messenger *bm);
 void close_both(struct both *p);
 /* TYPE_KEEP. */
 void register_keep(struct side *s);

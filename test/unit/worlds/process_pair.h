@@ -139,14 +139,7 @@ open_processes(struct process_pair *p, const struct plane_options *plane, uint32
 static inline void
 close_processes(struct process_pair *p)
 {
-	pthread_t t = close_beside(p->b.m);
-
-	weir_messenger_close(p->a.m);
-	pthread_join(t, NULL);
-	weir_detach(p->a.w);
-	weir_detach(p->b.w);
-	plane_stop(p->f);
-	plane_destroy(p->f);
+	close_world(p->f, p->a.w, p->a.m, p->b.w, p->b.m);
 }
 
 static inline struct message_lane *
