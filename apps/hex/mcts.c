@@ -180,17 +180,18 @@ create(struct mcts_thread *t, uint64_t parent, uint32_t index, const uint8_t *st
        unsigned move)
 {
 	uint32_t to = name_thread(parent);
-	struct node *n, *above = is_here(t, to) ? node_of(t->m, parent) : NULL;
+	struct node *n, *above = node_of(t->m, parent);
 	struct mcts_message m = {ADDRESS, .node = parent, .index = index, .other = NAME_NO_ROOM};
 
-	if (load(t, state, bytes, move)) {
+	/* a parent that is made later could be the child itself */
+	if ((is_own(t, to) && !above) || load(t, state, bytes, move)) {
 		t->counts.refused++;
 		return;
 	}
 	n = node_new(t, parent, index);
 	if (n)
 		m.other = n->name;
-	if (above)
+	if (is_here(t, to))
 		set_link(t, above, index, m.other);
 	else
 		search_send(t, to, &m);
@@ -279,12 +280,25 @@ discard(struct mcts_thread *t, struct node *n)
 {
 	struct children *c = n->children;
 
+	n->name = 0; /* no record below leads back to it */
 	for (uint32_t i = 0; c && i < c->count; i++)
 		search_delete(t, c->of[i].link);
 	node_free(t, n);
 }
 
 /* ---- the thread ---- */
+
+/* Whether m->other can be the name of the child. One of this process is known: else a peer could
+ * join nodes to a circle. */
+static bool
+is_child(const struct mcts_thread *t, const struct mcts_message *m)
+{
+	const struct node *child = node_of(t->m, m->other);
+
+	if (!is_own(t, name_thread(m->other)))
+		return m->other >= NAME_LEAST;
+	return child && child->parent == m->node && child->index == m->index;
+}
 
 void
 mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
@@ -302,14 +316,16 @@ mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
 		create(t, m->node, m->index, m->state, state, m->move);
 	else if (m->kind == REPORT && m->node && m->wins <= m->count)
 		combine(t, (struct mcts_report){m->node, m->count, m->wins, m->index});
-	else if (m->kind == ADDRESS && n && m->other >= NAME_LEAST)
+	else if (m->kind == ADDRESS && n && is_child(t, m))
 		set_link(t, n, m->index, m->other);
-	else if (m->kind == ADDRESS)
+	else if (m->kind == ADDRESS && is_child(t, m))
 		search_delete(t, m->other); /* the tree was given up */
 	else if (m->kind == SELECT && n && m->count - 1 < MCTS_FLIGHT_MAX)
 		search_queue(t, n, m->count);
 	else if (m->kind == DELETE && n)
 		search_queue(t, n, 0);
+	else if (m->kind == SEARCH && m->count % MCTS_SIMULATIONS)
+		t->counts.refused++; /* the rest would never be launched */
 	else if (m->kind >= START && m->kind < ROOT)
 		phase_receive(t, n, m, state);
 	else if (m->kind == STATS || m->kind == ROOT)

@@ -64,11 +64,18 @@ enum message_kind {
 	STATS,	 /* figures of a root: down its best line, then to the front; `wins`: the last */
 };
 
+/* Whether a thread is one of this process. */
+static inline bool
+is_own(const struct mcts_thread *t, uint32_t thread)
+{
+	return thread / t->m->o.threads == t->m->o.process;
+}
+
 /* Whether nodes of that thread are reached without a message. */
 static inline bool
 is_here(const struct mcts_thread *t, uint32_t thread)
 {
-	return thread / t->m->o.threads == t->m->o.process && !t->m->o.remote_always;
+	return is_own(t, thread) && !t->m->o.remote_always;
 }
 
 int node_open(struct mcts_thread *t); /* 0 or -ENOMEM */

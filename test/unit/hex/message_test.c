@@ -459,11 +459,83 @@ TEST(test_lies)
 	mcts_close(&m);
 }
 
-/* Bytes of a peer that lies: whatever they are, the process goes on. */
+/* A name of this process, made by a message: it is that of the child or none. */
+TEST(test_circles)
+{
+	struct {
+		struct mcts_message m;
+		uint8_t state[8];
+	} u = {{.kind = CREATE}, {0}};
+	struct mcts_thread *t = begin(4, 1u << 20);
+	uint64_t nodes, next, child;
+	uint32_t free = 0, named = 0;
+	struct children *c;
+
+	work();
+	c = root()->children;
+	while (c->of[free].link >= NAME_LEAST)
+		free++;
+	while (!node_of(&m, c->of[named].link))
+		named++;
+	child = c->of[named].link;
+	for (unsigned i = 0; i < 3; i++) { /* the parent, a sibling, the child of another record */
+		uint64_t names[] = {m.front.root, child, m.front.root + 500};
+
+		u.m = (struct mcts_message){ADDRESS, .node = m.front.root, .index = free,
+					    .other = names[i]};
+		refused(&u, sizeof(u.m));
+		assert_true(c->of[free].link < NAME_LEAST);
+		/* nor is any node deleted for a parent that is not there */
+		u.m.node = m.front.root + 1000;
+		refused(&u, sizeof(u.m));
+		assert_non_null(node_of(&m, child));
+	}
+	/* its own parent, since the next name can be guessed */
+	next = UINT64_C(1) << NAME_THREAD | UINT64_C(1) << 32 | t->nodes;
+	nodes = t->counts.nodes;
+	u.m = (struct mcts_message){CREATE, .node = next};
+	refused(&u, sizeof(u.m) + 1);
+	assert_int_equal(t->counts.nodes, nodes);
+	/* even a circle would end: its nodes are deleted once */
+	node_of(&m, child)->children = calloc(1, sizeof(struct children) + sizeof(struct child));
+	node_of(&m, child)->children->count = 1;
+	node_of(&m, child)->children->of[0].link = m.front.root;
+	c->of[free].link = child;
+	c->of[named].link = m.front.root;
+	mcts_drop(t);
+	work();
+	assert_null(node_of(&m, child));
+	assert_true(t->counts.nodes < nodes - 1);
+	for (struct node *n = t->free; n; n = n->next)
+		nodes--;
+	assert_int_equal(nodes, t->counts.nodes);
+	mcts_close(&m);
+}
+
+/* A search that could not end, as its last part is never launched. */
+TEST(test_part_of_a_rollout)
+{
+	struct mcts_message search = {SEARCH, .wins = UINT64_MAX, .other = 2};
+
+	begin(4, 16);
+	finish();
+	search.node = m.front.root;
+	for (uint64_t count = 1; count < 40; count++) {
+		search.count = count;
+		if (count % MCTS_SIMULATIONS)
+			refused(&search, sizeof(search));
+		assert_false(m.searching);
+	}
+	mcts_close(&m);
+}
+
+/* Bytes of a peer that lies: whatever they are, the process goes on, and searches again. */
 TEST(test_nonsense)
 {
+	struct mcts *processes[] = {&m};
 	struct dice d = dice_of(1);
-	uint64_t refused;
+	struct board b;
+	uint64_t kept;
 
 	begin(4, 64);
 	work();
@@ -483,6 +555,10 @@ TEST(test_nonsense)
 		else if (c && dice_below(&d, 2))
 			u.m.node = c->of[dice_below(&d, c->count)].link;
 		if (dice_below(&d, 2))
+			u.m.other = m.front.root + dice_below(&d, 40);
+		else if (c && dice_below(&d, 2))
+			u.m.other = c->of[dice_below(&d, c->count)].link;
+		if (dice_below(&d, 2))
 			u.m.index = dice_below(&d, 20);
 		u.m.count %= 100; /* so that it comes to an end */
 		if (u.m.kind == SEARCH)
@@ -492,7 +568,25 @@ TEST(test_nonsense)
 			mcts_step(m.threads);
 		mail_count = 0;
 	}
-	refused = m.threads->counts.refused;
-	assert_true(refused > 1000);
+	assert_true(m.threads->counts.refused > 1000);
+	mcts_drop(m.threads);
+	work();
+	mail_count = 0;
+	/* each place is in the tree of a peer or free, and there is room for a tree of its own */
+	kept = m.threads->counts.nodes;
+	for (struct node *n = m.threads->free; n; n = n->next)
+		kept++;
+	assert_int_equal(kept, m.threads->nodes);
+	kept = m.threads->counts.nodes;
+	m.o.place_local = true;
+	board_start(&b, 4);
+	memcpy(m.threads->position, &b, sizeof(b));
+	m.front.root = node_new(m.threads, 0, 0)->name;
+	mcts_search(m.threads, 300, UINT64_MAX);
+	work();
+	assert_true(m.front.done);
+	assert_int_equal(m.front.visits, 300 * MCTS_SIMULATIONS);
+	assert_int_equal(tree_check(processes, m.front.root), m.threads->counts.nodes - kept);
+	assert_true(m.threads->counts.nodes > kept + 16);
 	mcts_close(&m);
 }
