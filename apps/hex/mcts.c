@@ -31,6 +31,7 @@ void
 search_queue(struct mcts_thread *t, struct node *n, uint64_t count)
 {
 	n->pending += count;
+	n->dead |= !count;
 	if (n->queued)
 		return;
 	n->queued = true;
@@ -300,8 +301,30 @@ is_child(const struct mcts_thread *t, const struct mcts_message *m)
 	return child && child->parent == m->node && child->index == m->index;
 }
 
+/* Whether thread `from` may give this order: a deletion, which comes from above, or one of the
+ * front. LAUNCH is told by the root's thread, and ADOPT by that of the root before. */
+static bool
+may_order(uint32_t from, const struct node *n, const struct mcts_message *m)
+{
+	switch (m->kind) {
+	case DELETE:
+		return from == 0 || (n && from == name_thread(n->parent));
+	case START:
+	case ADVANCE:
+	case SEARCH:
+	case STOP:
+		return from == 0;
+	case LAUNCH:
+		return from == name_thread(m->node);
+	case ADOPT:
+		return !n || from == name_thread(n->parent);
+	default:
+		return true;
+	}
+}
+
 void
-mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
+mcts_receive(struct mcts_thread *t, uint32_t from, const struct mcts_message *m, size_t bytes)
 {
 	size_t state = bytes - sizeof(*m);
 	struct node *n;
@@ -312,7 +335,9 @@ mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
 		return;
 	}
 	n = name_thread(m->node) == t->id ? node_of(t->m, m->node) : NULL;
-	if (m->kind == CREATE && m->node)
+	if (!may_order(from, n, m))
+		t->counts.refused++;
+	else if (m->kind == CREATE && m->node)
 		create(t, m->node, m->index, m->state, state, m->move);
 	else if (m->kind == REPORT && m->node && m->wins <= m->count)
 		combine(t, (struct mcts_report){m->node, m->count, m->wins, m->index});
@@ -342,7 +367,7 @@ mcts_step(struct mcts_thread *t)
 
 	if (n) {
 		n->pending -= selects;
-		if (!n->pending) {
+		if (!n->pending && (!selects || !n->dead)) {
 			t->todo = n->next;
 			n->queued = false;
 		}

@@ -27,7 +27,8 @@ struct node {
 	uint32_t slot, generation;
 	uint16_t state_bytes;
 	int8_t turn, winner;   /* player of the last move; -1 at the beginning */
-	bool queued;	       /* for its thread to do `pending` selections; 0: to delete it */
+	bool queued;	       /* for its thread to do `pending` selections, then to delete it */
+	bool dead;	       /* to be deleted */
 	_Atomic bool expanded; /* all children are made */
 	struct node *next;     /* queued, or free */
 	uint64_t pending;
@@ -101,7 +102,7 @@ int node_best(struct mcts_thread *t, struct node *n);
 
 void search_send(struct mcts_thread *t, uint32_t to, const struct mcts_message *m);
 void search_send_out(struct mcts_thread *t, uint32_t to, size_t bytes); /* t->out, with a state */
-/* Leaves selections on n, a node of this thread, for later; 0: its deletion. */
+/* Leaves selections on n, a node of this thread, for later; 0: its deletion, behind them. */
 void search_queue(struct mcts_thread *t, struct node *n, uint64_t count);
 void search_delete(struct mcts_thread *t, uint64_t link);	   /* if that is a name */
 uint32_t search_owner(const struct mcts_thread *t, uint64_t hash); /* thread of a position */

@@ -88,7 +88,7 @@ receive(const uint8_t *data, size_t size)
 		other = u.m.other;
 		if (other >> 56 == 0xff)
 			u.m.other = (root & ~UINT64_C(0xffffffff)) | (other & 63);
-		mcts_receive(m.threads, &u.m, MESSAGE - (node >> 48) % 32);
+		mcts_receive(m.threads, other >> 55 & 1, &u.m, MESSAGE - (node >> 48) % 32);
 		for (unsigned i = 0; i < 200 && mcts_step(m.threads); i++)
 			;
 		require(m.threads->counts.nodes <= o.nodes_max + 64); /* roots */

@@ -106,7 +106,7 @@ lie(void *arg)
 	struct player *p = arg;
 	struct mcts_message m = {STATS, .move = 0, .other = player_front(p)->number, .wins = 1};
 
-	mcts_receive(p->search->processes[0]->threads, &m, sizeof(m));
+	mcts_receive(p->search->processes[0]->threads, 0, &m, sizeof(m));
 	return true;
 }
 

@@ -81,7 +81,7 @@ work(void)
 				struct mail mail = mails[i];
 
 				mails[i].bytes = 0;
-				mcts_receive(m.threads, message_of(&mail), mail.bytes);
+				mcts_receive(m.threads, 0, message_of(&mail), mail.bytes);
 				any = true;
 			}
 		while (mcts_step(m.threads))
@@ -92,7 +92,7 @@ work(void)
 static void
 send_it(const struct mcts_message *message)
 {
-	mcts_receive(m.threads, message, sizeof(*message));
+	mcts_receive(m.threads, 1, message, sizeof(*message));
 	work();
 }
 #define send(...) send_it(&__VA_ARGS__)
@@ -192,7 +192,7 @@ TEST(test_255_wins)
 		struct mcts_message report = {REPORT, .node = m.front.root, .index = 5,
 					      .count = 256, .wins = 127 + i};
 
-		mcts_receive(m.threads, &report, sizeof(report));
+		mcts_receive(m.threads, 1, &report, sizeof(report));
 		assert_int_equal(root()->children->of[5].wins, before);
 	}
 	work();
@@ -273,7 +273,7 @@ TEST(test_phase_ends_early)
 {
 	begin(4, 1u << 20);
 	for (unsigned i = 0; i < mail_count; i++) { /* SEARCH, then LAUNCH, and a batch */
-		mcts_receive(m.threads, message_of(&mails[i]), mails[i].bytes);
+		mcts_receive(m.threads, 0, message_of(&mails[i]), mails[i].bytes);
 		mails[i].bytes = 0;
 	}
 	for (unsigned i = 0; i < 10; i++)
@@ -337,7 +337,7 @@ TEST(test_choice_of_nothing)
 	mcts_stop(m.threads);
 	/* the order to stop comes before the first batch */
 	for (unsigned i = 0; i < mail_count; i++) {
-		mcts_receive(m.threads, message_of(&mails[i]), mails[i].bytes);
+		mcts_receive(m.threads, 0, message_of(&mails[i]), mails[i].bytes);
 		mails[i].bytes = 0;
 	}
 	work();
@@ -394,13 +394,19 @@ TEST(test_leaf_is_small)
 
 /* Sends bytes that no correct thread sends. */
 static void
-refused(const void *message, size_t bytes)
+refused_from(uint32_t from, const void *message, size_t bytes)
 {
 	uint64_t before = m.threads->counts.refused;
 
-	mcts_receive(m.threads, message, bytes);
+	mcts_receive(m.threads, from, message, bytes);
 	work();
 	assert_true(m.threads->counts.refused > before);
+}
+
+static void
+refused(const void *message, size_t bytes)
+{
+	refused_from(1, message, bytes);
 }
 
 TEST(test_lies)
@@ -523,10 +529,72 @@ TEST(test_part_of_a_rollout)
 	for (uint64_t count = 1; count < 40; count++) {
 		search.count = count;
 		if (count % MCTS_SIMULATIONS)
-			refused(&search, sizeof(search));
+			refused_from(0, &search, sizeof(search));
 		assert_false(m.searching);
 	}
 	mcts_close(&m);
+}
+
+/* Orders of a thread that may not give them. */
+TEST(test_orders)
+{
+	static const uint16_t kinds[] = {START, ADVANCE, ADOPT, SEARCH, LAUNCH, STOP, DELETE};
+	struct mcts_thread *t = begin(4, 1u << 20);
+	uint64_t nodes, launched;
+	struct {
+		struct mcts_message m;
+		uint8_t state[8];
+	} u;
+
+	work();
+	nodes = t->counts.nodes;
+	launched = m.launched;
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		u.m = (struct mcts_message){kinds[i], .node = m.front.root};
+		refused(&u, sizeof(u.m) + (kinds[i] == START));
+	}
+	assert_true(m.searching && m.launchers == 1);
+	assert_int_equal(m.launched, launched);
+	assert_non_null(root());
+	assert_int_equal(t->counts.nodes, nodes);
+	/* thread 1 deletes what it is the parent of, and nothing else */
+	u.m = (struct mcts_message){CREATE, .node = stranger(4), .index = 7};
+	u.state[0] = 0;
+	mcts_receive(t, 1, &u.m, sizeof(u.m) + 1);
+	work();
+	assert_int_equal(got(ADDRESS)->node, stranger(4));
+	assert_int_equal(t->counts.nodes, nodes + 1);
+	send((struct mcts_message){DELETE, .node = got(ADDRESS)->other});
+	assert_int_equal(t->counts.nodes, nodes);
+	mcts_close(&m);
+}
+
+/* Selections and a deletion of one node, in any order: all are done, and the node goes last. */
+TEST(test_deletion_and_selections)
+{
+	for (unsigned first = 0; first < 3; first++) {
+		struct mcts_thread *t = begin(4, 16);
+		uint64_t selections, nodes, name;
+		uint32_t i = 0;
+
+		finish();
+		while (!node_of(&m, root()->children->of[i].link))
+			i++;
+		name = root()->children->of[i].link;
+		nodes = t->counts.nodes;
+		selections = t->counts.selections;
+		for (unsigned k = 0; k < 3; k++) {
+			struct mcts_message message = {k == first ? DELETE : SELECT, .node = name,
+						       .count = 1};
+
+			mcts_receive(t, 0, &message, sizeof(message));
+		}
+		work();
+		assert_null(node_of(&m, name));
+		assert_true(t->counts.nodes < nodes);
+		assert_true(t->counts.selections >= selections + 2);
+		mcts_close(&m);
+	}
 }
 
 /* Bytes of a peer that lies: whatever they are, the process goes on, and searches again. */
@@ -563,7 +631,7 @@ TEST(test_nonsense)
 		u.m.count %= 100; /* so that it comes to an end */
 		if (u.m.kind == SEARCH)
 			u.m.count = 16 * dice_below(&d, 4);
-		mcts_receive(m.threads, &u.m, bytes);
+		mcts_receive(m.threads, dice_below(&d, 2), &u.m, bytes);
 		for (unsigned k = 0; k < 20; k++)
 			mcts_step(m.threads);
 		mail_count = 0;
