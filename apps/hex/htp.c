@@ -331,7 +331,7 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	if (h->o.picture && report_picture(h->o.picture, &b, w.first > 0, f))
 		return refuse(answer, "cannot write the picture; see --picture");
 	m.cell = (uint16_t)turned(h, (unsigned)f->best, w.first);
-	if (h->swap && may_swap(h, m.player) && report_share(f) < 0.5)
+	if (h->swap && may_swap(h, m.player) && report_share(f) >= 0 && report_share(f) < 0.5)
 		m.kind = SWAP;
 	fputs(m.kind == SWAP ? "swap-pieces" : board_name(m.cell, h->o.size, text), answer);
 	if (!plays)

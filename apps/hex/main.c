@@ -39,17 +39,17 @@ show_progress(void *arg)
 	struct game_report *g = arg;
 	struct mcts_front *f = player_front(g->player);
 	struct search *s = g->player->search;
-	char text[4];
+	char text[4], share[REPORT_SHARE_MAX];
 
 	if (!g->o->progress || !f->fresh)
 		return true;
 	f->fresh = false;
-	fprintf(stderr, "move %u: %llu simulations, %.0f/ms, best %s, %.3f\n", g->moves + 1,
+	fprintf(stderr, "move %u: %llu simulations, %.0f/ms, best %s, %s\n", g->moves + 1,
 		(unsigned long long)f->visits, per_ms(f->visits, s->now(s) - g->begin),
 		f->best < 0
 		    ? "-"
 		    : board_name(board_mirrored((unsigned)f->best, g->o->size), g->o->size, text),
-		report_share(f));
+		report_share_text(f, share));
 	return true;
 }
 
@@ -57,12 +57,12 @@ static void
 print_move(const struct hex_options *o, const struct board *b, const struct mcts_front *f,
 	   uint64_t ns)
 {
-	char text[4];
+	char text[4], share[REPORT_SHARE_MAX];
 
-	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %.3f\n", b->count,
+	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %s\n", b->count,
 	       "OX"[b->count % 2],
 	       board_name(board_mirrored((unsigned)f->best, o->size), o->size, text),
-	       (unsigned long long)f -> visits, per_ms(f->visits, ns), report_share(f));
+	       (unsigned long long)(f->visits), per_ms(f->visits, ns), report_share_text(f, share));
 	report_board(stdout, b, true, "XO");
 }
 
@@ -125,11 +125,12 @@ print_json(const struct hex_options *o, const struct board *b, const struct sear
 {
 	struct work all = {0};
 	char text[4];
+	uint64_t rollouts = o->seconds > 0 ? o->rollouts : hex_rollouts(o);
 
-	printf(
-	    "{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"winner\": \"%c\", \"moves\": [",
-	    o->size, (unsigned long long)o->seed, (unsigned long long)hex_rollouts(o),
-	    b->winner > 0 ? 'X' : 'O');
+	printf("{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"seconds\": %g, \"winner\": "
+	       "\"%c\", \"moves\": [",
+	       o->size, (unsigned long long)o->seed, (unsigned long long)rollouts, o->seconds,
+	       b->winner > 0 ? 'X' : 'O');
 	for (unsigned i = 0; i < b->count; i++)
 		printf("%s\"%s\"", i ? ", " : "",
 		       board_name(board_mirrored(b->history[i], o->size), o->size, text));
@@ -294,6 +295,11 @@ main(int argc, char **argv)
 		return 0;
 	}
 	command = words ? argv[1] : "play";
+	if (o.json && (o.effort || !strcmp(command, "solve"))) {
+		fprintf(stderr, "weir-hex: '%s' prints no JSON; leave --json out\n",
+			o.effort ? "--effort" : "solve");
+		return 2;
+	}
 	if (!strcmp(command, "match") && words == 3)
 		return match(&o, (const char *const *)argv + 2);
 	if (!strcmp(command, "play") && words <= 1)

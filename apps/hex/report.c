@@ -85,6 +85,17 @@ report_share(const struct mcts_front *f)
 	return -1;
 }
 
+const char *
+report_share_text(const struct mcts_front *f, char text[REPORT_SHARE_MAX])
+{
+	double share = report_share(f);
+
+	if (share < 0)
+		return "-";
+	snprintf(text, REPORT_SHARE_MAX, "%.3f", share);
+	return text;
+}
+
 /* ---- a picture ---- */
 
 #define RADIUS 20.0

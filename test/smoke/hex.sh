@@ -22,6 +22,9 @@ bad 'expected' --size 20
 bad 'expected' --virtual 3
 bad 'expected' match rollouts=x ''
 bad 'unexpected argument' match a b c
+bad 'expected a number from 1' --virtual 1x1 --seconds 1 --selection-ns 0
+bad 'leave --json out' --json --effort
+bad 'leave --json out' --json --size 3 solve
 
 # a game: what is printed, and as JSON
 weir-hex --size 5 --rollouts 400 --effort --picture effort.svg >game.log || fail "a game: exit $?"
@@ -36,6 +39,11 @@ weir-hex --size 5 --rollouts 400 --json >game.json || fail "as JSON: exit $?"
 jq -e '.winner == "X" or .winner == "O"' game.json >/dev/null || fail "not JSON: $(cat game.json)"
 jq -e '[.processes[].simulations] | add == 400 * 16 * '"$(jq '.moves | length' game.json)" game.json >/dev/null ||
 	fail "simulations of $(jq -c .moves game.json): $(jq -c .processes game.json)"
+
+weir-hex --size 3 --seconds 1e-10 >nothing.log || fail "no time: exit $?"
+grep -q 'share of wins -$' nothing.log || fail "no rollout, but a share of wins: $(sed -n 2p nothing.log)"
+weir-hex --size 2 --seconds 0.01 --json | jq -e '.rollouts == 0 and .seconds == 0.01' >/dev/null ||
+	fail "other options than those given"
 
 # in virtual time, equal seeds play equal games, and all threads work
 for i in 1 2; do

@@ -221,6 +221,21 @@ TEST(test_swap)
 	free(text);
 }
 
+/* Without a rollout nothing is known: any move is made, but sides are not changed. */
+TEST(test_no_rollout)
+{
+	struct hex_options o = defaults();
+	char *text, *at;
+
+	o.size = 3;
+	o.seconds = 1e-10;
+	at = text = converse(&o, "param_hex swap 1\nplay black b2\ngenmove white\n");
+	next_answer(&at);
+	next_answer(&at);
+	assert_true(board_cell(next_answer(&at) + 2, 3) >= 0);
+	free(text);
+}
+
 TEST(test_resign)
 {
 	struct hex_options o = defaults();
