@@ -315,7 +315,7 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	struct watched w = {h, .mover = m.player};
 	struct board b;
 	char text[4];
-	int rc;
+	int rc, picture;
 
 	if (!m.player)
 		return refuse(answer, "invalid colour (expected black or white)");
@@ -327,9 +327,11 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	rc = player_think(h->player, &b, hex_rollouts(&h->o), hex_ns(&h->o), watch, &w);
 	f = player_front(h->player);
 	if (rc)
-		return refuse(answer, strerror(-rc));
-	if (h->o.picture && report_picture(h->o.picture, &b, w.first > 0, f))
-		return refuse(answer, "cannot write the picture; see --picture");
+		return refuse(answer, player_reason(rc));
+	picture = h->o.picture ? report_picture(h->o.picture, &b, w.first > 0, f) : 0;
+	if (picture) /* the game goes on without it */
+		fprintf(stderr, "weir-hex: cannot write '%s': %s; choose another --picture\n",
+			h->o.picture, strerror(-picture));
 	m.cell = (uint16_t)turned(h, (unsigned)f->best, w.first);
 	if (h->swap && may_swap(h, m.player) && report_share(f) >= 0 && report_share(f) < 0.5)
 		m.kind = SWAP;

@@ -17,7 +17,10 @@ bad() {
 }
 
 bad 'invalid command' watch
-bad 'invalid command' match rollouts=1
+bad "'match' takes two players" match rollouts=1
+bad "'htp' takes no arguments" htp x
+bad "'play' takes no arguments" play x
+bad 'expected --size 2 \.\.\. 5' --size 6 solve
 bad 'expected' --size 20
 bad 'expected' --virtual 3
 bad 'expected' match rollouts=x ''
@@ -33,7 +36,7 @@ grep -q '^process 0: .*visits/ms, .* simulations/ms' game.log || fail "no totals
 grep -q '<circle' effort.svg || fail "no stones in the picture"
 for file in none/effort.svg /dev/full; do
 	weir-hex --size 3 --rollouts 1 --picture "$file" >picture.out 2>picture.log && fail "$file: written"
-	grep -q "cannot write '$file'" picture.log || fail "$file: $(cat picture.log)"
+	grep -Eq "cannot write '$file': (No such file|No space).*; choose" picture.log || fail "$file: $(cat picture.log)"
 done
 weir-hex --size 5 --rollouts 400 --json >game.json || fail "as JSON: exit $?"
 jq -e '.winner == "X" or .winner == "O"' game.json >/dev/null || fail "not JSON: $(cat game.json)"
@@ -64,7 +67,17 @@ head -c 1000000 /dev/zero | tr '\0' x | weir-hex htp >long.log || fail "a long l
 [ "$(grep -c '^? ' long.log)" = 1 ] || fail "a long line: $(head -c 300 long.log)"
 
 weir-hex --size 3 solve | has '6046 positions' || fail "solve"
-weir-hex --size 6 solve >large.out 2>large.log
-[ "$?" = 1 ] || fail "solve: 6 x 6 is not refused"
-grep -q 'expected --size 2 \.\.\. 5' large.log || fail "solve: $(cat large.log)"
+
+# HTP: the move is made also without its picture
+echo genmove black | weir-hex --size 3 --rollouts 1 --picture none/effort.svg htp >move.log 2>picture.log || fail "htp: exit $?"
+grep -q '^= [abc]' move.log || fail "no move: $(cat move.log)"
+grep -q "cannot write 'none/effort.svg': No such file" picture.log || fail "no picture: $(cat picture.log)"
+
+# output that cannot be written is a failure
+for arguments in '--rollouts 1' '--json --rollouts 1' '-n 1 match rollouts=1 rollouts=1' solve htp; do
+	# shellcheck disable=SC2086
+	echo name | weir-hex --size 3 $arguments >/dev/full 2>full.log
+	[ "$?" = 1 ] || fail "$arguments: output is lost, but that is success"
+	grep -q 'cannot write to stdout' full.log || fail "$arguments: $(cat full.log)"
+done
 exit "$weir_failed"
