@@ -63,6 +63,11 @@ printf '%s\n' name version hexgui-analyze_commands 'boardsize 5 5' showboard 'pl
 grep -q '^? ' htp.log && fail "refused: $(grep '^? ' htp.log)"
 weir-hex --size 5 --json -n 6 match rollouts=400 'htp:weir-hex --rollouts 1 htp' >match.json || fail "match: exit $?"
 jq -e '.games == 6 and .wins >= 3' match.json >/dev/null || fail "match: $(cat match.json)"
+weir-hex --size 3 -n 1 match rollouts=1 'htp:weir-hex --rollouts 1 htp; sleep 3600' >endless.log ||
+	fail "a program that does not end: exit $?"
+weir-hex --size 3 -n 1 match rollouts=1 htp:false >false.log 2>&1 && fail "a program that ends: no failure"
+grep -q "'htp:false' has ended (exit status 1) without an answer to 'boardsize 3 3'" false.log ||
+	fail "a program that ends: $(cat false.log)"
 head -c 1000000 /dev/zero | tr '\0' x | weir-hex htp >long.log || fail "a long line: exit $?"
 [ "$(grep -c '^? ' long.log)" = 1 ] || fail "a long line: $(head -c 300 long.log)"
 
