@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/options.h"
+#include "base/vec.h"
 #include "player.h"
 #include "report.h"
 
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #define WORDS_MAX 4u
+#define INPUT_MAX (1u << 20) /* bytes of lines that are kept during a search */
 
 enum { STONE, SWAP, RESIGN };
 
@@ -33,8 +35,9 @@ struct htp {
 	struct player *player;
 	FILE *out;
 	int fd;
-	char input[HTP_LINE_MAX + 1];
-	size_t used;
+	/* lines from `head` to `used`; no line before `seen` is an interrupt */
+	char *input;
+	size_t head, used, seen, room;
 	bool skips, ended; /* the rest of a long line; no more input */
 	bool quit, swap;
 	struct move moves[BOARD_CELLS + 2];
@@ -51,45 +54,47 @@ fill(struct htp *h, bool waits)
 	struct pollfd p = {.fd = h->fd, .events = POLLIN};
 	ssize_t n;
 
-	if (h->ended || h->used == HTP_LINE_MAX || poll(&p, 1, waits ? -1 : 0) <= 0)
+	if (h->head) {
+		memmove(h->input, h->input + h->head, h->used - h->head);
+		h->used -= h->head;
+		h->seen -= h->head < h->seen ? h->head : h->seen;
+		h->head = 0;
+	}
+	if (h->used == h->room && h->room < INPUT_MAX)
+		(void)!VEC_RESERVE(h->input, h->room, 2 * h->room); /* else no more is read */
+	if (h->ended || h->used == h->room || poll(&p, 1, waits ? -1 : 0) <= 0)
 		return;
-	n = read(h->fd, h->input + h->used, HTP_LINE_MAX - h->used);
+	n = read(h->fd, h->input + h->used, h->room - h->used);
 	if (n > 0)
 		h->used += (size_t)n;
 	else if (n == 0 || (errno != EINTR && errno != EAGAIN))
 		h->ended = true;
 }
 
-static void
-remove_bytes(struct htp *h, size_t from, size_t n)
-{
-	memmove(h->input + from, h->input + from + n, h->used - from - n);
-	h->used -= n;
-}
+enum line { LINE, LONG, BINARY, END };
 
-enum line { LINE, LONG, END };
-
-/* Takes a line. LONG: it does not fit, and has been left out. */
+/* Takes a line. LONG: it does not fit, and has been left out; BINARY: it is no text. */
 static enum line
 take_line(struct htp *h, char *line)
 {
 	for (;;) {
-		char *end = memchr(h->input, '\n', h->used);
-		size_t n = end ? (size_t)(end - h->input) : h->used;
+		size_t left = h->used - h->head, most = left < HTP_LINE_MAX ? left : HTP_LINE_MAX;
+		char *begin = h->input + h->head, *end = memchr(begin, '\n', most);
+		size_t n = end ? (size_t)(end - begin) : most;
 		bool skipped = h->skips;
 
-		if (!end && !h->ended && h->used < HTP_LINE_MAX) {
+		if (!end && !h->ended && left < HTP_LINE_MAX) {
 			fill(h, true);
 			continue;
 		}
 		if (!end && !n)
 			return END;
-		memcpy(line, h->input, n);
+		memcpy(line, begin, n);
 		line[n] = '\0';
-		remove_bytes(h, 0, n + (end != NULL));
-		h->skips = !end && !h->ended;
+		h->head += n + (end != NULL);
+		h->skips = !end && (!h->ended || n < left);
 		if (!skipped)
-			return h->skips ? LONG : LINE;
+			return h->skips ? LONG : memchr(line, '\0', n) ? BINARY : LINE;
 	}
 }
 
@@ -97,23 +102,21 @@ take_line(struct htp *h, char *line)
 static bool
 take_interrupt(struct htp *h)
 {
-	size_t at = 0;
-
-	fill(h, false);
-	while (at < h->used) {
-		char *end = memchr(h->input + at, '\n', h->used - at);
-		size_t n = end ? (size_t)(end - h->input) + 1 - at : 0;
+	fill(h, false); /* moves lines to the beginning */
+	for (;;) {
+		char *begin = h->input + h->seen, *end = memchr(begin, '\n', h->used - h->seen);
+		size_t n = end ? (size_t)(end - begin) + 1 : 0;
 
 		if (!end)
 			return false;
-		if (n >= 12 && !memcmp(h->input + at, "# interrupt", 11) &&
-		    isspace((unsigned char)h->input[at + 11])) {
-			remove_bytes(h, at, n);
+		if (n >= 12 && !memcmp(begin, "# interrupt", 11) &&
+		    isspace((unsigned char)begin[11])) {
+			memmove(begin, begin + n, h->used - h->seen - n);
+			h->used -= n;
 			return true;
 		}
-		at += n;
+		h->seen += n;
 	}
-	return false;
 }
 
 /* ---- positions ---- */
@@ -315,7 +318,7 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	struct watched w = {h, .mover = m.player};
 	struct board b;
 	char text[4];
-	int rc;
+	int rc, picture;
 
 	if (!m.player)
 		return refuse(answer, "invalid colour (expected black or white)");
@@ -327,11 +330,13 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 	rc = player_think(h->player, &b, hex_rollouts(&h->o), hex_ns(&h->o), watch, &w);
 	f = player_front(h->player);
 	if (rc)
-		return refuse(answer, strerror(-rc));
-	if (h->o.picture && report_picture(h->o.picture, &b, w.first > 0, f))
-		return refuse(answer, "cannot write the picture; see --picture");
+		return refuse(answer, player_reason(rc));
+	picture = h->o.picture ? report_picture(h->o.picture, &b, w.first > 0, f) : 0;
+	if (picture) /* the game goes on without it */
+		fprintf(stderr, "weir-hex: cannot write '%s': %s; choose another --picture\n",
+			h->o.picture, strerror(-picture));
 	m.cell = (uint16_t)turned(h, (unsigned)f->best, w.first);
-	if (h->swap && may_swap(h, m.player) && report_share(f) < 0.5)
+	if (h->swap && may_swap(h, m.player) && report_share(f) >= 0 && report_share(f) < 0.5)
 		m.kind = SWAP;
 	fputs(m.kind == SWAP ? "swap-pieces" : board_name(m.cell, h->o.size, text), answer);
 	if (!plays)
@@ -508,10 +513,8 @@ obey(struct htp *h, char **words, unsigned n, FILE *answer)
 	const struct command *c = find(words[0]);
 
 	if (!c) {
-		fputs("unknown command '", answer);
-		for (unsigned i = 0; i < 40 && words[0][i]; i++)
-			fputc(isprint((unsigned char)words[0][i]) ? words[0][i] : '?', answer);
-		return refuse(answer, "'; see list_commands");
+		fprintf(answer, "unknown command '%.40s'; see list_commands", words[0]);
+		return false;
 	}
 	if (n - 1 < c->least || n - 1 > c->most)
 		return refuse(answer, "wrong number of arguments");
@@ -540,6 +543,8 @@ answer_line(struct htp *h, enum line kind, char *line)
 	answer = open_memstream(&text, &length);
 	if (answer && kind == LONG)
 		good = refuse(answer, "the line is too long (expected up to 4096 bytes)");
+	else if (answer && kind == BINARY)
+		good = refuse(answer, "the line has a zero byte (expected text)");
 	else if (answer && !n)
 		good = refuse(answer, "a command is missing");
 	else if (answer)
@@ -549,6 +554,10 @@ answer_line(struct htp *h, enum line kind, char *line)
 	/* an empty line would end the answer */
 	while (text && length && text[length - 1] == '\n')
 		text[--length] = '\0';
+	/* words of the line may be quoted */
+	for (size_t i = 0; text && i < length; i++)
+		if (text[i] != '\n' && !isprint((unsigned char)text[i]))
+			text[i] = '?';
 	fprintf(h->out, "%c%s %s\n\n", good ? '=' : '?', id, text ? text : "out of memory");
 	fflush(h->out);
 	free(text);
@@ -567,13 +576,17 @@ htp_run(const struct hex_options *o, int in, FILE *out, char *error, size_t size
 	h->o = *o;
 	h->out = out;
 	h->fd = in;
-	rc = player_open(&h->player, o, error, size);
+	h->room = HTP_LINE_MAX;
+	h->input = malloc(h->room);
+	rc = h->input ? player_open(&h->player, o, error, size)
+		      : fail(error, size, -ENOMEM, "out of memory");
 	if (!rc) {
 		set_board(h);
 		while (!h->quit && (kind = take_line(h, line)) != END)
 			answer_line(h, kind, line);
 		player_close(h->player);
 	}
+	free(h->input);
 	free(h);
 	return rc;
 }

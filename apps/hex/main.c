@@ -11,11 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { DONE, FAILED, USAGE }; /* exit codes */
+
 static int
 failed(const char *error)
 {
 	fprintf(stderr, "weir-hex: %s\n", error);
-	return 1;
+	return FAILED;
+}
+
+static int
+usage(const char *error)
+{
+	failed(error);
+	return USAGE;
 }
 
 /* ---- a game against itself ---- */
@@ -39,17 +48,17 @@ show_progress(void *arg)
 	struct game_report *g = arg;
 	struct mcts_front *f = player_front(g->player);
 	struct search *s = g->player->search;
-	char text[4];
+	char text[4], share[REPORT_SHARE_MAX];
 
 	if (!g->o->progress || !f->fresh)
 		return true;
 	f->fresh = false;
-	fprintf(stderr, "move %u: %llu simulations, %.0f/ms, best %s, %.3f\n", g->moves + 1,
+	fprintf(stderr, "move %u: %llu simulations, %.0f/ms, best %s, %s\n", g->moves + 1,
 		(unsigned long long)f->visits, per_ms(f->visits, s->now(s) - g->begin),
 		f->best < 0
 		    ? "-"
 		    : board_name(board_mirrored((unsigned)f->best, g->o->size), g->o->size, text),
-		report_share(f));
+		report_share_text(f, share));
 	return true;
 }
 
@@ -57,12 +66,12 @@ static void
 print_move(const struct hex_options *o, const struct board *b, const struct mcts_front *f,
 	   uint64_t ns)
 {
-	char text[4];
+	char text[4], share[REPORT_SHARE_MAX];
 
-	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %.3f\n", b->count,
+	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %s\n", b->count,
 	       "OX"[b->count % 2],
 	       board_name(board_mirrored((unsigned)f->best, o->size), o->size, text),
-	       (unsigned long long)f -> visits, per_ms(f->visits, ns), report_share(f));
+	       (unsigned long long)(f->visits), per_ms(f->visits, ns), report_share_text(f, share));
 	report_board(stdout, b, true, "XO");
 }
 
@@ -125,11 +134,12 @@ print_json(const struct hex_options *o, const struct board *b, const struct sear
 {
 	struct work all = {0};
 	char text[4];
+	uint64_t rollouts = o->seconds > 0 ? o->rollouts : hex_rollouts(o);
 
-	printf(
-	    "{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"winner\": \"%c\", \"moves\": [",
-	    o->size, (unsigned long long)o->seed, (unsigned long long)hex_rollouts(o),
-	    b->winner > 0 ? 'X' : 'O');
+	printf("{\"size\": %u, \"seed\": %llu, \"rollouts\": %llu, \"seconds\": %g, \"winner\": "
+	       "\"%c\", \"moves\": [",
+	       o->size, (unsigned long long)o->seed, (unsigned long long)rollouts, o->seconds,
+	       b->winner > 0 ? 'X' : 'O');
 	for (unsigned i = 0; i < b->count; i++)
 		printf("%s\"%s\"", i ? ", " : "",
 		       board_name(board_mirrored(b->history[i], o->size), o->size, text));
@@ -161,7 +171,7 @@ play(const struct hex_options *o)
 	struct game_report g = {o};
 	struct mcts_front *f;
 	struct board b;
-	char error[256] = "";
+	char error[512];
 	uint64_t ns = 0, took;
 	int rc = player_open(&player, o, error, sizeof(error));
 
@@ -178,9 +188,12 @@ play(const struct hex_options *o)
 		ns += took;
 		if (!rc && o->effort)
 			report_effort(stdout, &b, true, f);
-		if (!rc && o->picture && (rc = report_picture(o->picture, &b, true, f)))
+		if (rc)
+			snprintf(error, sizeof(error), "%s", player_reason(rc));
+		else if (o->picture && (rc = report_picture(o->picture, &b, true, f)))
 			snprintf(error, sizeof(error),
-				 "cannot write '%s'; choose another --picture", o->picture);
+				 "cannot write '%s': %s; choose another --picture", o->picture,
+				 strerror(-rc));
 		if (!rc)
 			rc = board_put(&b, (unsigned)f->best, board_turn(&b));
 		if (!rc && !o->json)
@@ -188,7 +201,7 @@ play(const struct hex_options *o)
 	}
 	if (rc) {
 		player_close(player);
-		return failed(error[0] ? error : strerror(-rc));
+		return failed(error);
 	}
 	if (o->json)
 		print_json(o, &b, player->search, ns);
@@ -197,7 +210,7 @@ play(const struct hex_options *o)
 	if (!o->json)
 		print_totals(player->search, ns);
 	player_close(player);
-	return 0;
+	return DONE;
 }
 
 /* ---- the others ---- */
@@ -206,19 +219,17 @@ static int
 match(const struct hex_options *o, const char *const players[2])
 {
 	struct match_result r;
-	char error[256];
+	char error[512];
 	int rc = match_run(o, players, &r, error, sizeof(error));
 
-	if (rc) {
-		failed(error);
-		return rc == -EINVAL ? 2 : 1;
-	}
+	if (rc)
+		return rc == -EINVAL ? usage(error) : failed(error);
 	printf(
 	    o->json
 		? "{\"games\": %u, \"wins\": %u, \"rate\": %.4f, \"low\": %.4f, \"high\": %.4f}\n"
 		: "%u games, A wins %u: rate %.4f (95 %%: %.4f ... %.4f)\n",
 	    r.games, r.wins, (double)r.wins / r.games, r.low, r.high);
-	return 0;
+	return DONE;
 }
 
 /* Winners by first move, as +1's edges are left and right. */
@@ -229,7 +240,7 @@ solve(const struct hex_options *o)
 	uint64_t wins[2], searched = 0, n;
 
 	if (o->size > SOLVE_SEARCH_MOST)
-		return failed("this board is too large (expected --size 2 ... 5)");
+		return usage("this board is too large (expected --size 2 ... 5)");
 	if (o->size <= SOLVE_ALL_MOST && !(all = solve_all(o->size)))
 		return failed("out of memory");
 	printf("   ");
@@ -261,7 +272,7 @@ solve(const struct hex_options *o)
 		printf("%llu positions searched\n", (unsigned long long)searched);
 	}
 	solve_free(all);
-	return 0;
+	return DONE;
 }
 
 static int
@@ -269,7 +280,34 @@ htp(const struct hex_options *o)
 {
 	char error[256];
 
-	return htp_run(o, STDIN_FILENO, stdout, error, sizeof(error)) ? failed(error) : 0;
+	return htp_run(o, STDIN_FILENO, stdout, error, sizeof(error)) ? failed(error) : DONE;
+}
+
+/* Of the words that name what is to be done. */
+static int
+run(const struct hex_options *o, int words, const char *const *word)
+{
+	const char *command = words ? word[0] : "play";
+	char error[256];
+
+	if (o->json && (o->effort || !strcmp(command, "solve"))) {
+		snprintf(error, sizeof(error), "'%s' prints no JSON; leave --json out",
+			 o->effort ? "--effort" : "solve");
+		return usage(error);
+	}
+	if (!strcmp(command, "match"))
+		return words == 3 ? match(o, word + 1)
+				  : usage("'match' takes two players; see --help");
+	if (strcmp(command, "play") && strcmp(command, "htp") && strcmp(command, "solve")) {
+		snprintf(error, sizeof(error),
+			 "invalid command '%s' (expected play, htp, match A B or solve)", command);
+		return usage(error);
+	}
+	if (words > 1) {
+		snprintf(error, sizeof(error), "'%s' takes no arguments; see --help", command);
+		return usage(error);
+	}
+	return command[0] == 'p' ? play(o) : command[0] == 'h' ? htp(o) : solve(o);
 }
 
 int
@@ -277,13 +315,11 @@ main(int argc, char **argv)
 {
 	struct hex_options o;
 	char error[256];
-	int words = argc - 1;
-	const char *command;
+	int words = argc - 1, status;
 
 	if (option_defaults(&hex_option_table, &o, error, sizeof(error)) ||
 	    option_parse(&hex_option_table, &o, &words, argv + 1, error, sizeof(error))) {
-		fprintf(stderr, "weir-hex: %s\n", error);
-		return 2;
+		return usage(error);
 	}
 	if (o.help) {
 		option_print_help(&hex_option_table, stdout);
@@ -293,16 +329,8 @@ main(int argc, char **argv)
 		puts("weir-hex " WEIR_VERSION);
 		return 0;
 	}
-	command = words ? argv[1] : "play";
-	if (!strcmp(command, "match") && words == 3)
-		return match(&o, (const char *const *)argv + 2);
-	if (!strcmp(command, "play") && words <= 1)
-		return play(&o);
-	if (!strcmp(command, "htp") && words == 1)
-		return htp(&o);
-	if (!strcmp(command, "solve") && words == 1)
-		return solve(&o);
-	fprintf(stderr, "weir-hex: invalid command '%s' (expected play, htp, match A B or solve)\n",
-		command);
-	return 2;
+	status = run(&o, words, (const char *const *)argv + 1);
+	if (status == DONE && (fflush(stdout) || ferror(stdout)))
+		return failed("cannot write to stdout; check its target");
+	return status;
 }

@@ -7,15 +7,18 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROGRAM "htp:"
+#define END_MS 1000u /* that a program has to end, once its input has ended */
 
 extern char **environ;
 
@@ -36,12 +39,14 @@ program_start(struct side *s, char *error, size_t size)
 {
 	char *arguments[] = {"sh", "-c", (char *)s->name + strlen(PROGRAM), NULL};
 	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
 	int ends[2], rc = ENOMEM;
 
 	/* no pipes: their writer gets a signal if the program has ended */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return fail(error, size, -errno, "cannot run '%s': %s", s->name, strerror(errno));
 	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_init(&attributes);
 	s->program = fdopen(ends[0], "r");
 	if (s->program)
 		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
@@ -49,11 +54,33 @@ program_start(struct side *s, char *error, size_t size)
 		close(ends[0]);
 	if (!rc)
 		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+	/* a group of its own, to be killed as a whole */
 	if (!rc)
-		rc = posix_spawn(&s->pid, "/bin/sh", &actions, NULL, arguments, environ);
+		rc = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+	if (!rc)
+		rc = posix_spawn(&s->pid, "/bin/sh", &actions, &attributes, arguments, environ);
+	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[1]);
 	return rc ? fail(error, size, -rc, "cannot run '%s': %s", s->name, strerror(rc)) : 0;
+}
+
+/* Ends its input, waits for its end, and kills it if there is none. Returns its wait status. */
+static int
+program_end(struct side *s)
+{
+	int status = 0;
+
+	if (s->program)
+		fclose(s->program);
+	for (unsigned ms = 0; s->pid && !waitpid(s->pid, &status, WNOHANG); ms++) {
+		if (ms == END_MS)
+			kill(-s->pid, SIGKILL);
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	s->program = NULL;
+	s->pid = 0;
+	return status;
 }
 
 /* Sends a command; its answer is in s->answer. 0, or -EPROTO and error. */
@@ -63,7 +90,7 @@ program_ask(struct side *s, char *error, size_t size, const char *format, ...)
 	char line[4096], command[64];
 	bool begins = true, answered = false;
 	va_list args;
-	int n;
+	int n, status;
 
 	va_start(args, format);
 	n = vsnprintf(command, sizeof(command), format, args);
@@ -90,7 +117,11 @@ program_ask(struct side *s, char *error, size_t size, const char *format, ...)
 		if (begins && answered)
 			return 0;
 	}
-	return fail(error, size, -EPROTO, "'%s' has ended", s->name);
+	status = program_end(s);
+	return fail(error, size, -EPROTO,
+		    "'%s' has ended (%s %d) without an answer to '%s'; try it in a shell", s->name,
+		    WIFSIGNALED(status) ? "signal" : "exit status",
+		    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), command);
 }
 
 /* ---- either ---- */
@@ -111,10 +142,7 @@ side_close(struct side *s)
 {
 	if (s->player)
 		player_close(s->player);
-	if (s->program)
-		fclose(s->program); /* the end of its input */
-	if (s->pid)
-		waitpid(s->pid, NULL, 0);
+	program_end(s);
 }
 
 /* A new game, in which `b` has been played. */
@@ -145,7 +173,7 @@ side_move(struct side *s, const struct board *b, int *move, char *error, size_t 
 	if (!s->pid) {
 		rc = player_think(s->player, b, hex_rollouts(&s->o), hex_ns(&s->o), NULL, NULL);
 		*move = player_front(s->player)->best;
-		return rc ? fail(error, size, rc, "search: %s", strerror(-rc)) : 0;
+		return rc ? fail(error, size, rc, "%s", player_reason(rc)) : 0;
 	}
 	rc = program_ask(s, error, size, "genmove %s", board_turn(b) > 0 ? "black" : "white");
 	if (rc)
@@ -217,9 +245,11 @@ match_run(const struct hex_options *o, const char *const players[2], struct matc
 	*r = (struct match_result){.games = 0};
 	for (unsigned i = 0; !rc && i < 2; i++)
 		rc = side_open(&sides[i], i, error, size);
-	if (!rc && ((!sides[0].pid && sides[0].o.size != o->size) ||
-		    (!sides[1].pid && sides[1].o.size != o->size)))
-		rc = fail(error, size, -EINVAL, "players have no size of their own; use --size");
+	for (unsigned i = 0; !rc && i < 2; i++)
+		if (sides[i].o.size != o->size || sides[i].o.games != o->games)
+			rc =
+			    fail(error, size, -EINVAL,
+				 "players have no size or games of their own; use --size, --games");
 	while (!rc && r->games < o->games) {
 		unsigned swapped = r->games % 2, winner = 0;
 		struct board b;

@@ -31,6 +31,7 @@ void
 search_queue(struct mcts_thread *t, struct node *n, uint64_t count)
 {
 	n->pending += count;
+	n->dead |= !count;
 	if (n->queued)
 		return;
 	n->queued = true;
@@ -180,17 +181,18 @@ create(struct mcts_thread *t, uint64_t parent, uint32_t index, const uint8_t *st
        unsigned move)
 {
 	uint32_t to = name_thread(parent);
-	struct node *n, *above = is_here(t, to) ? node_of(t->m, parent) : NULL;
+	struct node *n, *above = node_of(t->m, parent);
 	struct mcts_message m = {ADDRESS, .node = parent, .index = index, .other = NAME_NO_ROOM};
 
-	if (load(t, state, bytes, move)) {
+	/* a parent that is made later could be the child itself */
+	if ((is_own(t, to) && !above) || load(t, state, bytes, move)) {
 		t->counts.refused++;
 		return;
 	}
 	n = node_new(t, parent, index);
 	if (n)
 		m.other = n->name;
-	if (above)
+	if (is_here(t, to))
 		set_link(t, above, index, m.other);
 	else
 		search_send(t, to, &m);
@@ -279,6 +281,7 @@ discard(struct mcts_thread *t, struct node *n)
 {
 	struct children *c = n->children;
 
+	n->name = 0; /* no record below leads back to it */
 	for (uint32_t i = 0; c && i < c->count; i++)
 		search_delete(t, c->of[i].link);
 	node_free(t, n);
@@ -286,8 +289,42 @@ discard(struct mcts_thread *t, struct node *n)
 
 /* ---- the thread ---- */
 
+/* Whether m->other can be the name of the child. One of this process is known: else a peer could
+ * join nodes to a circle. */
+static bool
+is_child(const struct mcts_thread *t, const struct mcts_message *m)
+{
+	const struct node *child = node_of(t->m, m->other);
+
+	if (!is_own(t, name_thread(m->other)))
+		return m->other >= NAME_LEAST;
+	return child && child->parent == m->node && child->index == m->index;
+}
+
+/* Whether thread `from` may give this order: a deletion, which comes from above, or one of the
+ * front. LAUNCH is told by the root's thread, and ADOPT by that of the root before. */
+static bool
+may_order(uint32_t from, const struct node *n, const struct mcts_message *m)
+{
+	switch (m->kind) {
+	case DELETE:
+		return from == 0 || (n && from == name_thread(n->parent));
+	case START:
+	case ADVANCE:
+	case SEARCH:
+	case STOP:
+		return from == 0;
+	case LAUNCH:
+		return from == name_thread(m->node);
+	case ADOPT:
+		return !n || from == name_thread(n->parent);
+	default:
+		return true;
+	}
+}
+
 void
-mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
+mcts_receive(struct mcts_thread *t, uint32_t from, const struct mcts_message *m, size_t bytes)
 {
 	size_t state = bytes - sizeof(*m);
 	struct node *n;
@@ -298,18 +335,22 @@ mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes)
 		return;
 	}
 	n = name_thread(m->node) == t->id ? node_of(t->m, m->node) : NULL;
-	if (m->kind == CREATE && m->node)
+	if (!may_order(from, n, m))
+		t->counts.refused++;
+	else if (m->kind == CREATE && m->node)
 		create(t, m->node, m->index, m->state, state, m->move);
 	else if (m->kind == REPORT && m->node && m->wins <= m->count)
 		combine(t, (struct mcts_report){m->node, m->count, m->wins, m->index});
-	else if (m->kind == ADDRESS && n && m->other >= NAME_LEAST)
+	else if (m->kind == ADDRESS && n && is_child(t, m))
 		set_link(t, n, m->index, m->other);
-	else if (m->kind == ADDRESS)
+	else if (m->kind == ADDRESS && is_child(t, m))
 		search_delete(t, m->other); /* the tree was given up */
 	else if (m->kind == SELECT && n && m->count - 1 < MCTS_FLIGHT_MAX)
 		search_queue(t, n, m->count);
 	else if (m->kind == DELETE && n)
 		search_queue(t, n, 0);
+	else if (m->kind == SEARCH && m->count % MCTS_SIMULATIONS)
+		t->counts.refused++; /* the rest would never be launched */
 	else if (m->kind >= START && m->kind < ROOT)
 		phase_receive(t, n, m, state);
 	else if (m->kind == STATS || m->kind == ROOT)
@@ -326,7 +367,7 @@ mcts_step(struct mcts_thread *t)
 
 	if (n) {
 		n->pending -= selects;
-		if (!n->pending) {
+		if (!n->pending && (!selects || !n->dead)) {
 			t->todo = n->next;
 			n->queued = false;
 		}

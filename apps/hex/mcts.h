@@ -47,7 +47,8 @@ struct mcts_stat {
 	 MCTS_LINE_MAX * sizeof(uint16_t))
 
 struct mcts_port {
-	/* Copies a message; thread `to` gets it by mcts_receive(), from one thread in order. */
+	/* Copies a message of the calling thread; thread `to` gets it by mcts_receive(), from one
+	 * thread in order. */
 	void (*call)(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t bytes);
 	uint64_t (*now)(struct mcts_port *p); /* ns */
 	uint64_t (*random)(struct mcts_port *p);
@@ -132,7 +133,8 @@ void mcts_close(struct mcts *m);
 
 /* ---- for ports: calls for a thread never overlap ---- */
 
-void mcts_receive(struct mcts_thread *t, const struct mcts_message *m, size_t bytes);
+/* `from`: the thread that has sent it, as the port knows it. */
+void mcts_receive(struct mcts_thread *t, uint32_t from, const struct mcts_message *m, size_t bytes);
 /* Does a small piece of work. False: there is none until the next message; or, while t->launching,
  * until another thread of the process has done something. */
 bool mcts_step(struct mcts_thread *t);

@@ -93,7 +93,7 @@ node_new(struct mcts_thread *t, uint64_t parent, uint32_t index)
 void
 node_free(struct mcts_thread *t, struct node *n)
 {
-	weir_assert(name_thread(n->name) == t->id && !n->queued);
+	weir_assert(node_at(t, n->slot) == n && !n->queued);
 	free(n->children);
 	n->children = NULL;
 	n->name = 0;

@@ -27,7 +27,8 @@ struct node {
 	uint32_t slot, generation;
 	uint16_t state_bytes;
 	int8_t turn, winner;   /* player of the last move; -1 at the beginning */
-	bool queued;	       /* for its thread to do `pending` selections; 0: to delete it */
+	bool queued;	       /* for its thread to do `pending` selections, then to delete it */
+	bool dead;	       /* to be deleted */
 	_Atomic bool expanded; /* all children are made */
 	struct node *next;     /* queued, or free */
 	uint64_t pending;
@@ -64,11 +65,18 @@ enum message_kind {
 	STATS,	 /* figures of a root: down its best line, then to the front; `wins`: the last */
 };
 
+/* Whether a thread is one of this process. */
+static inline bool
+is_own(const struct mcts_thread *t, uint32_t thread)
+{
+	return thread / t->m->o.threads == t->m->o.process;
+}
+
 /* Whether nodes of that thread are reached without a message. */
 static inline bool
 is_here(const struct mcts_thread *t, uint32_t thread)
 {
-	return thread / t->m->o.threads == t->m->o.process && !t->m->o.remote_always;
+	return is_own(t, thread) && !t->m->o.remote_always;
 }
 
 int node_open(struct mcts_thread *t); /* 0 or -ENOMEM */
@@ -94,7 +102,7 @@ int node_best(struct mcts_thread *t, struct node *n);
 
 void search_send(struct mcts_thread *t, uint32_t to, const struct mcts_message *m);
 void search_send_out(struct mcts_thread *t, uint32_t to, size_t bytes); /* t->out, with a state */
-/* Leaves selections on n, a node of this thread, for later; 0: its deletion. */
+/* Leaves selections on n, a node of this thread, for later; 0: its deletion, behind them. */
 void search_queue(struct mcts_thread *t, struct node *n, uint64_t count);
 void search_delete(struct mcts_thread *t, uint64_t link);	   /* if that is a name */
 uint32_t search_owner(const struct mcts_thread *t, uint64_t hash); /* thread of a position */

@@ -63,7 +63,7 @@ static const struct option_spec specs[] = {
      .most = 86400},
     {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "of all random numbers", .max = UINT64_MAX},
     {"selection-ns", 0, OPTION_UNSIGNED, AT(selection_ns), "N", "600",
-     "virtual time of a selection on one node", .max = NS},
+     "virtual time of a selection on one node", .min = 1, .max = NS}, /* 0: it could stand still */
     {"simulation-ns", 0, OPTION_UNSIGNED, AT(simulation_ns), "N", "130",
      "virtual time of a simulation; a rollout has 16", .max = NS},
     {"size", 's', OPTION_UNSIGNED, AT(size), "N", "11", "rows and columns of the board",

@@ -9,7 +9,7 @@
 struct hex_options {
 	uint32_t size;
 	uint32_t flood, local, remote_always; /* words */
-	uint64_t rollouts;		      /* of a phase; 0: see rollouts_of() */
+	uint64_t rollouts;		      /* of a phase; 0: see hex_rollouts() */
 	double seconds;			      /* 0: no limit */
 	uint64_t seed;
 	uint32_t nodes;		     /* of a thread */

@@ -67,6 +67,19 @@ player_settle(struct player *p)
 	return rc == -EDEADLK ? 0 : rc;
 }
 
+const char *
+player_reason(int rc)
+{
+	switch (rc) {
+	case -ENOMEM:
+		return "no memory for the search; give less --nodes";
+	case -EPROTO:
+		return "another process has found an illegal move; run one version everywhere";
+	default:
+		return "the search waits for a message that was lost; try again";
+	}
+}
+
 /* The tree's root becomes b, by moves that were made since, or anew. */
 static int
 set_root(struct player *p, const struct board *b)

@@ -28,6 +28,8 @@ player_front(const struct player *p)
 {
 	return &p->search->processes[0]->front;
 }
+/* Why a search has failed, and what to do: for an error of player_think(). */
+const char *player_reason(int rc);
 /* Runs until nothing is under way any more. 0 or -errno. */
 int player_settle(struct player *p);
 

@@ -65,7 +65,7 @@ run(struct search *s, const bool *until, unsigned pieces)
 			/* handlers call: the queue may move */
 			memcpy(message, o->queue + o->head + 1, bytes);
 			o->head += 1 + (bytes + 7) / 8;
-			mcts_receive(o->m.threads, (struct mcts_message *)message, bytes);
+			mcts_receive(o->m.threads, 0, (struct mcts_message *)message, bytes);
 		} else if (!mcts_step(o->m.threads)) {
 			return -EDEADLK;
 		}

@@ -12,6 +12,7 @@
 
 struct envelope {
 	uint64_t at, number; /* arrival; number of all that were sent */
+	uint32_t from;
 	size_t bytes;
 	struct mcts_message m; /* and its state */
 };
@@ -134,6 +135,7 @@ call(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t byte
 		e->at = *last;
 	*last = e->at;
 	e->number = v->sent++;
+	e->from = from;
 	e->bytes = bytes;
 	memcpy(&e->m, m, bytes);
 	if (put(&v->workers[to], e)) {
@@ -182,7 +184,7 @@ run_piece(struct virtual *v, struct worker *w, uint64_t now)
 		struct envelope *e = take(w);
 
 		w->idle = false;
-		mcts_receive(w->t, &e->m, e->bytes);
+		mcts_receive(w->t, e->from, &e->m, e->bytes);
 		free(e);
 	} else {
 		w->idle = !mcts_step(w->t);

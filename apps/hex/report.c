@@ -85,6 +85,17 @@ report_share(const struct mcts_front *f)
 	return -1;
 }
 
+const char *
+report_share_text(const struct mcts_front *f, char text[REPORT_SHARE_MAX])
+{
+	double share = report_share(f);
+
+	if (share < 0)
+		return "-";
+	snprintf(text, REPORT_SHARE_MAX, "%.3f", share);
+	return text;
+}
+
 /* ---- a picture ---- */
 
 #define RADIUS 20.0
@@ -122,7 +133,7 @@ report_picture(const char *file, const struct board *b, bool mirrored, const str
 	const char *second = mirrored ? "royalblue" : "crimson";
 	FILE *to = fopen(file, "w");
 	uint64_t most = 1;
-	bool bad;
+	int rc;
 
 	if (!to)
 		return -errno;
@@ -147,6 +158,8 @@ report_picture(const char *file, const struct board *b, bool mirrored, const str
 			  (double)rollouts_of(f, shown) / (double)most, (int)shown == f->best);
 	}
 	fprintf(to, "</svg>\n");
-	bad = ferror(to);
-	return fclose(to) || bad ? -EIO : 0;
+	rc = fflush(to) ? -errno : ferror(to) ? -EIO : 0;
+	if (fclose(to) && !rc)
+		rc = -errno;
+	return rc;
 }

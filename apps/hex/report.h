@@ -18,5 +18,8 @@ int report_picture(const char *file, const struct board *b, bool mirrored,
 		   const struct mcts_front *f);
 /* Share of wins that the best move promises; -1: unknown. */
 double report_share(const struct mcts_front *f);
+/* The same as text, "-" if it is unknown. */
+#define REPORT_SHARE_MAX 8u
+const char *report_share_text(const struct mcts_front *f, char text[REPORT_SHARE_MAX]);
 
 #endif

@@ -76,7 +76,7 @@ receive(const uint8_t *data, size_t size)
 			struct mcts_message m;
 			uint8_t bytes[MESSAGE];
 		} u;
-		uint64_t node;
+		uint64_t node, other;
 
 		memcpy(u.bytes, data, MESSAGE);
 		u.m.kind %= STATS + 2;
@@ -85,7 +85,10 @@ receive(const uint8_t *data, size_t size)
 		node = u.m.node;
 		if (node >> 56 == 0xff)
 			u.m.node = (root & ~UINT64_C(0xffffffff)) | (node & 63);
-		mcts_receive(m.threads, &u.m, MESSAGE - (node >> 48) % 32);
+		other = u.m.other;
+		if (other >> 56 == 0xff)
+			u.m.other = (root & ~UINT64_C(0xffffffff)) | (other & 63);
+		mcts_receive(m.threads, other >> 55 & 1, &u.m, MESSAGE - (node >> 48) % 32);
 		for (unsigned i = 0; i < 200 && mcts_step(m.threads); i++)
 			;
 		require(m.threads->counts.nodes <= o.nodes_max + 64); /* roots */

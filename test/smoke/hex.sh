@@ -17,11 +17,17 @@ bad() {
 }
 
 bad 'invalid command' watch
-bad 'invalid command' match rollouts=1
+bad "'match' takes two players" match rollouts=1
+bad "'htp' takes no arguments" htp x
+bad "'play' takes no arguments" play x
+bad 'expected --size 2 \.\.\. 5' --size 6 solve
 bad 'expected' --size 20
 bad 'expected' --virtual 3
 bad 'expected' match rollouts=x ''
 bad 'unexpected argument' match a b c
+bad 'expected a number from 1' --virtual 1x1 --seconds 1 --selection-ns 0
+bad 'leave --json out' --json --effort
+bad 'leave --json out' --json --size 3 solve
 
 # a game: what is printed, and as JSON
 weir-hex --size 5 --rollouts 400 --effort --picture effort.svg >game.log || fail "a game: exit $?"
@@ -30,12 +36,17 @@ grep -q '^process 0: .*visits/ms, .* simulations/ms' game.log || fail "no totals
 grep -q '<circle' effort.svg || fail "no stones in the picture"
 for file in none/effort.svg /dev/full; do
 	weir-hex --size 3 --rollouts 1 --picture "$file" >picture.out 2>picture.log && fail "$file: written"
-	grep -q "cannot write '$file'" picture.log || fail "$file: $(cat picture.log)"
+	grep -Eq "cannot write '$file': (No such file|No space).*; choose" picture.log || fail "$file: $(cat picture.log)"
 done
 weir-hex --size 5 --rollouts 400 --json >game.json || fail "as JSON: exit $?"
 jq -e '.winner == "X" or .winner == "O"' game.json >/dev/null || fail "not JSON: $(cat game.json)"
 jq -e '[.processes[].simulations] | add == 400 * 16 * '"$(jq '.moves | length' game.json)" game.json >/dev/null ||
 	fail "simulations of $(jq -c .moves game.json): $(jq -c .processes game.json)"
+
+weir-hex --size 3 --seconds 1e-10 >nothing.log || fail "no time: exit $?"
+grep -q 'share of wins -$' nothing.log || fail "no rollout, but a share of wins: $(sed -n 2p nothing.log)"
+weir-hex --size 2 --seconds 0.01 --json | jq -e '.rollouts == 0 and .seconds == 0.01' >/dev/null ||
+	fail "other options than those given"
 
 # in virtual time, equal seeds play equal games, and all threads work
 for i in 1 2; do
@@ -52,11 +63,26 @@ printf '%s\n' name version hexgui-analyze_commands 'boardsize 5 5' showboard 'pl
 grep -q '^? ' htp.log && fail "refused: $(grep '^? ' htp.log)"
 weir-hex --size 5 --json -n 6 match rollouts=400 'htp:weir-hex --rollouts 1 htp' >match.json || fail "match: exit $?"
 jq -e '.games == 6 and .wins >= 3' match.json >/dev/null || fail "match: $(cat match.json)"
+weir-hex --size 3 -n 1 match rollouts=1 'htp:weir-hex --rollouts 1 htp; sleep 3600' >endless.log ||
+	fail "a program that does not end: exit $?"
+weir-hex --size 3 -n 1 match rollouts=1 htp:false >false.log 2>&1 && fail "a program that ends: no failure"
+grep -q "'htp:false' has ended (exit status 1) without an answer to 'boardsize 3 3'" false.log ||
+	fail "a program that ends: $(cat false.log)"
 head -c 1000000 /dev/zero | tr '\0' x | weir-hex htp >long.log || fail "a long line: exit $?"
 [ "$(grep -c '^? ' long.log)" = 1 ] || fail "a long line: $(head -c 300 long.log)"
 
 weir-hex --size 3 solve | has '6046 positions' || fail "solve"
-weir-hex --size 6 solve >large.out 2>large.log
-[ "$?" = 1 ] || fail "solve: 6 x 6 is not refused"
-grep -q 'expected --size 2 \.\.\. 5' large.log || fail "solve: $(cat large.log)"
+
+# HTP: the move is made also without its picture
+echo genmove black | weir-hex --size 3 --rollouts 1 --picture none/effort.svg htp >move.log 2>picture.log || fail "htp: exit $?"
+grep -q '^= [abc]' move.log || fail "no move: $(cat move.log)"
+grep -q "cannot write 'none/effort.svg': No such file" picture.log || fail "no picture: $(cat picture.log)"
+
+# output that cannot be written is a failure
+for arguments in '--rollouts 1' '--json --rollouts 1' '-n 1 match rollouts=1 rollouts=1' solve htp; do
+	# shellcheck disable=SC2086
+	echo name | weir-hex --size 3 $arguments >/dev/full 2>full.log
+	[ "$?" = 1 ] || fail "$arguments: output is lost, but that is success"
+	grep -q 'cannot write to stdout' full.log || fail "$arguments: $(cat full.log)"
+done
 exit "$weir_failed"

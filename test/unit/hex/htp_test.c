@@ -221,6 +221,21 @@ TEST(test_swap)
 	free(text);
 }
 
+/* Without a rollout nothing is known: any move is made, but sides are not changed. */
+TEST(test_no_rollout)
+{
+	struct hex_options o = defaults();
+	char *text, *at;
+
+	o.size = 3;
+	o.seconds = 1e-10;
+	at = text = converse(&o, "param_hex swap 1\nplay black b2\ngenmove white\n");
+	next_answer(&at);
+	next_answer(&at);
+	assert_true(board_cell(next_answer(&at) + 2, 3) >= 0);
+	free(text);
+}
+
 TEST(test_resign)
 {
 	struct hex_options o = defaults();
@@ -419,6 +434,49 @@ TEST(test_interrupt)
 		assert_string_equal(at, "= weir-hex\n\n= weir-hex\n\n");
 		free(text);
 	}
+}
+
+/* Lines that came before the interrupt are kept, whatever their number, and obeyed. */
+TEST(test_interrupt_behind_lines)
+{
+	static const char *const begin = "boardsize 4 4\ngenmove black\n";
+	struct hex_options o = defaults();
+	unsigned lines = 40000, names = 0;
+	char *input = malloc(lines * 5 + 128), *text, *at;
+	struct writer w = {.text = input};
+
+	assert_non_null(input);
+	w.length = (size_t)sprintf(input, "%s", begin);
+	for (unsigned i = 0; i < lines; i++)
+		w.length += (size_t)sprintf(input + w.length, "name\n");
+	w.length += (size_t)sprintf(input + w.length, "# interrupt\nversion\n");
+	o.seconds = 3600;
+	o.rollouts = 0;
+	at = text = converse_by(&o, &w);
+	next_answer(&at);
+	assert_true(board_cell(next_answer(&at) + 2, 4) >= 0);
+	for (; !strncmp(at, "= weir-hex\n", 11); names++)
+		next_answer(&at);
+	assert_int_equal(names, lines);
+	next_answer(&at);
+	assert_string_equal(at, "");
+	free(text);
+	free(input);
+}
+
+/* What comes back of a line has letters only, and a zero byte does not end it. */
+TEST(test_bytes_that_are_no_text)
+{
+	static const char zero[] = "name\0 list_commands\nname\n";
+	struct hex_options o = defaults();
+	struct writer w = {.text = zero, .length = sizeof(zero) - 1};
+	char *text = converse_by(&o, &w);
+
+	assert_string_equal(text, "? the line has a zero byte (expected text)\n\n= weir-hex\n\n");
+	free(text);
+	expect(&o, "\x1b[2Jx\nparam_hex rollouts \x1b[2J\n",
+	       "? unknown command '?[2Jx'; see list_commands\n\n"
+	       "? invalid value '?[2J' for rollouts (expected a number from 0 to 2147483648)\n\n");
 }
 
 /* While it thinks, HexGui draws the best line and the visits. */

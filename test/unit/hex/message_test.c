@@ -81,7 +81,7 @@ work(void)
 				struct mail mail = mails[i];
 
 				mails[i].bytes = 0;
-				mcts_receive(m.threads, message_of(&mail), mail.bytes);
+				mcts_receive(m.threads, 0, message_of(&mail), mail.bytes);
 				any = true;
 			}
 		while (mcts_step(m.threads))
@@ -92,7 +92,7 @@ work(void)
 static void
 send_it(const struct mcts_message *message)
 {
-	mcts_receive(m.threads, message, sizeof(*message));
+	mcts_receive(m.threads, 1, message, sizeof(*message));
 	work();
 }
 #define send(...) send_it(&__VA_ARGS__)
@@ -192,7 +192,7 @@ TEST(test_255_wins)
 		struct mcts_message report = {REPORT, .node = m.front.root, .index = 5,
 					      .count = 256, .wins = 127 + i};
 
-		mcts_receive(m.threads, &report, sizeof(report));
+		mcts_receive(m.threads, 1, &report, sizeof(report));
 		assert_int_equal(root()->children->of[5].wins, before);
 	}
 	work();
@@ -273,7 +273,7 @@ TEST(test_phase_ends_early)
 {
 	begin(4, 1u << 20);
 	for (unsigned i = 0; i < mail_count; i++) { /* SEARCH, then LAUNCH, and a batch */
-		mcts_receive(m.threads, message_of(&mails[i]), mails[i].bytes);
+		mcts_receive(m.threads, 0, message_of(&mails[i]), mails[i].bytes);
 		mails[i].bytes = 0;
 	}
 	for (unsigned i = 0; i < 10; i++)
@@ -337,7 +337,7 @@ TEST(test_choice_of_nothing)
 	mcts_stop(m.threads);
 	/* the order to stop comes before the first batch */
 	for (unsigned i = 0; i < mail_count; i++) {
-		mcts_receive(m.threads, message_of(&mails[i]), mails[i].bytes);
+		mcts_receive(m.threads, 0, message_of(&mails[i]), mails[i].bytes);
 		mails[i].bytes = 0;
 	}
 	work();
@@ -394,13 +394,19 @@ TEST(test_leaf_is_small)
 
 /* Sends bytes that no correct thread sends. */
 static void
-refused(const void *message, size_t bytes)
+refused_from(uint32_t from, const void *message, size_t bytes)
 {
 	uint64_t before = m.threads->counts.refused;
 
-	mcts_receive(m.threads, message, bytes);
+	mcts_receive(m.threads, from, message, bytes);
 	work();
 	assert_true(m.threads->counts.refused > before);
+}
+
+static void
+refused(const void *message, size_t bytes)
+{
+	refused_from(1, message, bytes);
 }
 
 TEST(test_lies)
@@ -459,11 +465,145 @@ TEST(test_lies)
 	mcts_close(&m);
 }
 
-/* Bytes of a peer that lies: whatever they are, the process goes on. */
+/* A name of this process, made by a message: it is that of the child or none. */
+TEST(test_circles)
+{
+	struct {
+		struct mcts_message m;
+		uint8_t state[8];
+	} u = {{.kind = CREATE}, {0}};
+	struct mcts_thread *t = begin(4, 1u << 20);
+	uint64_t nodes, next, child;
+	uint32_t free = 0, named = 0;
+	struct children *c;
+
+	work();
+	c = root()->children;
+	while (c->of[free].link >= NAME_LEAST)
+		free++;
+	while (!node_of(&m, c->of[named].link))
+		named++;
+	child = c->of[named].link;
+	for (unsigned i = 0; i < 3; i++) { /* the parent, a sibling, the child of another record */
+		uint64_t names[] = {m.front.root, child, m.front.root + 500};
+
+		u.m = (struct mcts_message){ADDRESS, .node = m.front.root, .index = free,
+					    .other = names[i]};
+		refused(&u, sizeof(u.m));
+		assert_true(c->of[free].link < NAME_LEAST);
+		/* nor is any node deleted for a parent that is not there */
+		u.m.node = m.front.root + 1000;
+		refused(&u, sizeof(u.m));
+		assert_non_null(node_of(&m, child));
+	}
+	/* its own parent, since the next name can be guessed */
+	next = UINT64_C(1) << NAME_THREAD | UINT64_C(1) << 32 | t->nodes;
+	nodes = t->counts.nodes;
+	u.m = (struct mcts_message){CREATE, .node = next};
+	refused(&u, sizeof(u.m) + 1);
+	assert_int_equal(t->counts.nodes, nodes);
+	/* even a circle would end: its nodes are deleted once */
+	node_of(&m, child)->children = calloc(1, sizeof(struct children) + sizeof(struct child));
+	node_of(&m, child)->children->count = 1;
+	node_of(&m, child)->children->of[0].link = m.front.root;
+	c->of[free].link = child;
+	c->of[named].link = m.front.root;
+	mcts_drop(t);
+	work();
+	assert_null(node_of(&m, child));
+	assert_true(t->counts.nodes < nodes - 1);
+	for (struct node *n = t->free; n; n = n->next)
+		nodes--;
+	assert_int_equal(nodes, t->counts.nodes);
+	mcts_close(&m);
+}
+
+/* A search that could not end, as its last part is never launched. */
+TEST(test_part_of_a_rollout)
+{
+	struct mcts_message search = {SEARCH, .wins = UINT64_MAX, .other = 2};
+
+	begin(4, 16);
+	finish();
+	search.node = m.front.root;
+	for (uint64_t count = 1; count < 40; count++) {
+		search.count = count;
+		if (count % MCTS_SIMULATIONS)
+			refused_from(0, &search, sizeof(search));
+		assert_false(m.searching);
+	}
+	mcts_close(&m);
+}
+
+/* Orders of a thread that may not give them. */
+TEST(test_orders)
+{
+	static const uint16_t kinds[] = {START, ADVANCE, ADOPT, SEARCH, LAUNCH, STOP, DELETE};
+	struct mcts_thread *t = begin(4, 1u << 20);
+	uint64_t nodes, launched;
+	struct {
+		struct mcts_message m;
+		uint8_t state[8];
+	} u;
+
+	work();
+	nodes = t->counts.nodes;
+	launched = m.launched;
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		u.m = (struct mcts_message){kinds[i], .node = m.front.root};
+		refused(&u, sizeof(u.m) + (kinds[i] == START));
+	}
+	assert_true(m.searching && m.launchers == 1);
+	assert_int_equal(m.launched, launched);
+	assert_non_null(root());
+	assert_int_equal(t->counts.nodes, nodes);
+	/* thread 1 deletes what it is the parent of, and nothing else */
+	u.m = (struct mcts_message){CREATE, .node = stranger(4), .index = 7};
+	u.state[0] = 0;
+	mcts_receive(t, 1, &u.m, sizeof(u.m) + 1);
+	work();
+	assert_int_equal(got(ADDRESS)->node, stranger(4));
+	assert_int_equal(t->counts.nodes, nodes + 1);
+	send((struct mcts_message){DELETE, .node = got(ADDRESS)->other});
+	assert_int_equal(t->counts.nodes, nodes);
+	mcts_close(&m);
+}
+
+/* Selections and a deletion of one node, in any order: all are done, and the node goes last. */
+TEST(test_deletion_and_selections)
+{
+	for (unsigned first = 0; first < 3; first++) {
+		struct mcts_thread *t = begin(4, 16);
+		uint64_t selections, nodes, name;
+		uint32_t i = 0;
+
+		finish();
+		while (!node_of(&m, root()->children->of[i].link))
+			i++;
+		name = root()->children->of[i].link;
+		nodes = t->counts.nodes;
+		selections = t->counts.selections;
+		for (unsigned k = 0; k < 3; k++) {
+			struct mcts_message message = {k == first ? DELETE : SELECT, .node = name,
+						       .count = 1};
+
+			mcts_receive(t, 0, &message, sizeof(message));
+		}
+		work();
+		assert_null(node_of(&m, name));
+		assert_true(t->counts.nodes < nodes);
+		assert_true(t->counts.selections >= selections + 2);
+		mcts_close(&m);
+	}
+}
+
+/* Bytes of a peer that lies: whatever they are, the process goes on, and searches again. */
 TEST(test_nonsense)
 {
+	struct mcts *processes[] = {&m};
 	struct dice d = dice_of(1);
-	uint64_t refused;
+	struct board b;
+	uint64_t kept;
 
 	begin(4, 64);
 	work();
@@ -483,16 +623,38 @@ TEST(test_nonsense)
 		else if (c && dice_below(&d, 2))
 			u.m.node = c->of[dice_below(&d, c->count)].link;
 		if (dice_below(&d, 2))
+			u.m.other = m.front.root + dice_below(&d, 40);
+		else if (c && dice_below(&d, 2))
+			u.m.other = c->of[dice_below(&d, c->count)].link;
+		if (dice_below(&d, 2))
 			u.m.index = dice_below(&d, 20);
 		u.m.count %= 100; /* so that it comes to an end */
 		if (u.m.kind == SEARCH)
 			u.m.count = 16 * dice_below(&d, 4);
-		mcts_receive(m.threads, &u.m, bytes);
+		mcts_receive(m.threads, dice_below(&d, 2), &u.m, bytes);
 		for (unsigned k = 0; k < 20; k++)
 			mcts_step(m.threads);
 		mail_count = 0;
 	}
-	refused = m.threads->counts.refused;
-	assert_true(refused > 1000);
+	assert_true(m.threads->counts.refused > 1000);
+	mcts_drop(m.threads);
+	work();
+	mail_count = 0;
+	/* each place is in the tree of a peer or free, and there is room for a tree of its own */
+	kept = m.threads->counts.nodes;
+	for (struct node *n = m.threads->free; n; n = n->next)
+		kept++;
+	assert_int_equal(kept, m.threads->nodes);
+	kept = m.threads->counts.nodes;
+	m.o.place_local = true;
+	board_start(&b, 4);
+	memcpy(m.threads->position, &b, sizeof(b));
+	m.front.root = node_new(m.threads, 0, 0)->name;
+	mcts_search(m.threads, 300, UINT64_MAX);
+	work();
+	assert_true(m.front.done);
+	assert_int_equal(m.front.visits, 300 * MCTS_SIMULATIONS);
+	assert_int_equal(tree_check(processes, m.front.root), m.threads->counts.nodes - kept);
+	assert_true(m.threads->counts.nodes > kept + 16);
 	mcts_close(&m);
 }

@@ -12,6 +12,7 @@
 
 struct mail {
 	struct mail *next;
+	uint32_t from;
 	size_t bytes;
 	struct mcts_message m; /* and its state */
 };
@@ -42,6 +43,8 @@ struct team {
 	_Atomic uint64_t seeds, under_way;
 };
 
+static _Thread_local uint32_t self;
+
 static void
 call(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t bytes)
 {
@@ -51,6 +54,7 @@ call(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t byte
 
 	assert_non_null(mail);
 	mail->next = NULL;
+	mail->from = self;
 	mail->bytes = bytes;
 	memcpy(&mail->m, m, bytes);
 	atomic_fetch_add(&team->under_way, 1);
@@ -100,7 +104,7 @@ receive(struct worker *w, bool waits)
 	pthread_mutex_unlock(&w->lock);
 	if (!mail)
 		return false;
-	mcts_receive(w->t, &mail->m, mail->bytes);
+	mcts_receive(w->t, mail->from, &mail->m, mail->bytes);
 	free(mail);
 	atomic_fetch_sub(&w->team->under_way, 1);
 	return true;
@@ -122,6 +126,7 @@ run(void *arg)
 {
 	struct worker *w = arg;
 
+	self = w->t->id;
 	while (!w->team->ends)
 		work(w, true);
 	return NULL;
@@ -216,8 +221,10 @@ play_game(uint32_t processes, uint32_t threads, unsigned size, uint64_t rollouts
 	while (any) {
 		any = false;
 		for (uint32_t i = 0; i < team.count; i++)
-			while (receive(&team.workers[i], false) || mcts_step(team.workers[i].t))
+			for (self = i;
+			     receive(&team.workers[i], false) || mcts_step(team.workers[i].t);)
 				any = true;
+		self = 0;
 	}
 	assert_int_equal(tree_check(team.processes, f->root), tree_nodes(team.processes));
 	free_team(&team);
