@@ -600,6 +600,9 @@ make(struct sender *s, uint16_t node, struct message_lane *to)
 	struct peer *p;
 	int rc;
 
+	if (m->model && node >= m->model->process_count)
+		return weir_fail(-EINVAL, "process %u of %u; give a number below that", node,
+				 m->model->process_count);
 	pthread_mutex_lock(&m->lock);
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();

@@ -446,6 +446,16 @@ TEST(test_arguments)
 	assert_int_equal(message_open(p.a.w, &o, &bad, &m), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 3, 0, &lane), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 1, MESSAGE_GUESTS_MAX, &lane), -EINVAL);
+	/* calls of programs name processes, too */
+	for (unsigned process = 3; process <= UINT16_MAX; process += UINT16_MAX - 3) {
+		uint16_t to = (uint16_t)process;
+		struct weir_request r;
+
+		assert_int_equal(weir_message_connect(p.a.m, to, 0), -EINVAL);
+		assert_int_equal(weir_message_send(p.a.m, to, 0, "", 0, 0), -EINVAL);
+		assert_int_equal(weir_request_start(p.a.m, &r, to, 0, "", 0, NULL, 0, 0), -EINVAL);
+		assert_int_equal(weir_message_disconnect(p.a.m, to), -ENOTCONN);
+	}
 	lane = open_lane(&p.a, 2, 0); /* not open */
 	assert_int_equal(post(lane, KIND_COUNT, 0, 8), -ECONNREFUSED);
 	close_processes(&p);
