@@ -125,9 +125,9 @@ sender_leave(void *arg)
 		guest_leave(guest);
 	pthread_mutex_lock(&m->lock);
 	weir_assert(s->users);
+	model_thread_ends(m); /* also if others use its connections to programs */
 	if (!--s->users) {
 		requests_cancel(s, UINT32_MAX);
-		model_thread_ends(s);
 		for (uint32_t i = 0; i < NODES; i++) {
 			if (!s->page[i / NODE_PAGE])
 				i += NODE_PAGE - 1;

@@ -235,8 +235,14 @@ message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 	struct lane *lane = (struct lane *)(uintptr_t)reply->internal[0];
 	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
 	uint64_t length;
-	int rc = with_tag(m, tag, iov, n, parts, &length);
+	int rc;
 
+	if (!lane)
+		return weir_fail(-EINVAL,
+				 "no reply of a message that was taken; replies to replies "
+				 "go on a lane");
+	weir_assert(lane->m == m);
+	rc = with_tag(m, tag, iov, n, parts, &length);
 	if (rc)
 		return rc;
 	weir_lock(lane->worker);
@@ -271,6 +277,7 @@ message_lane_open(struct weir_messenger *m, uint16_t process, uint32_t receiver,
 	lane->m = m;
 	lane->process = process;
 	lane->receiver = receiver;
+	lane->thread = pthread_self();
 	lane->sender = s;
 	pthread_mutex_lock(&m->lock);
 	LIST_INSERT_HEAD(&m->lanes, lane, in_messenger);
@@ -326,12 +333,12 @@ message_lane_close(struct message_lane *lane)
 }
 
 void
-model_thread_ends(struct sender *s)
+model_thread_ends(struct weir_messenger *m)
 {
 	struct message_lane *lane;
 
-	LIST_FOREACH(lane, &s->m->lanes, in_messenger)
-	if (lane->sender == s)
+	LIST_FOREACH(lane, &m->lanes, in_messenger)
+	if (pthread_equal(lane->thread, pthread_self()))
 		let_go(lane, false);
 }
 

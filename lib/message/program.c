@@ -74,6 +74,12 @@ guest_leave(struct handler_thread *k)
 }
 
 int
+guest_shares(void)
+{
+	return weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
+}
+
+int
 message_enter(struct weir_messenger *m, uint32_t guest)
 {
 	struct handler_thread *k;
@@ -81,6 +87,9 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 	int rc;
 
 	weir_assert(m->model);
+	if (is_calling(m))
+		return weir_fail(-EDEADLK, "called from a function of the messenger; enter when it "
+					   "has returned");
 	if (guest >= m->model->guests)
 		return weir_fail(-EINVAL, "receiver %u of %u; give a number below that", guest,
 				 m->model->guests);
@@ -97,7 +106,7 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 				 guest);
 	rc = handler_open(k);
 	if (!rc && k->sender->worker != k->worker)
-		rc = weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
+		rc = guest_shares();
 	if (rc)
 		guest_leave(k);
 	else
@@ -324,6 +333,7 @@ int
 weir_messenger_arm(struct weir_messenger *m)
 {
 	struct handler_thread *k = own_handler(m);
+	const struct handler_thread *guest;
 	bool drives = pool_is_driver(m), busy = false, timed;
 	struct weir_thread *t;
 	struct sender *s;
@@ -340,8 +350,9 @@ weir_messenger_arm(struct weir_messenger *m)
 	leave_news(s);
 	if (drives) {
 		now = weir_clock();
+		guest = m->model ? guest_own(m) : NULL;
 		pthread_mutex_lock(&m->lock);
-		timed = m->connected || k->listen_at;
+		timed = m->connected || k->listen_at || (guest && guest->listen_at);
 		busy = m->event_count || !TAILQ_EMPTY(&m->stepping) ||
 		       atomic_load_explicit(&m->room_news, memory_order_relaxed) || now >= k->due;
 		if (!busy && (timed || t->timer_at))

@@ -21,6 +21,7 @@ TEST(test_own_thread)
 	must(post(lane, KIND_COUNT, n++, 8));
 	must(post(other, KIND_COUNT, 0, 8));
 	await(p.b.taken[GUESTS] == 1);
+	assert_int_equal(p.b.enters, -EDEADLK);
 	stays(p.b.taken[3] == 0);
 	drive(&p.b, p.b.taken[3] == 1);
 	for (unsigned i = 0; i < 20 * LENGTHS; i++) {
@@ -32,6 +33,7 @@ TEST(test_own_thread)
 	assert_true(p.b.by[3] == pthread_self());
 	assert_false(p.b.by[GUESTS] == pthread_self());
 	assert_int_equal(p.b.nested, -EDEADLK);
+	assert_int_equal(p.b.enters, -EDEADLK);
 	assert_int_equal(post(lane, KIND_COUNT, n, WEIR_MESSAGE_WHOLE + 1), -EMSGSIZE);
 	assert_int_equal(p.b.wrong + p.a.ends, 0);
 	message_lane_close(other);
@@ -291,7 +293,45 @@ TEST(test_drafts)
 	must(weir_message_reserve(p.a.m, 1, 0, 100, 0, PATIENT, &draft));
 	assert_int_equal(message_lane_commit(lane, &draft, 8, &tag, PATIENT), -EINVAL);
 	weir_message_abandon(p.a.m, &draft);
+	/* nor the other way round */
+	must(message_lane_reserve(lane, 100, PATIENT, &draft));
+	assert_int_equal(weir_message_commit(p.a.m, &draft, 8, PATIENT), -EINVAL);
+	weir_message_abandon(p.a.m, &draft);
 	assert_int_equal(p.b.wrong, 0);
+	assert_int_equal(stats_of(&(struct side){.m = p.b.m}).unknown, 0);
+	close_processes(&p);
+}
+
+/* A thread that shares its connections with others ends: its lanes end, and theirs go on. */
+static void *
+post_once(void *arg)
+{
+	struct message_lane *lane = open_lane(arg, 1, MESSAGE_HANDLERS);
+
+	must(post(lane, KIND_COUNT, 1, 8));
+	return NULL;
+}
+
+TEST(test_shared_sender)
+{
+	struct message_lane *lane;
+	struct process_pair p;
+	pthread_t thread;
+
+	open_processes(&p, &message_plane, 1);
+	pthread_mutex_lock(&p.a.m->lock);
+	p.a.m->o.lanes = 1;
+	pthread_mutex_unlock(&p.a.m->lock);
+	lane = open_lane(&p.a, 1, MESSAGE_HANDLERS);
+	must(post(lane, KIND_COUNT, 0, 8));
+	await(p.b.taken[GUESTS] == 1);
+	assert_int_equal(pthread_create(&thread, NULL, post_once, &p.a), 0);
+	pthread_join(thread, NULL);
+	await(p.a.ends == 1);
+	assert_int_equal(p.a.status, 0);
+	must(post(lane, KIND_COUNT, 2, 8));
+	await(p.b.taken[GUESTS] == 3);
+	assert_int_equal(p.a.ends + p.b.wrong, 1);
 	close_processes(&p);
 }
 

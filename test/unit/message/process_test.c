@@ -421,6 +421,7 @@ TEST(test_disconnect)
 TEST(test_arguments)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_handler handler = WEIR_HANDLER_INIT;
 	struct message_lane *lane;
 	struct message_model bad;
 	struct weir_messenger *m;
@@ -446,6 +447,11 @@ TEST(test_arguments)
 	assert_int_equal(message_open(p.a.w, &o, &bad, &m), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 3, 0, &lane), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 1, MESSAGE_GUESTS_MAX, &lane), -EINVAL);
+	handler.handle = mute;
+	assert_int_equal(weir_message_register(p.a.m, 0, &handler), -EINVAL);
+	assert_int_equal(message_reply(p.a.m, &(struct weir_reply){0},
+				       &(struct message_tag){.kind = KIND_COUNT}, NULL, 0),
+			 -EINVAL);
 	/* calls of programs name processes, too */
 	for (unsigned process = 3; process <= UINT16_MAX; process += UINT16_MAX - 3) {
 		uint16_t to = (uint16_t)process;

@@ -23,7 +23,7 @@ struct process {
 	_Atomic uint32_t taken[GUESTS + 1];
 	_Atomic pthread_t by[GUESTS + 1];
 	_Atomic uint32_t wrong, replies, ends, holds, held;
-	_Atomic int status, nested;
+	_Atomic int status, nested, enters;
 	_Atomic uint32_t go;
 };
 
@@ -64,6 +64,7 @@ take(struct weir_messenger *m, const struct message_taken *taken, void *user)
 		must(message_reply(m, &taken->reply, &taken->tag, &part, 1));
 	atomic_store(&own->by[i], pthread_self());
 	atomic_store(&own->nested, message_leave(m));
+	atomic_store(&own->enters, message_enter(m, 1));
 	atomic_fetch_add(&own->taken[i], 1);
 	if (i == GUESTS && atomic_load(&own->holds)) {
 		atomic_fetch_add(&own->held, 1);
