@@ -144,17 +144,19 @@ model_greets(struct lane *lane, const uint8_t *data, uint32_t length)
 
 	if (!model)
 		return !length;
-	if (length < sizeof(its))
+	if (length < sizeof(its) || length > sizeof(its) + HELLO_MAX)
 		return false;
 	memcpy(&its, data, sizeof(its));
-	if (its.process >= model->process_count || its.receiver != lane->receiver ||
-	    !model->greeted((uint16_t)its.process, its.receiver, data + sizeof(its),
+	if (its.process >= model->process_count || its.receiver != lane->receiver)
+		return false;
+	/* the model hears of no process that the data plane or the lane contradicts */
+	if (lane->sender ? its.process != lane->peer->node
+			 : model->processes[its.process].node != lane->conn->peer_node)
+		return false;
+	if (!model->greeted((uint16_t)its.process, its.receiver, data + sizeof(its),
 			    length - sizeof(its), model->user))
 		return false;
-	if (lane->sender)
-		return its.process == lane->peer->node;
-	return model->processes[its.process].node == lane->conn->peer_node &&
-	       !peer_adopt(lane, (uint16_t)its.process);
+	return lane->sender || !peer_adopt(lane, (uint16_t)its.process);
 }
 
 /* ---- messages ---- */
@@ -170,7 +172,8 @@ too_long(uint64_t length)
 static bool
 read_tag(const struct lane *lane, const struct weir_taken *from, struct message_taken *taken)
 {
-	if (!lane->m->model || from->length < HEADER_SHORT || from->data[0] < KIND_MODEL)
+	if (!lane->m->model || from->length < HEADER_SHORT ||
+	    from->length > HEADER_SHORT + WEIR_MESSAGE_WHOLE || from->data[0] < KIND_MODEL)
 		return false;
 	memcpy(&taken->tag, from->data, sizeof(taken->tag));
 	taken->data = from->data + HEADER_SHORT;

@@ -77,6 +77,7 @@ TEST(test_hello)
 	struct message_lane *lane[2];
 	struct process_pair p;
 	uint64_t bad = 0;
+	uint32_t asked;
 
 	open_processes(&p, &message_plane, 1);
 	must(message_enter(p.b.m, 2));
@@ -90,6 +91,7 @@ TEST(test_hello)
 		size_t length = sizeof(r);
 		struct weir_conn *c = connect_to(p.a.w, PLANE_NODE(1), names[i % 2]);
 
+		asked = p.b.greetings;
 		r.h.id = p.a.m->incarnation;
 		switch (i / 2) {
 		case 0: /* no part of processes, as programs say */
@@ -132,6 +134,9 @@ TEST(test_hello)
 		drive_end(&p.b, c);
 		bad++;
 		drive(&p.b, stats(&p.b).malformed == bad);
+		/* the model is not asked about what cannot be */
+		if (i / 2 <= 5)
+			assert_int_equal(p.b.greetings, asked);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		must(post(lane[i], KIND_COUNT, 1, 8));
@@ -205,6 +210,40 @@ TEST(test_messages)
 		assert_true(raw_lives(c));
 		weir_close(c);
 	}
+	close_processes(&p);
+}
+
+#define HELLO_MAX (64u << 10)
+
+/* A HELLO and a message that are a byte too long do not reach the model. */
+TEST(test_too_long)
+{
+	static uint8_t bytes[HEADER_SHORT + WEIR_MESSAGE_WHOLE + 1];
+	const struct message_tag tag = {.kind = KIND_ASK};
+	struct process_pair p;
+	uint64_t bad = 0;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 2));
+	for (unsigned i = 0; i < 2 * 2; i++) {
+		struct raw r = raw_of(0, receivers[i % 2]);
+		struct weir_conn *c = connect_to(p.a.w, PLANE_NODE(1), names[i % 2]);
+
+		if (i < 2) {
+			memcpy(bytes, &r, sizeof(r));
+			must(weir_send(c, bytes, sizeof(r) - sizeof(r.secret) + HELLO_MAX + 1,
+				       PATIENT));
+		} else {
+			must(weir_send(c, &r, sizeof(r), PATIENT));
+			memcpy(bytes, &tag, sizeof(tag));
+			must(weir_send(c, bytes, sizeof(bytes), PATIENT));
+		}
+		drive_end(&p.b, c);
+		bad++;
+		drive(&p.b, stats(&p.b).malformed == bad);
+	}
+	assert_int_equal(p.b.longest, sizeof(SECRET));
+	assert_int_equal(taken_by(&p.b, 0) + taken_by(&p.b, 1), 0);
 	close_processes(&p);
 }
 

@@ -23,6 +23,8 @@ struct process {
 	_Atomic uint32_t taken[GUESTS + 1];
 	_Atomic pthread_t by[GUESTS + 1];
 	_Atomic uint32_t wrong, replies, ends, holds, held;
+	/* HELLOs that the model was asked about, and the longest one */
+	_Atomic uint32_t greetings, longest;
 	_Atomic int status, nested, enters;
 	_Atomic uint32_t go;
 };
@@ -43,6 +45,11 @@ receiver_index(uint32_t receiver)
 static inline bool
 greeted(uint16_t process, uint32_t receiver, const void *hello, size_t length, void *user)
 {
+	struct process *own = user;
+
+	atomic_fetch_add(&own->greetings, 1);
+	if (length > atomic_load(&own->longest))
+		atomic_store(&own->longest, (uint32_t)length);
 	return length == sizeof(SECRET) && !memcmp(hello, SECRET, length);
 }
 
