@@ -444,6 +444,21 @@ tell_handle(struct lane *lane, int status)
 	model->ended(lane->handle, status ? message_error(lane->m, status) : 0, model->user);
 }
 
+/* How a lane of a model that we end has ended for its messages. Worker locked. */
+static __attribute__((noinline)) int
+lane_loss(const struct lane *lane)
+{
+	struct weir_conn *c = lane->conn;
+
+	if (lane->hello_due)
+		return 0;
+	if (c->state == CONN_ENDED)
+		return c->end;
+	weir_conn_update_completed(c);
+	/* HELLO alone is no message of the model */
+	return c->sent > 1 && c->completed < c->sent ? -ECONNRESET : 0;
+}
+
 void
 lane_end(struct lane *lane, int status)
 {
@@ -458,6 +473,8 @@ lane_end(struct lane *lane, int status)
 		weir_unlock(lane->worker);
 		return;
 	}
+	if (s && lane->handle && !status)
+		status = lane_loss(lane);
 	/* the program over there closed it without having taken all that was sent */
 	if (s && status == -ESHUTDOWN && lane->conn->completed < lane->conn->sent)
 		status = -ECONNRESET;

@@ -217,14 +217,15 @@ pump(struct handler_thread *k, struct weir_thread *t, bool helps, unsigned most)
 	return n;
 }
 
+/* `of_program`: the thread is the program's, which may want the node events. */
 static bool
-has_accepts(struct weir_thread *t, bool driven)
+has_accepts(struct weir_thread *t, bool of_program)
 {
 	bool any;
 
 	weir_lock(t);
 	any = !TAILQ_EMPTY(&t->lane_accepts);
-	if (!driven)
+	if (!of_program)
 		t->node_count = 0; /* lanes notice lost nodes */
 	weir_unlock(t);
 	return any;
@@ -237,7 +238,7 @@ accept_all(struct handler_thread *k)
 	struct weir_conn *c;
 
 	/* weir_accept() of a session that is over would listen in the next one */
-	while (k->listener && has_accepts(k->worker, m->driven) &&
+	while (k->listener && has_accepts(k->worker, m->driven || k->is_guest) &&
 	       !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 

@@ -99,6 +99,34 @@ start_taker(struct taker *t)
 	await(t->entered);
 }
 
+/* The worker is the program's: its events stay. */
+TEST(test_node_events)
+{
+	struct weir_node_event *news = calloc(1, sizeof(*news));
+	struct message_lane *lane;
+	struct weir_thread *t;
+	struct process_pair p;
+	struct weir_event e;
+	int rc = 0;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	t = weir_thread_own(p.b.w, &rc);
+	assert_non_null(t);
+	weir_lock(t);
+	free(t->nodes);
+	news->node = 77;
+	t->nodes = news;
+	t->node_count = t->node_room = 1;
+	weir_unlock(t);
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	assert_int_equal(weir_poll(p.b.w, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_NODE);
+	close_processes(&p);
+}
+
 /* Each of several takes its own, asleep until something comes. */
 TEST(test_several)
 {
@@ -240,6 +268,47 @@ TEST(test_leave_early)
 	must(post(lane, KIND_COUNT, 1, 8));
 	drive(&p.b, p.b.taken[0] == 2);
 	assert_int_equal(p.b.wrong, 0);
+	close_processes(&p);
+}
+
+static void *
+disconnect(void *arg)
+{
+	return (void *)(intptr_t)weir_message_disconnect(arg, 1);
+}
+
+/* The receiver takes nothing until the time to close in order is over: that is told. */
+TEST(test_late)
+{
+	struct message_lane *lane;
+	struct process_pair p;
+	pthread_t closing;
+	struct peer *peer;
+	bool begun = false;
+	void *rc;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	must(post(lane, KIND_COUNT, 1, 8));
+	assert_int_equal(pthread_create(&closing, NULL, disconnect, p.a.m), 0);
+	for (unsigned i = 0; !begun; i++) {
+		pthread_mutex_lock(&p.a.m->lock);
+		peer = p.a.m->peers[0][1];
+		begun = peer->stepping;
+		if (begun)
+			peer->deadline = 0;
+		pthread_mutex_unlock(&p.a.m->lock);
+		if (i == PATIENT)
+			fail_msg("never closes");
+		nap(1);
+	}
+	pthread_join(closing, &rc);
+	assert_int_equal((intptr_t)rc, -ETIMEDOUT);
+	assert_int_equal(p.a.ends, 1);
+	assert_int_equal(p.a.status, -EHOSTUNREACH);
 	close_processes(&p);
 }
 
