@@ -371,6 +371,7 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	struct message_hello_process own;
 	struct lane *lane = SLIST_FIRST(&k->spares);
 	size_t length;
+	int rc = 0;
 
 	weir_assert(is_locked(&k->m->lock));
 	if (lane)
@@ -379,10 +380,11 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	lane = lane_take(k->m, p, k->worker, NULL, lane);
 	if (lane) {
 		lane_attach(lane, c);
+		lane->accepted = weir_clock();
 		lane->hello_due = false;
 		lane->receiver = k->is_guest ? k->index : MESSAGE_HANDLERS;
 		length = HEADER_LONG + model_hello(lane, &own, parts + 1);
-		lane_say(lane, parts, k->m->model ? 3 : 1, length);
+		rc = lane_say(lane, parts, k->m->model ? 3 : 1, length);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}
@@ -392,6 +394,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 		return no_memory();
 	}
 	p->incoming++;
+	/* the other end would wait for HELLO; a connection that has ended may have messages */
+	if (rc == -ENOMEM)
+		lane_end(lane, rc);
 	return 0;
 }
 
@@ -448,15 +453,15 @@ tell_handle(struct lane *lane, int status)
 static __attribute__((noinline)) int
 lane_loss(const struct lane *lane)
 {
-	struct weir_conn *c = lane->conn;
+	const struct weir_conn *c = lane->conn;
 
 	if (lane->hello_due)
 		return 0;
 	if (c->state == CONN_ENDED)
 		return c->end;
-	weir_conn_update_completed(c);
-	/* HELLO alone is no message of the model */
-	return c->sent > 1 && c->completed < c->sent ? -ECONNRESET : 0;
+	/* a complete message has been delivered, but may not have been taken. HELLO alone is no
+	 * message of the model */
+	return c->sent > 1 ? -ECONNRESET : 0;
 }
 
 void

@@ -73,6 +73,24 @@ guest_leave(struct handler_thread *k)
 	atomic_store_explicit(&k->entered, 0, memory_order_release);
 }
 
+/* Lanes that another guest left on k's worker are k's. m->lock. */
+static void
+spares_take(struct handler_thread *k)
+{
+	struct lane_spares former = k->m->former;
+	struct lane *lane;
+
+	weir_assert(is_locked(&k->m->lock));
+	SLIST_INIT(&k->m->former);
+	while ((lane = SLIST_FIRST(&former))) {
+		SLIST_REMOVE_HEAD(&former, spare);
+		if (lane->worker == k->worker && !lane->sender)
+			SLIST_INSERT_HEAD(&k->spares, lane, spare);
+		else
+			SLIST_INSERT_HEAD(&k->m->former, lane, spare);
+	}
+}
+
 int
 guest_shares(void)
 {
@@ -107,11 +125,15 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 	rc = handler_open(k);
 	if (!rc && k->sender->worker != k->worker)
 		rc = guest_shares();
-	if (rc)
+	if (rc) {
 		guest_leave(k);
-	else
-		handler_line_take(k);
-	return rc;
+		return rc;
+	}
+	handler_line_take(k);
+	pthread_mutex_lock(&m->lock);
+	spares_take(k);
+	pthread_mutex_unlock(&m->lock);
+	return 0;
 }
 
 int

@@ -244,7 +244,9 @@ accept_all(struct handler_thread *k)
 
 		pthread_mutex_lock(&m->lock);
 		p = m->model ? model_stranger(m, c->peer_node) : peer_get(m, c->peer_node);
-		if (p && (p == m->strangers || !peer_use(m, p, true))) {
+		/* connections that say nothing must not use up memory */
+		if (p &&
+		    (p == m->strangers ? p->incoming < STRANGERS_MAX : !peer_use(m, p, true))) {
 			if (lane_accept(k, p, c))
 				peer_unuse(m, p);
 		} else {

@@ -247,6 +247,41 @@ TEST(test_leave)
 	close_processes(&p);
 }
 
+static uint32_t
+former_lanes(struct process *s)
+{
+	struct lane *lane;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&s->m->lock);
+	SLIST_FOREACH(lane, &s->m->former, spare)
+	n++;
+	pthread_mutex_unlock(&s->m->lock);
+	return n;
+}
+
+/* Memory of connections is used again by the next guest of the thread. */
+TEST(test_leave_often)
+{
+	struct message_lane *lane[GUESTS];
+	struct process_pair p;
+	uint32_t ends = 0;
+
+	open_processes(&p, &message_plane, 1);
+	for (uint32_t i = 0; i < GUESTS; i++)
+		lane[i] = open_lane(&p.a, 1, i);
+	for (uint32_t i = 0; i < 3 * GUESTS; i++) {
+		must(message_enter(p.b.m, i % GUESTS));
+		must(post(lane[i % GUESTS], KIND_COUNT, i / GUESTS, 8));
+		drive(&p.b, p.b.taken[i % GUESTS] == i / GUESTS + 1);
+		must(message_leave(p.b.m));
+		ends++;
+		await(p.a.ends == ends);
+		assert_int_equal(former_lanes(&p.b), 1);
+	}
+	close_processes(&p);
+}
+
 /* Messages that nobody has taken when the receiver leaves. */
 TEST(test_leave_early)
 {

@@ -303,6 +303,52 @@ TEST(test_strangers)
 	close_processes(&p);
 }
 
+/* Strangers that stay silent end, and no more than so many are let in. */
+TEST(test_silent)
+{
+	struct weir_conn *c[3];
+	struct message_lane *lane;
+	struct process_pair p;
+	struct lane *stranger;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 2));
+	for (unsigned i = 0; i < 2; i++)
+		c[i] = connect_to(p.a.w, PLANE_NODE(1), names[i]);
+	drive(&p.b, strangers_of(&p.b) == 2);
+	await_looks(&(struct side){.m = p.b.m});
+	for (unsigned i = 0; i < 2; i++)
+		assert_true(raw_lives(c[i]));
+	pthread_mutex_lock(&p.b.m->lock);
+	TAILQ_FOREACH(stranger, &p.b.m->strangers->lanes, in_peer)
+	stranger->accepted -= LEAVE_NS;
+	pthread_mutex_unlock(&p.b.m->lock);
+	drive(&p.b, !strangers_of(&p.b));
+	for (unsigned i = 0; i < 2; i++)
+		drive_end(&p.b, c[i]);
+	/* as if there were as many as may be, but for one */
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->strangers->incoming += STRANGERS_MAX - 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	for (unsigned i = 0; i < 3; i++) {
+		c[i] = connect_to(p.a.w, PLANE_NODE(1), names[0]);
+		if (!i)
+			await(strangers_of(&p.b) == STRANGERS_MAX);
+	}
+	for (unsigned i = 1; i < 3; i++)
+		raw_end(c[i]);
+	assert_true(raw_lives(c[0]));
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->strangers->incoming -= STRANGERS_MAX - 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	weir_close(c[0]);
+	/* and processes are let in again */
+	lane = open_lane(&p.a, 1, 2);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[2] == 1);
+	close_processes(&p);
+}
+
 /* A messenger that closes says good-bye to a connection that has said nothing yet, and takes what
  * its process sends before it goes. */
 TEST(test_close_beside_stranger)
