@@ -19,11 +19,11 @@ struct inside {
 	struct lane *lane; /* pinned; NULL: kept */
 	uint8_t *memory;   /* head and message */
 	uint16_t node, type;
-	uint8_t kind;	   /* enum message_kind */
+	uint8_t kind;	   /* enum message_kind; KIND_MODEL: of a model */
 	uint8_t committed; /* kept: it may be sent again */
 	uint32_t room;	   /* bytes of the payload */
 	union {
-		uint64_t id;	/* of the request that is answered; KIND_MODEL: a model's */
+		uint64_t id;	/* of the request that is answered */
 		struct weir *w; /* kept: owns the memory */
 	};
 };
@@ -38,7 +38,7 @@ inside(struct weir_draft *d)
 static inline uint32_t
 head_bytes(const struct inside *in)
 {
-	return in->kind == KIND_MESSAGE ? HEADER_SHORT : HEADER_LONG;
+	return in->kind == KIND_MESSAGE || in->kind == KIND_MODEL ? HEADER_SHORT : HEADER_LONG;
 }
 
 static int
@@ -186,7 +186,7 @@ commit(struct weir_draft *draft, size_t length, uint64_t id, int timeout_ms)
 int
 draft_reserve(struct lane *lane, size_t room, int timeout_ms, struct weir_draft *draft)
 {
-	struct inside in = {.lane = lane, .kind = KIND_MESSAGE, .id = KIND_MODEL};
+	struct inside in = {.lane = lane, .kind = KIND_MODEL};
 
 	return reserve(lane->m, &in, room, timeout_ms, draft);
 }
@@ -198,7 +198,7 @@ draft_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
 	struct inside *in = inside(draft);
 	int rc;
 
-	if (!in->memory || !in->lane || in->id != KIND_MODEL || length > in->room)
+	if (!in->memory || in->kind != KIND_MODEL || length > in->room)
 		return not_a_draft();
 	memcpy(in->memory, tag, sizeof(*tag));
 	rc = commit_headed(draft, HEADER_SHORT, length, timeout_ms);
@@ -218,7 +218,7 @@ weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t l
 	bool first;
 	int rc;
 
-	if (!in->memory || in->kind == KIND_REQUEST || length > in->room)
+	if (!in->memory || in->kind == KIND_REQUEST || in->kind == KIND_MODEL || length > in->room)
 		return not_a_draft();
 	if (!lane) {
 		draft->length = length;

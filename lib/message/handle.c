@@ -30,6 +30,9 @@ weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir
 
 	if (rc)
 		return rc;
+	if (m->model)
+		return weir_fail(-EINVAL, "a model takes all messages of this messenger; open "
+					  "another one with weir_messenger_open()");
 	if (!given.handle || given.flags & ~(WEIR_HANDLER_EXCLUSIVE | WEIR_HANDLER_UNORDERED))
 		return weir_fail(-EINVAL, "no handler, or an unknown flag; see weir/message.h");
 	if (given.place_from && !given.place)

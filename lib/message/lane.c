@@ -125,9 +125,9 @@ sender_leave(void *arg)
 		guest_leave(guest);
 	pthread_mutex_lock(&m->lock);
 	weir_assert(s->users);
+	model_thread_ends(m); /* also if others use its connections to programs */
 	if (!--s->users) {
 		requests_cancel(s, UINT32_MAX);
-		model_thread_ends(s);
 		for (uint32_t i = 0; i < NODES; i++) {
 			if (!s->page[i / NODE_PAGE])
 				i += NODE_PAGE - 1;
@@ -371,6 +371,7 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	struct message_hello_process own;
 	struct lane *lane = SLIST_FIRST(&k->spares);
 	size_t length;
+	int rc = 0;
 
 	weir_assert(is_locked(&k->m->lock));
 	if (lane)
@@ -379,10 +380,11 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	lane = lane_take(k->m, p, k->worker, NULL, lane);
 	if (lane) {
 		lane_attach(lane, c);
+		lane->accepted = weir_clock();
 		lane->hello_due = false;
 		lane->receiver = k->is_guest ? k->index : MESSAGE_HANDLERS;
 		length = HEADER_LONG + model_hello(lane, &own, parts + 1);
-		lane_say(lane, parts, k->m->model ? 3 : 1, length);
+		rc = lane_say(lane, parts, k->m->model ? 3 : 1, length);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}
@@ -392,6 +394,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 		return no_memory();
 	}
 	p->incoming++;
+	/* the other end would wait for HELLO; a connection that has ended may have messages */
+	if (rc == -ENOMEM)
+		lane_end(lane, rc);
 	return 0;
 }
 
@@ -444,6 +449,21 @@ tell_handle(struct lane *lane, int status)
 	model->ended(lane->handle, status ? message_error(lane->m, status) : 0, model->user);
 }
 
+/* How a lane of a model that we end has ended for its messages. Worker locked. */
+static __attribute__((noinline)) int
+lane_loss(const struct lane *lane)
+{
+	const struct weir_conn *c = lane->conn;
+
+	if (lane->hello_due)
+		return 0;
+	if (c->state == CONN_ENDED)
+		return c->end;
+	/* a complete message has been delivered, but may not have been taken. HELLO alone is no
+	 * message of the model */
+	return c->sent > 1 ? -ECONNRESET : 0;
+}
+
 void
 lane_end(struct lane *lane, int status)
 {
@@ -458,6 +478,8 @@ lane_end(struct lane *lane, int status)
 		weir_unlock(lane->worker);
 		return;
 	}
+	if (s && lane->handle && !status)
+		status = lane_loss(lane);
 	/* the program over there closed it without having taken all that was sent */
 	if (s && status == -ESHUTDOWN && lane->conn->completed < lane->conn->sent)
 		status = -ECONNRESET;
@@ -600,6 +622,9 @@ make(struct sender *s, uint16_t node, struct message_lane *to)
 	struct peer *p;
 	int rc;
 
+	if (m->model && node >= m->model->process_count)
+		return weir_fail(-EINVAL, "process %u of %u; give a number below that", node,
+				 m->model->process_count);
 	pthread_mutex_lock(&m->lock);
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();

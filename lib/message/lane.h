@@ -54,6 +54,7 @@ struct lane {
 	/* incoming: the thread `running`'s; else under worker */
 	struct assembly in;  /* fragments.total: a message is under way */
 	uint64_t key;	     /* a BYE for it has this id; 0: not known yet. m->lock */
+	uint64_t accepted;   /* incoming: ns. m->lock */
 	uint64_t made;	     /* outgoing: the peer's count of lanes when made. m->lock */
 	bool named;	     /* outgoing: connected to the messenger's name itself, not to NAME.k */
 	bool finishing;	     /* outgoing: sends no more, the other end closes it. m->lock */

@@ -85,8 +85,9 @@ int message_open(struct weir *w, const struct weir_messenger_options *options,
 
 /*
  * The calling thread receives as this guest until it leaves or ends. 0; -EINVAL: no such guest;
- * -EALREADY: the thread is one already; -EBUSY: another thread is this guest; -ENOSPC: the thread
- * has no lanes of its own; the errors of weir_listen(), as -EMFILE without a channel.
+ * -EALREADY: the thread is one already; -EBUSY: another thread is this guest; -EDEADLK: the
+ * messenger is calling the program in this thread; -ENOSPC: the thread has no lanes of its own; the
+ * errors of weir_listen(), as -EMFILE without a channel.
  */
 int message_enter(struct weir_messenger *m, uint32_t guest);
 /*
@@ -119,7 +120,8 @@ int message_lane_commit(struct message_lane *lane, struct weir_draft *draft, siz
 			const struct message_tag *tag, int timeout_ms);
 
 /* Sends a message of the model back to the sender of `reply`, without waiting: without room it is
- * copied. Any thread. -EHOSTUNREACH: the connection is gone. */
+ * copied. Any thread. -EHOSTUNREACH: the connection is gone; -EINVAL: `reply` is empty, as that of
+ * a reply is. */
 int message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 		  const struct message_tag *tag, const struct iovec *iov, unsigned n);
 

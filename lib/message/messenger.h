@@ -35,6 +35,7 @@ struct handler_thread;
 #define NODES 65536u
 #define NODE_PAGE 256u
 #define LEAVE_NS 10000000000ull /* ns for a connection to close */
+#define STRANGERS_MAX 4096u	/* accepted connections whose HELLO has not come */
 #define TICK_MS 100		/* between rounds of housekeeping */
 #define TICK_NS (TICK_MS * 1000000ull)
 #define MINIMUM_WINDOW (64u << 10)

@@ -144,17 +144,19 @@ model_greets(struct lane *lane, const uint8_t *data, uint32_t length)
 
 	if (!model)
 		return !length;
-	if (length < sizeof(its))
+	if (length < sizeof(its) || length > sizeof(its) + HELLO_MAX)
 		return false;
 	memcpy(&its, data, sizeof(its));
-	if (its.process >= model->process_count || its.receiver != lane->receiver ||
-	    !model->greeted((uint16_t)its.process, its.receiver, data + sizeof(its),
+	if (its.process >= model->process_count || its.receiver != lane->receiver)
+		return false;
+	/* the model hears of no process that the data plane or the lane contradicts */
+	if (lane->sender ? its.process != lane->peer->node
+			 : model->processes[its.process].node != lane->conn->peer_node)
+		return false;
+	if (!model->greeted((uint16_t)its.process, its.receiver, data + sizeof(its),
 			    length - sizeof(its), model->user))
 		return false;
-	if (lane->sender)
-		return its.process == lane->peer->node;
-	return model->processes[its.process].node == lane->conn->peer_node &&
-	       !peer_adopt(lane, (uint16_t)its.process);
+	return lane->sender || !peer_adopt(lane, (uint16_t)its.process);
 }
 
 /* ---- messages ---- */
@@ -170,7 +172,8 @@ too_long(uint64_t length)
 static bool
 read_tag(const struct lane *lane, const struct weir_taken *from, struct message_taken *taken)
 {
-	if (!lane->m->model || from->length < HEADER_SHORT || from->data[0] < KIND_MODEL)
+	if (!lane->m->model || from->length < HEADER_SHORT ||
+	    from->length > HEADER_SHORT + WEIR_MESSAGE_WHOLE || from->data[0] < KIND_MODEL)
 		return false;
 	memcpy(&taken->tag, from->data, sizeof(taken->tag));
 	taken->data = from->data + HEADER_SHORT;
@@ -235,8 +238,14 @@ message_reply(struct weir_messenger *m, const struct weir_reply *reply,
 	struct lane *lane = (struct lane *)(uintptr_t)reply->internal[0];
 	struct iovec parts[WEIR_MESSAGE_PARTS + 1];
 	uint64_t length;
-	int rc = with_tag(m, tag, iov, n, parts, &length);
+	int rc;
 
+	if (!lane)
+		return weir_fail(-EINVAL,
+				 "no reply of a message that was taken; replies to replies "
+				 "go on a lane");
+	weir_assert(lane->m == m);
+	rc = with_tag(m, tag, iov, n, parts, &length);
 	if (rc)
 		return rc;
 	weir_lock(lane->worker);
@@ -271,6 +280,7 @@ message_lane_open(struct weir_messenger *m, uint16_t process, uint32_t receiver,
 	lane->m = m;
 	lane->process = process;
 	lane->receiver = receiver;
+	lane->thread = pthread_self();
 	lane->sender = s;
 	pthread_mutex_lock(&m->lock);
 	LIST_INSERT_HEAD(&m->lanes, lane, in_messenger);
@@ -326,12 +336,12 @@ message_lane_close(struct message_lane *lane)
 }
 
 void
-model_thread_ends(struct sender *s)
+model_thread_ends(struct weir_messenger *m)
 {
 	struct message_lane *lane;
 
-	LIST_FOREACH(lane, &s->m->lanes, in_messenger)
-	if (lane->sender == s)
+	LIST_FOREACH(lane, &m->lanes, in_messenger)
+	if (pthread_equal(lane->thread, pthread_self()))
 		let_go(lane, false);
 }
 

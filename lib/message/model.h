@@ -7,6 +7,7 @@
 #include "message.h"
 #include "messenger.h"
 
+#include <pthread.h>
 #include <sys/uio.h>
 
 struct handler_thread;
@@ -21,6 +22,7 @@ struct message_lane {
 	uint16_t process;
 	uint32_t receiver;
 	void *user;
+	pthread_t thread;      /* that opened it, and alone sends on it */
 	struct sender *sender; /* of its thread. Written under m->lock by the thread */
 	struct lane *now;      /* the present connection; NULL: none. Worker of sender */
 };
@@ -56,7 +58,7 @@ int draft_reserve(struct lane *lane, size_t room, int timeout_ms, struct weir_dr
 /* Sends it with this head. On success the lane is unpinned. */
 int draft_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
 		 const struct message_tag *tag, int timeout_ms);
-/* The thread of s has ended: so do its lanes. m->lock. */
-void model_thread_ends(struct sender *s);
+/* The calling thread ends: so do lanes that it has opened. m->lock. */
+void model_thread_ends(struct weir_messenger *m);
 
 #endif

@@ -734,6 +734,20 @@ probe(struct weir_messenger *m, struct peer *p)
 	lane_make(m->pool[0].sender, p, true);
 }
 
+/* Ends connections that had the time for a HELLO. m->lock. */
+static void
+strangers_look(struct weir_messenger *m)
+{
+	uint64_t now = weir_clock();
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&m->strangers->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (now - lane->accepted >= LEAVE_NS)
+			lane_end(lane, -ETIMEDOUT);
+	}
+}
+
 void
 peers_look(struct weir_messenger *m)
 {
@@ -763,6 +777,8 @@ peers_look(struct weir_messenger *m)
 		}
 		probe(m, p);
 	}
+	if (m->strangers)
+		strangers_look(m);
 	assemblies_reclaim(m);
 	pthread_mutex_unlock(&m->lock);
 }

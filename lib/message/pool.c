@@ -141,6 +141,8 @@ handler_rejoin(struct handler_thread *k)
 	s = t ? sender_get(m, &rc) : NULL;
 	if (!s)
 		return rc;
+	if (k->is_guest && s->worker != t)
+		return guest_shares();
 	handler_line_give(k);
 	pthread_mutex_lock(&m->lock);
 	handler_spares_leave(k);

@@ -97,6 +97,8 @@ bool pool_is_driver(const struct weir_messenger *m);
 void pool_step(struct weir_messenger *m);
 /* A guest, if it has entered, leaves. Nothing locked. */
 void guest_leave(struct handler_thread *k);
+/* A guest whose thread has no sender of its own. -ENOSPC */
+int guest_shares(void);
 /* The guest that the calling thread is; NULL: none. */
 struct handler_thread *guest_own(const struct weir_messenger *m);
 /* The messenger closes: the caller drives it from now on. One turn, which may sleep. Nothing

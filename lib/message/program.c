@@ -73,6 +73,30 @@ guest_leave(struct handler_thread *k)
 	atomic_store_explicit(&k->entered, 0, memory_order_release);
 }
 
+/* Lanes that another guest left on k's worker are k's. m->lock. */
+static void
+spares_take(struct handler_thread *k)
+{
+	struct lane_spares former = k->m->former;
+	struct lane *lane;
+
+	weir_assert(is_locked(&k->m->lock));
+	SLIST_INIT(&k->m->former);
+	while ((lane = SLIST_FIRST(&former))) {
+		SLIST_REMOVE_HEAD(&former, spare);
+		if (lane->worker == k->worker && !lane->sender)
+			SLIST_INSERT_HEAD(&k->spares, lane, spare);
+		else
+			SLIST_INSERT_HEAD(&k->m->former, lane, spare);
+	}
+}
+
+int
+guest_shares(void)
+{
+	return weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
+}
+
 int
 message_enter(struct weir_messenger *m, uint32_t guest)
 {
@@ -81,6 +105,9 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 	int rc;
 
 	weir_assert(m->model);
+	if (is_calling(m))
+		return weir_fail(-EDEADLK, "called from a function of the messenger; enter when it "
+					   "has returned");
 	if (guest >= m->model->guests)
 		return weir_fail(-EINVAL, "receiver %u of %u; give a number below that", guest,
 				 m->model->guests);
@@ -97,12 +124,16 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 				 guest);
 	rc = handler_open(k);
 	if (!rc && k->sender->worker != k->worker)
-		rc = weir_fail(-ENOSPC, "the thread shares its lanes; raise `lanes`");
-	if (rc)
+		rc = guest_shares();
+	if (rc) {
 		guest_leave(k);
-	else
-		handler_line_take(k);
-	return rc;
+		return rc;
+	}
+	handler_line_take(k);
+	pthread_mutex_lock(&m->lock);
+	spares_take(k);
+	pthread_mutex_unlock(&m->lock);
+	return 0;
 }
 
 int
@@ -324,6 +355,7 @@ int
 weir_messenger_arm(struct weir_messenger *m)
 {
 	struct handler_thread *k = own_handler(m);
+	const struct handler_thread *guest;
 	bool drives = pool_is_driver(m), busy = false, timed;
 	struct weir_thread *t;
 	struct sender *s;
@@ -340,8 +372,9 @@ weir_messenger_arm(struct weir_messenger *m)
 	leave_news(s);
 	if (drives) {
 		now = weir_clock();
+		guest = m->model ? guest_own(m) : NULL;
 		pthread_mutex_lock(&m->lock);
-		timed = m->connected || k->listen_at;
+		timed = m->connected || k->listen_at || (guest && guest->listen_at);
 		busy = m->event_count || !TAILQ_EMPTY(&m->stepping) ||
 		       atomic_load_explicit(&m->room_news, memory_order_relaxed) || now >= k->due;
 		if (!busy && (timed || t->timer_at))

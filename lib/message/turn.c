@@ -217,14 +217,15 @@ pump(struct handler_thread *k, struct weir_thread *t, bool helps, unsigned most)
 	return n;
 }
 
+/* `of_program`: the thread is the program's, which may want the node events. */
 static bool
-has_accepts(struct weir_thread *t, bool driven)
+has_accepts(struct weir_thread *t, bool of_program)
 {
 	bool any;
 
 	weir_lock(t);
 	any = !TAILQ_EMPTY(&t->lane_accepts);
-	if (!driven)
+	if (!of_program)
 		t->node_count = 0; /* lanes notice lost nodes */
 	weir_unlock(t);
 	return any;
@@ -237,13 +238,15 @@ accept_all(struct handler_thread *k)
 	struct weir_conn *c;
 
 	/* weir_accept() of a session that is over would listen in the next one */
-	while (k->listener && has_accepts(k->worker, m->driven) &&
+	while (k->listener && has_accepts(k->worker, m->driven || k->is_guest) &&
 	       !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
 		p = m->model ? model_stranger(m, c->peer_node) : peer_get(m, c->peer_node);
-		if (p && (p == m->strangers || !peer_use(m, p, true))) {
+		/* connections that say nothing must not use up memory */
+		if (p &&
+		    (p == m->strangers ? p->incoming < STRANGERS_MAX : !peer_use(m, p, true))) {
 			if (lane_accept(k, p, c))
 				peer_unuse(m, p);
 		} else {

@@ -21,6 +21,7 @@ TEST(test_own_thread)
 	must(post(lane, KIND_COUNT, n++, 8));
 	must(post(other, KIND_COUNT, 0, 8));
 	await(p.b.taken[GUESTS] == 1);
+	assert_int_equal(p.b.enters, -EDEADLK);
 	stays(p.b.taken[3] == 0);
 	drive(&p.b, p.b.taken[3] == 1);
 	for (unsigned i = 0; i < 20 * LENGTHS; i++) {
@@ -32,6 +33,7 @@ TEST(test_own_thread)
 	assert_true(p.b.by[3] == pthread_self());
 	assert_false(p.b.by[GUESTS] == pthread_self());
 	assert_int_equal(p.b.nested, -EDEADLK);
+	assert_int_equal(p.b.enters, -EDEADLK);
 	assert_int_equal(post(lane, KIND_COUNT, n, WEIR_MESSAGE_WHOLE + 1), -EMSGSIZE);
 	assert_int_equal(p.b.wrong + p.a.ends, 0);
 	message_lane_close(other);
@@ -95,6 +97,34 @@ start_taker(struct taker *t)
 {
 	assert_int_equal(pthread_create(&t->thread, NULL, take_all, t), 0);
 	await(t->entered);
+}
+
+/* The worker is the program's: its events stay. */
+TEST(test_node_events)
+{
+	struct weir_node_event *news = calloc(1, sizeof(*news));
+	struct message_lane *lane;
+	struct weir_thread *t;
+	struct process_pair p;
+	struct weir_event e;
+	int rc = 0;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	t = weir_thread_own(p.b.w, &rc);
+	assert_non_null(t);
+	weir_lock(t);
+	free(t->nodes);
+	news->node = 77;
+	t->nodes = news;
+	t->node_count = t->node_room = 1;
+	weir_unlock(t);
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	assert_int_equal(weir_poll(p.b.w, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_NODE);
+	close_processes(&p);
 }
 
 /* Each of several takes its own, asleep until something comes. */
@@ -217,6 +247,41 @@ TEST(test_leave)
 	close_processes(&p);
 }
 
+static uint32_t
+former_lanes(struct process *s)
+{
+	struct lane *lane;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&s->m->lock);
+	SLIST_FOREACH(lane, &s->m->former, spare)
+	n++;
+	pthread_mutex_unlock(&s->m->lock);
+	return n;
+}
+
+/* Memory of connections is used again by the next guest of the thread. */
+TEST(test_leave_often)
+{
+	struct message_lane *lane[GUESTS];
+	struct process_pair p;
+	uint32_t ends = 0;
+
+	open_processes(&p, &message_plane, 1);
+	for (uint32_t i = 0; i < GUESTS; i++)
+		lane[i] = open_lane(&p.a, 1, i);
+	for (uint32_t i = 0; i < 3 * GUESTS; i++) {
+		must(message_enter(p.b.m, i % GUESTS));
+		must(post(lane[i % GUESTS], KIND_COUNT, i / GUESTS, 8));
+		drive(&p.b, p.b.taken[i % GUESTS] == i / GUESTS + 1);
+		must(message_leave(p.b.m));
+		ends++;
+		await(p.a.ends == ends);
+		assert_int_equal(former_lanes(&p.b), 1);
+	}
+	close_processes(&p);
+}
+
 /* Messages that nobody has taken when the receiver leaves. */
 TEST(test_leave_early)
 {
@@ -238,6 +303,47 @@ TEST(test_leave_early)
 	must(post(lane, KIND_COUNT, 1, 8));
 	drive(&p.b, p.b.taken[0] == 2);
 	assert_int_equal(p.b.wrong, 0);
+	close_processes(&p);
+}
+
+static void *
+disconnect(void *arg)
+{
+	return (void *)(intptr_t)weir_message_disconnect(arg, 1);
+}
+
+/* The receiver takes nothing until the time to close in order is over: that is told. */
+TEST(test_late)
+{
+	struct message_lane *lane;
+	struct process_pair p;
+	pthread_t closing;
+	struct peer *peer;
+	bool begun = false;
+	void *rc;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	must(post(lane, KIND_COUNT, 1, 8));
+	assert_int_equal(pthread_create(&closing, NULL, disconnect, p.a.m), 0);
+	for (unsigned i = 0; !begun; i++) {
+		pthread_mutex_lock(&p.a.m->lock);
+		peer = p.a.m->peers[0][1];
+		begun = peer->stepping;
+		if (begun)
+			peer->deadline = 0;
+		pthread_mutex_unlock(&p.a.m->lock);
+		if (i == PATIENT)
+			fail_msg("never closes");
+		nap(1);
+	}
+	pthread_join(closing, &rc);
+	assert_int_equal((intptr_t)rc, -ETIMEDOUT);
+	assert_int_equal(p.a.ends, 1);
+	assert_int_equal(p.a.status, -EHOSTUNREACH);
 	close_processes(&p);
 }
 
@@ -291,7 +397,45 @@ TEST(test_drafts)
 	must(weir_message_reserve(p.a.m, 1, 0, 100, 0, PATIENT, &draft));
 	assert_int_equal(message_lane_commit(lane, &draft, 8, &tag, PATIENT), -EINVAL);
 	weir_message_abandon(p.a.m, &draft);
+	/* nor the other way round */
+	must(message_lane_reserve(lane, 100, PATIENT, &draft));
+	assert_int_equal(weir_message_commit(p.a.m, &draft, 8, PATIENT), -EINVAL);
+	weir_message_abandon(p.a.m, &draft);
 	assert_int_equal(p.b.wrong, 0);
+	assert_int_equal(stats_of(&(struct side){.m = p.b.m}).unknown, 0);
+	close_processes(&p);
+}
+
+/* A thread that shares its connections with others ends: its lanes end, and theirs go on. */
+static void *
+post_once(void *arg)
+{
+	struct message_lane *lane = open_lane(arg, 1, MESSAGE_HANDLERS);
+
+	must(post(lane, KIND_COUNT, 1, 8));
+	return NULL;
+}
+
+TEST(test_shared_sender)
+{
+	struct message_lane *lane;
+	struct process_pair p;
+	pthread_t thread;
+
+	open_processes(&p, &message_plane, 1);
+	pthread_mutex_lock(&p.a.m->lock);
+	p.a.m->o.lanes = 1;
+	pthread_mutex_unlock(&p.a.m->lock);
+	lane = open_lane(&p.a, 1, MESSAGE_HANDLERS);
+	must(post(lane, KIND_COUNT, 0, 8));
+	await(p.b.taken[GUESTS] == 1);
+	assert_int_equal(pthread_create(&thread, NULL, post_once, &p.a), 0);
+	pthread_join(thread, NULL);
+	await(p.a.ends == 1);
+	assert_int_equal(p.a.status, 0);
+	must(post(lane, KIND_COUNT, 2, 8));
+	await(p.b.taken[GUESTS] == 3);
+	assert_int_equal(p.a.ends + p.b.wrong, 1);
 	close_processes(&p);
 }
 

@@ -77,6 +77,7 @@ TEST(test_hello)
 	struct message_lane *lane[2];
 	struct process_pair p;
 	uint64_t bad = 0;
+	uint32_t asked;
 
 	open_processes(&p, &message_plane, 1);
 	must(message_enter(p.b.m, 2));
@@ -90,6 +91,7 @@ TEST(test_hello)
 		size_t length = sizeof(r);
 		struct weir_conn *c = connect_to(p.a.w, PLANE_NODE(1), names[i % 2]);
 
+		asked = p.b.greetings;
 		r.h.id = p.a.m->incarnation;
 		switch (i / 2) {
 		case 0: /* no part of processes, as programs say */
@@ -132,6 +134,9 @@ TEST(test_hello)
 		drive_end(&p.b, c);
 		bad++;
 		drive(&p.b, stats(&p.b).malformed == bad);
+		/* the model is not asked about what cannot be */
+		if (i / 2 <= 5)
+			assert_int_equal(p.b.greetings, asked);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		must(post(lane[i], KIND_COUNT, 1, 8));
@@ -208,6 +213,40 @@ TEST(test_messages)
 	close_processes(&p);
 }
 
+#define HELLO_MAX (64u << 10)
+
+/* A HELLO and a message that are a byte too long do not reach the model. */
+TEST(test_too_long)
+{
+	static uint8_t bytes[HEADER_SHORT + WEIR_MESSAGE_WHOLE + 1];
+	const struct message_tag tag = {.kind = KIND_ASK};
+	struct process_pair p;
+	uint64_t bad = 0;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 2));
+	for (unsigned i = 0; i < 2 * 2; i++) {
+		struct raw r = raw_of(0, receivers[i % 2]);
+		struct weir_conn *c = connect_to(p.a.w, PLANE_NODE(1), names[i % 2]);
+
+		if (i < 2) {
+			memcpy(bytes, &r, sizeof(r));
+			must(weir_send(c, bytes, sizeof(r) - sizeof(r.secret) + HELLO_MAX + 1,
+				       PATIENT));
+		} else {
+			must(weir_send(c, &r, sizeof(r), PATIENT));
+			memcpy(bytes, &tag, sizeof(tag));
+			must(weir_send(c, bytes, sizeof(bytes), PATIENT));
+		}
+		drive_end(&p.b, c);
+		bad++;
+		drive(&p.b, stats(&p.b).malformed == bad);
+	}
+	assert_int_equal(p.b.longest, sizeof(SECRET));
+	assert_int_equal(taken_by(&p.b, 0) + taken_by(&p.b, 1), 0);
+	close_processes(&p);
+}
+
 static uint32_t
 strangers_of(const struct process *s)
 {
@@ -261,6 +300,52 @@ TEST(test_strangers)
 		weir_close(silent[i]);
 	limit(&p.b, 10000);
 	weir_detach(other);
+	close_processes(&p);
+}
+
+/* Strangers that stay silent end, and no more than so many are let in. */
+TEST(test_silent)
+{
+	struct weir_conn *c[3];
+	struct message_lane *lane;
+	struct process_pair p;
+	struct lane *stranger;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 2));
+	for (unsigned i = 0; i < 2; i++)
+		c[i] = connect_to(p.a.w, PLANE_NODE(1), names[i]);
+	drive(&p.b, strangers_of(&p.b) == 2);
+	await_looks(&(struct side){.m = p.b.m});
+	for (unsigned i = 0; i < 2; i++)
+		assert_true(raw_lives(c[i]));
+	pthread_mutex_lock(&p.b.m->lock);
+	TAILQ_FOREACH(stranger, &p.b.m->strangers->lanes, in_peer)
+	stranger->accepted -= LEAVE_NS;
+	pthread_mutex_unlock(&p.b.m->lock);
+	drive(&p.b, !strangers_of(&p.b));
+	for (unsigned i = 0; i < 2; i++)
+		drive_end(&p.b, c[i]);
+	/* as if there were as many as may be, but for one */
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->strangers->incoming += STRANGERS_MAX - 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	for (unsigned i = 0; i < 3; i++) {
+		c[i] = connect_to(p.a.w, PLANE_NODE(1), names[0]);
+		if (!i)
+			await(strangers_of(&p.b) == STRANGERS_MAX);
+	}
+	for (unsigned i = 1; i < 3; i++)
+		raw_end(c[i]);
+	assert_true(raw_lives(c[0]));
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->strangers->incoming -= STRANGERS_MAX - 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	weir_close(c[0]);
+	/* and processes are let in again */
+	lane = open_lane(&p.a, 1, 2);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[2] == 1);
 	close_processes(&p);
 }
 
@@ -421,6 +506,7 @@ TEST(test_disconnect)
 TEST(test_arguments)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct weir_handler handler = WEIR_HANDLER_INIT;
 	struct message_lane *lane;
 	struct message_model bad;
 	struct weir_messenger *m;
@@ -446,6 +532,21 @@ TEST(test_arguments)
 	assert_int_equal(message_open(p.a.w, &o, &bad, &m), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 3, 0, &lane), -EINVAL);
 	assert_int_equal(message_lane_open(p.a.m, 1, MESSAGE_GUESTS_MAX, &lane), -EINVAL);
+	handler.handle = mute;
+	assert_int_equal(weir_message_register(p.a.m, 0, &handler), -EINVAL);
+	assert_int_equal(message_reply(p.a.m, &(struct weir_reply){0},
+				       &(struct message_tag){.kind = KIND_COUNT}, NULL, 0),
+			 -EINVAL);
+	/* calls of programs name processes, too */
+	for (unsigned process = 3; process <= UINT16_MAX; process += UINT16_MAX - 3) {
+		uint16_t to = (uint16_t)process;
+		struct weir_request r;
+
+		assert_int_equal(weir_message_connect(p.a.m, to, 0), -EINVAL);
+		assert_int_equal(weir_message_send(p.a.m, to, 0, "", 0, 0), -EINVAL);
+		assert_int_equal(weir_request_start(p.a.m, &r, to, 0, "", 0, NULL, 0, 0), -EINVAL);
+		assert_int_equal(weir_message_disconnect(p.a.m, to), -ENOTCONN);
+	}
 	lane = open_lane(&p.a, 2, 0); /* not open */
 	assert_int_equal(post(lane, KIND_COUNT, 0, 8), -ECONNREFUSED);
 	close_processes(&p);

@@ -23,7 +23,9 @@ struct process {
 	_Atomic uint32_t taken[GUESTS + 1];
 	_Atomic pthread_t by[GUESTS + 1];
 	_Atomic uint32_t wrong, replies, ends, holds, held;
-	_Atomic int status, nested;
+	/* HELLOs that the model was asked about, and the longest one */
+	_Atomic uint32_t greetings, longest;
+	_Atomic int status, nested, enters;
 	_Atomic uint32_t go;
 };
 
@@ -43,6 +45,11 @@ receiver_index(uint32_t receiver)
 static inline bool
 greeted(uint16_t process, uint32_t receiver, const void *hello, size_t length, void *user)
 {
+	struct process *own = user;
+
+	atomic_fetch_add(&own->greetings, 1);
+	if (length > atomic_load(&own->longest))
+		atomic_store(&own->longest, (uint32_t)length);
 	return length == sizeof(SECRET) && !memcmp(hello, SECRET, length);
 }
 
@@ -64,6 +71,7 @@ take(struct weir_messenger *m, const struct message_taken *taken, void *user)
 		must(message_reply(m, &taken->reply, &taken->tag, &part, 1));
 	atomic_store(&own->by[i], pthread_self());
 	atomic_store(&own->nested, message_leave(m));
+	atomic_store(&own->enters, message_enter(m, 1));
 	atomic_fetch_add(&own->taken[i], 1);
 	if (i == GUESTS && atomic_load(&own->holds)) {
 		atomic_fetch_add(&own->held, 1);
