@@ -11,6 +11,7 @@
 #include "ipc/apply.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #define EACH_PLACE(i) for (unsigned i = REMOTE; i <= APART; i++)
@@ -454,6 +455,7 @@ test_mapped(void **state)
 
 #define THREADS 4u
 #define TICKETS 1000u
+#define UPDATES 10u /* per ticket */
 
 struct job {
 	struct weir_remote *r;
@@ -461,11 +463,35 @@ struct job {
 	int rc;
 };
 
+/* A thread of the owner that updates all the time. Two of them: at each moment one is likely to
+ * run beside an engine. */
+struct adder {
+	uint64_t *word, added;
+	atomic_bool ends;
+	pthread_t thread;
+};
+
+static void *
+add_on(void *arg)
+{
+	struct adder *a = arg;
+
+	while (!a->ends) {
+		for (unsigned k = 0; k < 1000; k++)
+			__atomic_fetch_add(a->word, 1, __ATOMIC_RELAXED);
+		a->added += 1000;
+		sched_yield(); /* to engines, on few CPUs */
+	}
+	return NULL;
+}
+
 static void *
 draw_tickets(void *arg)
 {
 	struct job *j = arg;
 	uint64_t one = 1, was, next, seen;
+	struct weir_update add = {
+	    .operand = &one, .offset = 128, .count = 1, .type = WEIR_T_UINT64, .op = WEIR_ACC_SUM};
 
 	for (unsigned n = 0; !j->rc && n < TICKETS; n++) {
 		j->rc = weir_remote_fetch_op(j->r, 0, &one, &was, WEIR_T_UINT64, WEIR_ACC_SUM, 0);
@@ -479,6 +505,8 @@ draw_tickets(void *arg)
 			j->rc = weir_remote_flush(j->r, PATIENT);
 		if (!j->rc && seen <= was)
 			j->rc = -EBADMSG;
+		for (unsigned k = 0; !j->rc && k < UPDATES; k++)
+			j->rc = weir_remote_update(j->r, &add);
 		/* a counter by compare and swap */
 		for (seen = 0, next = 1, was = 0; !j->rc; was = seen, next = seen + 1) {
 			j->rc = weir_remote_compare_swap(j->r, 64, &was, &next, &seen,
@@ -492,7 +520,7 @@ draw_tickets(void *arg)
 	return NULL;
 }
 
-/* Each ticket is drawn once; the owner updates the same words meanwhile. */
+/* Each ticket is drawn once, and no update is lost; the owner updates the same words meanwhile. */
 static void
 test_threads(void **state)
 {
@@ -501,9 +529,14 @@ test_threads(void **state)
 		struct memory m = memory_make(i, &(struct plane_options){.engines = 2}, ALL);
 		struct weir_remote *r = open_key(&m, ALL);
 		uint64_t drawn[(THREADS + 1) * TICKETS] = {0}, *word = (void *)m.base;
+		struct adder adders[2] = {{.word = word + 16}, {.word = word + 16}};
+		uint64_t added = THREADS * TICKETS * UPDATES;
 		struct job job[THREADS];
 		pthread_t t[THREADS];
 
+		for (unsigned k = 0; k < 2; k++)
+			assert_int_equal(
+			    pthread_create(&adders[k].thread, NULL, add_on, &adders[k]), 0);
 		for (unsigned k = 0; k < THREADS; k++) {
 			job[k] = (struct job){.r = r, .drawn = drawn};
 			assert_int_equal(pthread_create(&t[k], NULL, draw_tickets, &job[k]), 0);
@@ -515,6 +548,12 @@ test_threads(void **state)
 			pthread_join(t[k], NULL);
 			assert_int_equal(job[k].rc, 0);
 		}
+		for (unsigned k = 0; k < 2; k++) {
+			adders[k].ends = true;
+			pthread_join(adders[k].thread, NULL);
+			added += adders[k].added;
+		}
+		assert_int_equal(word[16], added);
 		assert_int_equal(*word, (THREADS + 1) * TICKETS);
 		for (unsigned k = 0; k < (THREADS + 1) * TICKETS; k++)
 			assert_int_equal(drawn[k], 1);
