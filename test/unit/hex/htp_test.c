@@ -442,14 +442,17 @@ TEST(test_interrupt_behind_lines)
 	static const char *const begin = "boardsize 4 4\ngenmove black\n";
 	struct hex_options o = defaults();
 	unsigned lines = 40000, names = 0;
-	char *input = malloc(lines * 5 + 128), *text, *at;
-	struct writer w = {.text = input};
+	struct writer w = {0};
+	char *input, *text, *at;
+	FILE *f = open_memstream(&input, &w.length);
 
-	assert_non_null(input);
-	w.length = (size_t)sprintf(input, "%s", begin);
+	assert_non_null(f);
+	fprintf(f, "%s", begin);
 	for (unsigned i = 0; i < lines; i++)
-		w.length += (size_t)sprintf(input + w.length, "name\n");
-	w.length += (size_t)sprintf(input + w.length, "# interrupt\nversion\n");
+		fprintf(f, "name\n");
+	fprintf(f, "# interrupt\nversion\n");
+	assert_int_equal(fclose(f), 0);
+	w.text = input;
 	o.seconds = 3600;
 	o.rollouts = 0;
 	at = text = converse_by(&o, &w);
@@ -464,7 +467,7 @@ TEST(test_interrupt_behind_lines)
 	free(input);
 }
 
-/* What comes back of a line has letters only, and a zero byte does not end it. */
+/* An answer repeats a line in letters only, and a zero byte does not end it. */
 TEST(test_bytes_that_are_no_text)
 {
 	static const char zero[] = "name\0 list_commands\nname\n";

@@ -303,7 +303,7 @@ TEST(test_strangers)
 	close_processes(&p);
 }
 
-/* Strangers that stay silent end, and no more than so many are let in. */
+/* Strangers that stay silent end, and only a bounded number is let in. */
 TEST(test_silent)
 {
 	struct weir_conn *c[3];
