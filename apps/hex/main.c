@@ -314,21 +314,11 @@ int
 main(int argc, char **argv)
 {
 	struct hex_options o;
-	char error[256];
 	int words = argc - 1, status;
 
-	if (option_defaults(&hex_option_table, &o, error, sizeof(error)) ||
-	    option_parse(&hex_option_table, &o, &words, argv + 1, error, sizeof(error))) {
-		return usage(error);
-	}
-	if (o.help) {
-		option_print_help(&hex_option_table, stdout);
-		return 0;
-	}
-	if (o.version) {
-		puts("weir-hex " WEIR_VERSION);
-		return 0;
-	}
+	status = option_main(&hex_option_table, &o, "weir-hex", WEIR_VERSION, &words, argv + 1);
+	if (status >= 0)
+		return status;
 	status = run(&o, words, (const char *const *)argv + 1);
 	if (status == DONE && (fflush(stdout) || ferror(stdout)))
 		return failed("cannot write to stdout; check its target");

@@ -79,7 +79,7 @@ grep -q '^= [abc]' move.log || fail "no move: $(cat move.log)"
 grep -q "cannot write 'none/effort.svg': No such file" picture.log || fail "no picture: $(cat picture.log)"
 
 # output that cannot be written is a failure
-for arguments in '--rollouts 1' '--json --rollouts 1' '-n 1 match rollouts=1 rollouts=1' solve htp; do
+for arguments in '--rollouts 1' '--json --rollouts 1' '-n 1 match rollouts=1 rollouts=1' solve htp --help --version; do
 	# shellcheck disable=SC2086
 	echo name | weir-hex --size 3 $arguments >/dev/full 2>full.log
 	[ "$?" = 1 ] || fail "$arguments: output is lost, but that is success"
