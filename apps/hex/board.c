@@ -93,12 +93,6 @@ board_name(unsigned cell, unsigned size, char name[4])
 
 /* ---- the game ---- */
 
-static void
-start(const struct game *g, void *position)
-{
-	board_start(position, g->size);
-}
-
 static unsigned
 moves(const void *position, uint16_t *list)
 {
@@ -179,7 +173,6 @@ board_game(unsigned size, bool flood)
 	    .moves_max = size * size,
 	    .position_bytes = sizeof(struct board),
 	    .state_max = (size_t)(size * size + 1) * (size > 15 ? 2 : 1),
-	    .start = start,
 	    .moves = moves,
 	    .play = play,
 	    .turn = turn_of,

@@ -18,7 +18,6 @@ struct game {
 	size_t position_bytes; /* of a position in memory */
 	size_t state_max;      /* bytes of a position on the wire, at most */
 
-	void (*start)(const struct game *g, void *position);
 	/* Writes the legal moves in ascending order. Returns their number; 0 if the game is over.
 	 */
 	unsigned (*moves)(const void *position, uint16_t *list);

@@ -71,7 +71,7 @@ print_move(const struct hex_options *o, const struct board *b, const struct mcts
 	printf("\nmove %u: %c %s, %llu simulations, %.0f/ms, share of wins %s\n", b->count,
 	       "OX"[b->count % 2],
 	       board_name(board_mirrored((unsigned)f->best, o->size), o->size, text),
-	       (unsigned long long)(f->visits), per_ms(f->visits, ns), report_share_text(f, share));
+	       (unsigned long long)f -> visits, per_ms(f->visits, ns), report_share_text(f, share));
 	report_board(stdout, b, true, "XO");
 }
 
@@ -238,31 +238,23 @@ solve(const struct hex_options *o)
 {
 	struct solved *all = NULL;
 	uint64_t wins[2], searched = 0, n;
+	int8_t winners[BOARD_CELLS];
 
 	if (o->size > SOLVE_SEARCH_MOST)
 		return usage("this board is too large (expected --size 2 ... 5)");
 	if (o->size <= SOLVE_ALL_MOST && !(all = solve_all(o->size)))
 		return failed("out of memory");
-	printf("   ");
-	for (unsigned x = 0; x < o->size; x++)
-		printf(" %c", 'a' + (int)x);
-	printf("\n");
-	for (unsigned y = 0; y < o->size; y++) {
-		printf("%*s%2u ", (int)y, "", y + 1);
-		for (unsigned x = 0; x < o->size; x++) {
-			struct board b;
-			int winner;
+	for (unsigned cell = 0; cell < o->size * o->size; cell++) {
+		struct board b;
 
-			board_start(&b, o->size);
-			board_put(&b, board_mirrored(y * o->size + x, o->size), 1);
-			winner = all ? solve_winner(all, &b) : solve_search(&b, &n);
-			if (!winner)
-				return failed("out of memory");
-			searched += all ? 0 : n;
-			printf(" %c", winner > 0 ? 'X' : 'O');
-		}
-		printf("\n");
+		board_start(&b, o->size);
+		board_put(&b, cell, 1);
+		winners[cell] = (int8_t)(all ? solve_winner(all, &b) : solve_search(&b, &n));
+		if (!winners[cell])
+			return failed("out of memory");
+		searched += all ? 0 : n;
 	}
+	report_winners(stdout, o->size, true, winners);
 	if (all) {
 		solve_count(all, wins);
 		printf("%llu positions: X wins in %llu, O in %llu\n",
@@ -314,21 +306,11 @@ int
 main(int argc, char **argv)
 {
 	struct hex_options o;
-	char error[256];
 	int words = argc - 1, status;
 
-	if (option_defaults(&hex_option_table, &o, error, sizeof(error)) ||
-	    option_parse(&hex_option_table, &o, &words, argv + 1, error, sizeof(error))) {
-		return usage(error);
-	}
-	if (o.help) {
-		option_print_help(&hex_option_table, stdout);
-		return 0;
-	}
-	if (o.version) {
-		puts("weir-hex " WEIR_VERSION);
-		return 0;
-	}
+	status = option_main(&hex_option_table, &o, "weir-hex", WEIR_VERSION, &words, argv + 1);
+	if (status >= 0)
+		return status;
 	status = run(&o, words, (const char *const *)argv + 1);
 	if (status == DONE && (fflush(stdout) || ferror(stdout)))
 		return failed("cannot write to stdout; check its target");

@@ -5,12 +5,9 @@
 
 /* Prints rows of cells, each shifted by half a cell; text() has `width` columns. */
 static void
-print_grid(FILE *to, const struct board *b, bool mirrored, unsigned width,
-	   void (*text)(FILE *to, const struct board *b, unsigned cell, const void *arg),
-	   const void *arg)
+print_grid(FILE *to, unsigned size, bool mirrored, unsigned width,
+	   void (*text)(FILE *to, unsigned cell, const void *arg), const void *arg)
 {
-	unsigned size = b->size;
-
 	fprintf(to, "%*s", (int)(3 + width / 2), "");
 	for (unsigned x = 0; x < size; x++)
 		fprintf(to, "%-*c", (int)width, 'a' + (int)x);
@@ -20,24 +17,42 @@ print_grid(FILE *to, const struct board *b, bool mirrored, unsigned width,
 		for (unsigned x = 0; x < size; x++) {
 			unsigned cell = y * size + x;
 
-			text(to, b, mirrored ? board_mirrored(cell, size) : cell, arg);
+			text(to, mirrored ? board_mirrored(cell, size) : cell, arg);
 		}
 		fputc('\n', to);
 	}
 }
 
-static void
-print_mark(FILE *to, const struct board *b, unsigned cell, const void *marks)
-{
-	int stone = board_stone(b, cell);
+struct stones {
+	const struct board *board;
+	const char *marks;
+};
 
-	fprintf(to, "%c ", stone ? ((const char *)marks)[stone < 0] : '.');
+static void
+print_mark(FILE *to, unsigned cell, const void *stones)
+{
+	const struct stones *s = stones;
+	int stone = board_stone(s->board, cell);
+
+	fprintf(to, "%c ", stone ? s->marks[stone < 0] : '.');
 }
 
 void
 report_board(FILE *to, const struct board *b, bool mirrored, const char *marks)
 {
-	print_grid(to, b, mirrored, 2, print_mark, marks);
+	print_grid(to, b->size, mirrored, 2, print_mark, &(struct stones){b, marks});
+}
+
+static void
+print_winner(FILE *to, unsigned cell, const void *winners)
+{
+	fprintf(to, "%c ", ((const int8_t *)winners)[cell] > 0 ? 'X' : 'O');
+}
+
+void
+report_winners(FILE *to, unsigned size, bool mirrored, const int8_t *winners)
+{
+	print_grid(to, size, mirrored, 2, print_winner, winners);
 }
 
 static uint64_t
@@ -49,31 +64,31 @@ rollouts_of(const struct mcts_front *f, unsigned cell)
 	return 0;
 }
 
-static uint64_t
-all_rollouts(const struct mcts_front *f)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < f->stat_count; i++)
-		sum += f->stats[i].rollouts;
-	return sum;
-}
+struct effort {
+	const struct board *board;
+	const struct mcts_front *front;
+	uint64_t all; /* rollouts */
+};
 
 static void
-print_percent(FILE *to, const struct board *b, unsigned cell, const void *front)
+print_percent(FILE *to, unsigned cell, const void *effort)
 {
-	uint64_t all = all_rollouts(front);
+	const struct effort *e = effort;
 
-	if (board_stone(b, cell) || !all)
+	if (board_stone(e->board, cell) || !e->all)
 		fprintf(to, "  - ");
 	else
-		fprintf(to, "%3.0f ", 100.0 * (double)rollouts_of(front, cell) / (double)all);
+		fprintf(to, "%3.0f ", 100.0 * (double)rollouts_of(e->front, cell) / (double)e->all);
 }
 
 void
 report_effort(FILE *to, const struct board *b, bool mirrored, const struct mcts_front *f)
 {
-	print_grid(to, b, mirrored, 4, print_percent, f);
+	struct effort e = {b, f};
+
+	for (unsigned i = 0; i < f->stat_count; i++)
+		e.all += f->stats[i].rollouts;
+	print_grid(to, b->size, mirrored, 4, print_percent, &e);
 }
 
 double

@@ -178,22 +178,11 @@ main(int argc, char **argv)
 	struct weir_options attach = WEIR_OPTIONS_INIT;
 	struct lend_options o;
 	struct lender l = {0};
-	char error[256];
 	int words = argc - 1, rc;
 
-	if (option_defaults(&lend_option_table, &o, error, sizeof(error)) ||
-	    option_parse(&lend_option_table, &o, &words, argv + 1, error, sizeof(error))) {
-		fprintf(stderr, "weir-lend: %s\n", error);
-		return 2;
-	}
-	if (o.help) {
-		option_print_help(&lend_option_table, stdout);
-		return 0;
-	}
-	if (o.version) {
-		puts("weir-lend " WEIR_VERSION);
-		return 0;
-	}
+	rc = option_main(&lend_option_table, &o, "weir-lend", WEIR_VERSION, &words, argv + 1);
+	if (rc >= 0)
+		return rc;
 	if (!o.bytes) {
 		fprintf(stderr, "weir-lend: no --bytes; see --help\n");
 		return 2;

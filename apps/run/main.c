@@ -15,20 +15,11 @@ int
 main(int argc, char **argv)
 {
 	static struct run_options o;
-	char error[256];
-	int words = argc - 1;
+	int words = argc - 1, status;
 
-	if (option_defaults(&run_option_table, &o, error, sizeof(error)) ||
-	    option_parse(&run_option_table, &o, &words, argv + 1, error, sizeof(error)))
-		return usage(error);
-	if (o.help) {
-		option_print_help(&run_option_table, stdout);
-		return 0;
-	}
-	if (o.version) {
-		puts("weir-run " WEIR_VERSION);
-		return 0;
-	}
+	status = option_main(&run_option_table, &o, "weir-run", WEIR_VERSION, &words, argv + 1);
+	if (status >= 0)
+		return status;
 	if (!o.processes)
 		return usage("-n is missing; see --help");
 	if (o.instances > o.processes)

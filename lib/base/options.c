@@ -527,3 +527,37 @@ option_print_help(const struct option_table *table, FILE *to)
 	if (table->tail)
 		fputs(table->tail, to);
 }
+
+/* ---- main() ---- */
+
+static bool
+asked_for(const struct option_table *table, const void *into, const char *name)
+{
+	const struct option_spec *spec = option_find(table, name, strlen(name));
+
+	weir_assert(!spec || spec->width == sizeof(bool));
+	return spec && *(const bool *)((const char *)into + spec->offset);
+}
+
+int
+option_main(const struct option_table *table, void *into, const char *program, const char *version,
+	    int *argc, char **argv)
+{
+	char error[512];
+
+	if (option_defaults(table, into, error, sizeof(error)) ||
+	    option_parse(table, into, argc, argv, error, sizeof(error))) {
+		fprintf(stderr, "%s: %s\n", program, error);
+		return 2;
+	}
+	if (asked_for(table, into, "help"))
+		option_print_help(table, stdout);
+	else if (asked_for(table, into, "version"))
+		printf("%s %s\n", program, version);
+	else
+		return -1;
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	fprintf(stderr, "%s: cannot write to stdout; check its target\n", program);
+	return 1;
+}

@@ -73,6 +73,14 @@ int option_defaults(const struct option_table *table, void *into, char *error, s
 int option_parse(const struct option_table *table, void *into, int *argc, char **argv, char *error,
 		 size_t size);
 
+/*
+ * For main(): reads the command line, as option_defaults() and option_parse() do. Prints usage
+ * errors, --help and --version, whose fields are bools. Returns -1: the program goes on; else its
+ * exit code: 0, 1: nothing can be printed, or 2: usage.
+ */
+int option_main(const struct option_table *table, void *into, const char *program,
+		const char *version, int *argc, char **argv);
+
 /* The option of this long name (`length` bytes), NULL: none. */
 const struct option_spec *option_find(const struct option_table *table, const char *name,
 				      size_t length);

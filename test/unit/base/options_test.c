@@ -14,6 +14,8 @@
 #include "tools/switch/options.h"
 #include "weirctl/weirctl.h"
 
+#include <unistd.h>
+
 static const struct option_table *const tables[] = {
     &options_table,	&control_option_table, &weirctl_option_table, &pki_option_table,
     &perf_option_table, &nicperf_option_table, &peer_option_table,    &switch_option_table,
@@ -620,6 +622,50 @@ TEST(test_command)
 	/* the first "--" is weir-run's */
 	assert_int_equal(parse(&run_option_table, "--", "-n", "--", NULL), 0);
 	assert_int_equal(o->processes, 0);
+}
+
+/* What main() of weir-run gets for these words; `text` is what has been printed to `fd`. */
+static int
+run_main(const char *a, const char *b, int fd, char *text, size_t size)
+{
+	char *argv[] = {(char *)a, (char *)b};
+	int argc = b ? 2 : 1, kept = dup(fd), rc;
+	FILE *file = tmpfile();
+
+	assert_true(file && kept >= 0);
+	fflush(stdout);
+	dup2(fileno(file), fd);
+	rc = option_main(&run_option_table, into, "weir-run", "1.2", &argc, argv);
+	fflush(stdout);
+	dup2(kept, fd);
+	close(kept);
+	rewind(file);
+	text[fread(text, 1, size - 1, file)] = '\0';
+	fclose(file);
+	return rc;
+}
+
+TEST(test_main)
+{
+	const struct run_options *o = (struct run_options *)into;
+	char text[8192], *help;
+	size_t size;
+	FILE *to = open_memstream(&help, &size);
+
+	option_print_help(&run_option_table, to);
+	fclose(to);
+	assert_int_equal(run_main("-h", "--version", STDOUT_FILENO, text, sizeof(text)), 0);
+	assert_string_equal(text, help);
+	free(help);
+	assert_int_equal(run_main("--version", "--help", STDOUT_FILENO, text, sizeof(text)), 0);
+	assert_string_equal(text, "weir-run 1.2\n");
+	assert_int_equal(run_main("-n", "x", STDOUT_FILENO, text, sizeof(text)), 2);
+	assert_string_equal(text, "");
+	assert_int_equal(run_main("-n", "x", STDERR_FILENO, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "weir-run: invalid value 'x' for "));
+	assert_int_equal(run_main("-n", "7", STDOUT_FILENO, text, sizeof(text)), -1);
+	assert_string_equal(text, "");
+	assert_int_equal(o->processes, 7);
 }
 
 /* Consecutive ranks at each data plane. */

@@ -3,6 +3,7 @@
 #include "hex/htp.h"
 #include "worlds/hex_world.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -339,7 +340,30 @@ TEST(test_nonsense)
 	}
 }
 
-/* Bytes from a seed. */
+/* Lines that have a word before their comment, or a zero byte anywhere. */
+static unsigned
+lines_to_answer(const char *bytes, size_t length)
+{
+	unsigned lines = 0;
+	bool word = false, zero = false, comment = false;
+
+	for (size_t i = 0; i <= length; i++) {
+		char c = '\n';
+
+		if (i < length)
+			c = bytes[i];
+		zero |= !c;
+		comment |= c == '#';
+		word |= c && !comment && !isspace((unsigned char)c);
+		if (c == '\n') {
+			lines += word || zero;
+			word = zero = comment = false;
+		}
+	}
+	return lines;
+}
+
+/* Bytes from a seed: each line has one answer, which ends with the only empty line. */
 TEST(test_random_bytes)
 {
 	struct hex_options o = defaults();
@@ -347,14 +371,23 @@ TEST(test_random_bytes)
 
 	o.size = 3;
 	for (unsigned i = 0; i < 50; i++) {
-		char bytes[3000];
+		char bytes[3000], *text, *at;
 		struct writer w = {.text = bytes, .length = sizeof(bytes)};
-		char *text;
+		unsigned answers = 0;
 
 		for (size_t k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (char)(dice_below(&d, 8) ? dice_next(&d) : '\n');
 		text = converse_by(&o, &w);
-		assert_true(!*text || *text == '?' || *text == '=');
+		for (at = text; *at; answers++) {
+			char *end = strstr(at, "\n\n");
+
+			assert_true(*at == '=' || *at == '?');
+			assert_true(end && end - at >= 2);
+			for (; at < end; at++)
+				assert_true(*at == '\n' || isprint((unsigned char)*at));
+			at = end + 2;
+		}
+		assert_int_equal(answers, lines_to_answer(bytes, sizeof(bytes)));
 		free(text);
 	}
 }

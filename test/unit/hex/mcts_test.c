@@ -70,20 +70,17 @@ end(struct search *s)
 	s->close(s);
 }
 
-/* A whole game, with a tree that is kept from move to move. */
+/* A whole game from a position, with a tree that is kept from move to move. */
 static void
-play_game(const struct game *g, uint64_t seed)
+play_game(const struct game *g, void *position, uint64_t seed)
 {
 	struct dice d = dice_of(seed);
 	struct mcts_options o;
 	struct search *s = open_random(&d, &o, g);
 	struct mcts_front *f = &s->processes[0]->front;
 	struct mcts_thread *t = s->processes[0]->threads;
-	void *position = malloc(g->position_bytes);
 	uint64_t before = 0;
 
-	assert_non_null(position);
-	g->start(g, position);
 	mcts_set_root(t, position);
 	for (;;) {
 		uint64_t rollouts = 1 + dice_below(&d, dice_below(&d, 3) ? 600 : 3);
@@ -106,7 +103,6 @@ play_game(const struct game *g, uint64_t seed)
 		assert_int_equal(g->play(position, (unsigned)f->best), 0);
 		mcts_advance(t, (unsigned)f->best, position);
 	}
-	free(position);
 	end(s);
 }
 
@@ -114,8 +110,10 @@ TEST(test_games_of_hex)
 {
 	for (uint64_t seed = 1; seed <= 24; seed++) {
 		struct game g = board_game(2 + (unsigned)seed % 6, seed % 3 == 0);
+		struct board b;
 
-		play_game(&g, seed);
+		board_start(&b, g.size);
+		play_game(&g, &b, seed);
 	}
 }
 
@@ -123,8 +121,12 @@ TEST(test_games_of_y)
 {
 	for (uint64_t seed = 100; seed <= 112; seed++) {
 		struct game g = y_game(2 + (unsigned)seed % 5);
+		void *position = malloc(g.position_bytes);
 
-		play_game(&g, seed);
+		assert_non_null(position);
+		y_start(&g, position);
+		play_game(&g, position, seed);
+		free(position);
 	}
 }
 
@@ -138,7 +140,7 @@ TEST(test_wins_at_y)
 	void *position = malloc(g.position_bytes);
 
 	assert_int_equal(port_virtual_open(&o, &costs, &s), 0);
-	g.start(&g, position);
+	y_start(&g, position);
 	g.play(position, 0);
 	g.play(position, 3);
 	/* +1 has the corner: cell 4 touches the bottom, and then both 1 and 2 lead to it */

@@ -57,7 +57,7 @@ struct y {
 	uint8_t history[Y_CELLS];
 };
 
-static void
+void
 y_start(const struct game *g, void *position)
 {
 	struct y *y = position;
@@ -201,7 +201,6 @@ y_game(unsigned size)
 			     size * (size + 1) / 2,
 			     sizeof(struct y),
 			     Y_CELLS,
-			     y_start,
 			     y_moves,
 			     y_play,
 			     y_turn,

@@ -13,6 +13,8 @@
 
 /* Y, on a triangle of `size` rows: a player wins by joining all three sides. */
 struct game y_game(unsigned size);
+/* Writes the position without stones. */
+void y_start(const struct game *g, void *position);
 
 /* Whether `player` has joined his edges, cell by cell. */
 bool board_joined(const struct board *b, int player);
