@@ -7,7 +7,9 @@
  *
  * A message goes to one receiver of a process: to the handler threads, or to a guest, a thread of
  * the program that has entered. weir_messenger_progress() in that thread, and no other thread,
- * takes its messages; weir_messenger_fd() and weir_messenger_arm() serve it likewise.
+ * takes its messages; weir_messenger_fd() and weir_messenger_arm() serve it likewise. A connection
+ * closes when the guests that it leads to have taken all, so weir_message_disconnect() in the
+ * thread of one fails with -EDEADLK.
  */
 #ifndef WEIR_MESSAGE_MESSAGE_H
 #define WEIR_MESSAGE_MESSAGE_H

@@ -347,6 +347,64 @@ TEST(test_late)
 	close_processes(&p);
 }
 
+/* The receiver over there takes nothing meanwhile: handler threads hear that they have to close,
+ * and their lanes end in order. */
+TEST(test_bye_beside_guest)
+{
+	struct message_lane *lane, *back;
+	struct process_pair p;
+	pthread_t closing;
+	void *rc;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	/* the only one that leads there leads to the guest */
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	back = open_lane(&p.b, 0, MESSAGE_HANDLERS);
+	must(post(back, KIND_COUNT, 0, 8));
+	await(p.a.taken[GUESTS] == 1);
+	assert_int_equal(pthread_create(&closing, NULL, disconnect, p.a.m), 0);
+	await(p.b.ends == 1);
+	assert_int_equal(p.b.status, 0);
+	drive(&p.b, p.a.ends == 1);
+	assert_int_equal(p.a.status, 0);
+	pthread_join(closing, &rc);
+	assert_int_equal((intptr_t)rc, 0);
+	/* its own thread would wait for itself */
+	must(post(back, KIND_COUNT, 1, 8));
+	assert_int_equal(weir_message_disconnect(p.b.m, 0), -EDEADLK);
+	must(message_leave(p.b.m));
+	must(weir_message_disconnect(p.b.m, 0));
+	assert_int_equal(p.a.taken[GUESTS], 2);
+	assert_int_equal(p.b.wrong + p.a.wrong, 0);
+	close_processes(&p);
+}
+
+/* A thread that receives waits for nothing that it has yet to take itself. */
+TEST(test_own_process)
+{
+	struct message_lane *own, *lane;
+	struct process_pair p;
+
+	open_processes(&p, &message_plane, 1);
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->o.connections = 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	must(message_enter(p.b.m, 0));
+	own = open_lane(&p.b, 1, 0);
+	must(post(own, KIND_COUNT, 0, 8));
+	lane = open_lane(&p.b, 0, MESSAGE_HANDLERS);
+	must(post(lane, KIND_COUNT, 0, 8));
+	must(post(own, KIND_COUNT, 1, 8));
+	drive(&p.b, p.b.taken[0] == 2);
+	await(p.a.taken[GUESTS] == 1);
+	assert_int_equal(stats_of(&(struct side){.m = p.b.m}).evicted, 0);
+	assert_int_equal(p.b.ends + p.b.wrong, 0);
+	close_processes(&p);
+}
+
 /* Replies of any length come back to the lane, until it is closed. */
 TEST(test_replies)
 {
