@@ -53,7 +53,12 @@ struct message_model {
 	uint32_t process_count;			 /* 1 to 65536 */
 	uint16_t self;				 /* number of this process */
 	uint32_t guests;			 /* receivers that are guests, 0 to the maximum */
-	const void *hello;			 /* follows each HELLO; copied */
+	/*
+	 * Follows each HELLO; copied. A program that connects learns it once greeted() has accepted
+	 * its own. One that listens on the name of a process learns it at once: it does not keep
+	 * out programs that can take a name.
+	 */
+	const void *hello;
 	uint32_t hello_length;
 	/*
 	 * Whether the process, which says this hello, may exchange messages with the receiver (of

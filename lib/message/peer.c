@@ -676,6 +676,18 @@ weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms)
 
 /* ---- housekeeping ---- */
 
+/* A model says nothing to a probe that has not said HELLO. m->lock. */
+static void
+probe_greet(struct lane *lane)
+{
+	if (!lane->m->model)
+		return;
+	weir_lock(lane->worker);
+	if (lane->conn && lane->hello_due)
+		lane_greet(lane);
+	weir_unlock(lane->worker);
+}
+
 /* Acts on messages of a lane of ours that were taken in without m->lock. */
 static void
 look_lane(struct lane *lane)
@@ -687,6 +699,8 @@ look_lane(struct lane *lane)
 	weir_assert(is_locked(&m->lock));
 	if (!lane->conn)
 		return;
+	if (lane == lane->peer->probe)
+		probe_greet(lane);
 	if (threads) {
 		atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
 		peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
