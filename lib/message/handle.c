@@ -316,7 +316,12 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 			lane->key = more.key;
 			peer_hello(lane, k->header.id, MESSAGE_HELLO_RECEIVERS(k->header.status));
 			peer_lane_open(lane);
+			if (m->model)
+				lane_answer(lane, true);
 		}
+	} else if (!speaks && m->model && lane->life == k->life && lane->conn &&
+		   !lane->hello_received) {
+		lane_answer(lane, false);
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (bad)

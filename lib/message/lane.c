@@ -363,14 +363,36 @@ make_for(struct message_lane *to, struct peer *p)
 	return rc;
 }
 
+/* On a lane that was accepted; `all`: not only its head. Worker locked. */
+static int
+say_hello(struct lane *lane, bool all)
+{
+	struct message_header h = hello_header(lane->m);
+	struct iovec parts[3] = {{&h, HEADER_LONG}};
+	struct message_hello_process own;
+	size_t more = all ? model_hello(lane, &own, parts + 1) : 0;
+
+	return lane_say(lane, parts, more ? 3 : 1, HEADER_LONG + more);
+}
+
+void
+lane_answer(struct lane *lane, bool all)
+{
+	int rc = 0;
+
+	weir_assert(is_locked(&lane->m->lock) && lane->m->model && !lane->sender && lane->conn);
+	weir_lock(lane->worker);
+	if (!lane->closing)
+		rc = say_hello(lane, all);
+	weir_unlock(lane->worker);
+	if (rc == -ENOMEM)
+		lane_end(lane, rc);
+}
+
 int
 lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 {
-	struct message_header h = hello_header(k->m);
-	struct iovec parts[3] = {{&h, HEADER_LONG}};
-	struct message_hello_process own;
 	struct lane *lane = SLIST_FIRST(&k->spares);
-	size_t length;
 	int rc = 0;
 
 	weir_assert(is_locked(&k->m->lock));
@@ -383,8 +405,9 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 		lane->accepted = weir_clock();
 		lane->hello_due = false;
 		lane->receiver = k->is_guest ? k->index : MESSAGE_HANDLERS;
-		length = HEADER_LONG + model_hello(lane, &own, parts + 1);
-		rc = lane_say(lane, parts, k->m->model ? 3 : 1, length);
+		/* a model's hello is told to those that have said it: lane_answer() */
+		if (!k->m->model)
+			rc = say_hello(lane, true);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}

@@ -108,6 +108,9 @@ int lane_make(struct sender *s, struct peer *p, bool probe);
 int lane_greet(struct lane *lane);
 /* Makes a lane of an accepted connection. m->lock. */
 int lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c);
+/* Answers HELLO on an accepted lane of a model; !all: it speaks another version, and no more than
+ * the versions here is said. m->lock. */
+void lane_answer(struct lane *lane, bool all);
 /* The connection closes soon: its thread sends nothing more on it, but what it holds. m->lock. */
 void lane_withdraw(struct lane *lane);
 /*

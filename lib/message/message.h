@@ -7,7 +7,10 @@
  *
  * A message goes to one receiver of a process: to the handler threads, or to a guest, a thread of
  * the program that has entered. weir_messenger_progress() in that thread, and no other thread,
- * takes its messages; weir_messenger_fd() and weir_messenger_arm() serve it likewise.
+ * takes its messages; weir_messenger_fd() and weir_messenger_arm() serve it likewise. A connection
+ * closes when the guests that it leads to have taken all, so weir_message_disconnect() in the
+ * thread of one fails with -EDEADLK. weir_messenger_close() makes guests leave first: messages that
+ * they have not taken are lost.
  */
 #ifndef WEIR_MESSAGE_MESSAGE_H
 #define WEIR_MESSAGE_MESSAGE_H
@@ -51,7 +54,12 @@ struct message_model {
 	uint32_t process_count;			 /* 1 to 65536 */
 	uint16_t self;				 /* number of this process */
 	uint32_t guests;			 /* receivers that are guests, 0 to the maximum */
-	const void *hello;			 /* follows each HELLO; copied */
+	/*
+	 * Follows each HELLO; copied. A program that connects learns it once greeted() has accepted
+	 * its own. One that listens on the name of a process learns it at once: it does not keep
+	 * out programs that can take a name.
+	 */
+	const void *hello;
 	uint32_t hello_length;
 	/*
 	 * Whether the process, which says this hello, may exchange messages with the receiver (of
@@ -68,9 +76,10 @@ struct message_model {
 	 */
 	bool (*replied)(struct message_lane *lane, const struct message_taken *taken, void *user);
 	/*
-	 * A connection of the lane has ended; the next message makes another one. Status 0: it made
-	 * room, or the other end closed it in order, and all messages were taken; else -errno, and
-	 * messages and replies may be lost. As replied(); -ENODEV: the data plane is gone.
+	 * A connection of the lane has ended; the next message makes another one. Status 0: it was
+	 * closed in order, as to make room, and all its messages were taken; else -errno, and
+	 * messages may be lost. Replies that have not come are lost either way. As replied();
+	 * -ENODEV: the data plane is gone.
 	 */
 	void (*ended)(struct message_lane *lane, int status, void *user);
 	void *user;

@@ -165,16 +165,19 @@ peer_enter(struct peer *p, enum peer_state to)
 }
 
 /*
- * Whether both ends of the connection are those of the thread that drives the messenger. While it
- * waits for room, it handles no messages, and the connection does not close before they are
- * handled. So that one makes no room for another, and needs none.
+ * Whether both ends of the connection may be those of one thread of the program: the one that
+ * drives the messenger, or a guest. While it waits for room, it handles no messages, and the
+ * connection does not close before they are handled. So that one makes no room for another, and
+ * needs none.
  */
 static bool
 is_own(const struct weir_messenger *m, const struct peer *p)
 {
 	uint16_t own = m->model ? m->model->self : weir_node(m->w);
 
-	return m->driven && !(m->o.flags & WEIR_MESSENGER_CLIENT) && own == p->node;
+	return ((m->driven && !(m->o.flags & WEIR_MESSENGER_CLIENT)) ||
+		m->receiving > m->o.handler_threads) &&
+	       own == p->node;
 }
 
 int
@@ -471,6 +474,14 @@ peer_strangers_leave(struct weir_messenger *m)
 	return !TAILQ_EMPTY(&m->strangers->lanes);
 }
 
+/* A guest may take a message late: handler threads are told. */
+static bool
+can_say_bye(const struct lane *lane)
+{
+	return lane->sender && lane->receiver == MESSAGE_HANDLERS && lane != lane->peer->probe &&
+	       !lane->finishing;
+}
+
 /* No request is outstanding: says good-bye for each lane from there, then goes to BYE. */
 static void
 step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
@@ -479,7 +490,7 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 	bool ours = false, all = true;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	ours |= lane->sender && lane != p->probe && !lane->finishing;
+	ours |= can_say_bye(lane);
 	if (theirs && !ours)
 		lane_make(m->pool[0].sender, p, false);
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
@@ -502,8 +513,7 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 			lane->bye_sent = put_bye(lane, 0);
 		} else {
 			TAILQ_FOREACH(by, &p->lanes, in_peer)
-			if (by->sender && by != p->probe && !by->finishing &&
-			    put_bye(by, lane->key))
+			if (can_say_bye(by) && put_bye(by, lane->key))
 				break;
 			lane->bye_sent = by;
 		}
@@ -609,6 +619,9 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 	uint32_t life;
 	int rc;
 
+	if (m->model && guest_own(m))
+		return weir_fail(-EDEADLK, "called by a thread that receives, which the connection "
+					   "waits for; let it leave, or call in another thread");
 	rc = messenger_follow(m);
 	if (rc)
 		return rc;
@@ -663,6 +676,18 @@ weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms)
 
 /* ---- housekeeping ---- */
 
+/* A model says nothing to a probe that has not said HELLO. m->lock. */
+static void
+probe_greet(struct lane *lane)
+{
+	if (!lane->m->model)
+		return;
+	weir_lock(lane->worker);
+	if (lane->conn && lane->hello_due)
+		lane_greet(lane);
+	weir_unlock(lane->worker);
+}
+
 /* Acts on messages of a lane of ours that were taken in without m->lock. */
 static void
 look_lane(struct lane *lane)
@@ -674,6 +699,8 @@ look_lane(struct lane *lane)
 	weir_assert(is_locked(&m->lock));
 	if (!lane->conn)
 		return;
+	if (lane == lane->peer->probe)
+		probe_greet(lane);
 	if (threads) {
 		atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
 		peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),

@@ -30,8 +30,8 @@ struct handler_thread {
 	bool started;	  /* m->lock: status is known */
 	int status;	  /* of its start */
 	char reason[256]; /* of a failed start */
-	/* of the present session, or of the former one while lanes there have not ended. Written
-	 * under leaf */
+	/* of the present session, or of the former one while lanes there have not ended. Once it is
+	 * set, written under leaf */
 	_Atomic(struct weir_thread *) worker;
 	struct sender *sender;
 	struct weir_listener *listener;

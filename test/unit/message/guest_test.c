@@ -153,25 +153,32 @@ TEST(test_several)
 	close_processes(&p);
 }
 
-/* The thread sleeps on the descriptor. */
+/* The thread arms the descriptor, and what comes from then on makes it readable. */
 TEST(test_descriptor)
 {
 	struct message_lane *lane;
 	struct process_pair p;
 	struct pollfd fd;
+	unsigned busy;
 
 	open_processes(&p, &message_plane, 1);
 	must(message_enter(p.b.m, 1));
 	lane = open_lane(&p.a, 1, 1);
 	fd = (struct pollfd){.fd = weir_messenger_fd(p.b.m), .events = POLLIN};
 	for (uint32_t i = 0; i < 5; i++) {
-		while (weir_messenger_arm(p.b.m))
-			weir_messenger_progress(p.b.m, 0, 0);
+		for (busy = 0; weir_messenger_arm(p.b.m) || poll(&fd, 1, 0); busy++) {
+			if (busy == PATIENT)
+				fail_msg("never sleeps");
+			if (!weir_messenger_progress(p.b.m, 0, 0))
+				nap(1);
+		}
 		must(post(lane, KIND_COUNT, i, 8));
 		while (p.b.taken[1] == i) {
-			if (!weir_messenger_arm(p.b.m) && !poll(&fd, 1, PATIENT))
+			if (poll(&fd, 1, PATIENT) != 1)
 				fail_msg("slept until the end");
-			weir_messenger_progress(p.b.m, 0, 0);
+			do
+				weir_messenger_progress(p.b.m, 0, 0);
+			while (p.b.taken[1] == i && weir_messenger_arm(p.b.m));
 		}
 	}
 	close_processes(&p);
@@ -235,10 +242,6 @@ TEST(test_leave)
 		assert_int_equal(post(lane, KIND_COUNT, i, 8), -ECONNREFUSED);
 	}
 	assert_int_equal(p.b.taken[2], 4);
-	/* what it has not taken is lost, and that is told */
-	t = (struct taker){.s = &p.b, .guest = 2, .leaves = true};
-	start_taker(&t);
-	pthread_join(t.thread, NULL);
 	/* the other receiver's lane has not noticed */
 	must(post(stays_open, KIND_COUNT, 1, 8));
 	drive(&p.b, p.b.taken[0] == 2);
@@ -344,6 +347,64 @@ TEST(test_late)
 	assert_int_equal((intptr_t)rc, -ETIMEDOUT);
 	assert_int_equal(p.a.ends, 1);
 	assert_int_equal(p.a.status, -EHOSTUNREACH);
+	close_processes(&p);
+}
+
+/* The receiver over there takes nothing meanwhile: handler threads hear that they have to close,
+ * and their lanes end in order. */
+TEST(test_bye_beside_guest)
+{
+	struct message_lane *lane, *back;
+	struct process_pair p;
+	pthread_t closing;
+	void *rc;
+
+	open_processes(&p, &message_plane, 1);
+	must(message_enter(p.b.m, 0));
+	/* the only one that leads there leads to the guest */
+	lane = open_lane(&p.a, 1, 0);
+	must(post(lane, KIND_COUNT, 0, 8));
+	drive(&p.b, p.b.taken[0] == 1);
+	back = open_lane(&p.b, 0, MESSAGE_HANDLERS);
+	must(post(back, KIND_COUNT, 0, 8));
+	await(p.a.taken[GUESTS] == 1);
+	assert_int_equal(pthread_create(&closing, NULL, disconnect, p.a.m), 0);
+	await(p.b.ends == 1);
+	assert_int_equal(p.b.status, 0);
+	drive(&p.b, p.a.ends == 1);
+	assert_int_equal(p.a.status, 0);
+	pthread_join(closing, &rc);
+	assert_int_equal((intptr_t)rc, 0);
+	/* its own thread would wait for itself */
+	must(post(back, KIND_COUNT, 1, 8));
+	assert_int_equal(weir_message_disconnect(p.b.m, 0), -EDEADLK);
+	must(message_leave(p.b.m));
+	must(weir_message_disconnect(p.b.m, 0));
+	assert_int_equal(p.a.taken[GUESTS], 2);
+	assert_int_equal(p.b.wrong + p.a.wrong, 0);
+	close_processes(&p);
+}
+
+/* A thread that receives waits for nothing that it has yet to take itself. */
+TEST(test_own_process)
+{
+	struct message_lane *own, *lane;
+	struct process_pair p;
+
+	open_processes(&p, &message_plane, 1);
+	pthread_mutex_lock(&p.b.m->lock);
+	p.b.m->o.connections = 1;
+	pthread_mutex_unlock(&p.b.m->lock);
+	must(message_enter(p.b.m, 0));
+	own = open_lane(&p.b, 1, 0);
+	must(post(own, KIND_COUNT, 0, 8));
+	lane = open_lane(&p.b, 0, MESSAGE_HANDLERS);
+	must(post(lane, KIND_COUNT, 0, 8));
+	must(post(own, KIND_COUNT, 1, 8));
+	drive(&p.b, p.b.taken[0] == 2);
+	await(p.a.taken[GUESTS] == 1);
+	assert_int_equal(stats_of(&(struct side){.m = p.b.m}).evicted, 0);
+	assert_int_equal(p.b.ends + p.b.wrong, 0);
 	close_processes(&p);
 }
 

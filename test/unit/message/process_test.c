@@ -57,27 +57,42 @@ taken_by(const struct process *s, unsigned i)
 	return s->taken[receiver_index(receivers[i])];
 }
 
-/* Until its program has closed it. */
-static void
+/* Until its program has closed it. Returns how many bytes that has said, and the first ones. */
+static size_t
+drive_end_in(struct process *s, struct weir_conn *c, uint8_t in[256])
+{
+	size_t n, all = 0;
+	int rc;
+
+	do {
+		drive(s, (rc = weir_recv(c, in + all, 256 - all, &n, 0)) != -EAGAIN);
+		all += rc ? 0 : n;
+	} while (!rc);
+	weir_close(c);
+	return all;
+}
+
+static size_t
 drive_end(struct process *s, struct weir_conn *c)
 {
 	uint8_t in[256];
-	size_t n;
-	int rc;
 
-	drive(s, (rc = weir_recv(c, in, sizeof(in), &n, 0)) && rc != -EAGAIN);
-	weir_close(c);
+	return drive_end_in(s, c, in);
 }
 
 /* A HELLO that is wrong in one place ends its connection, and nothing else. */
 TEST(test_hello)
 {
-	const struct message_tag said = {.kind = KIND_COUNT, .value = 2};
+	const struct message_tag tag = {.kind = KIND_COUNT, .value = 2};
 	struct weir_conn *good[2] = {NULL};
 	struct message_lane *lane[2];
+	struct message_header h;
 	struct process_pair p;
+	struct raw_back back;
 	uint64_t bad = 0;
+	uint8_t in[256];
 	uint32_t asked;
+	size_t said;
 
 	open_processes(&p, &message_plane, 1);
 	must(message_enter(p.b.m, 2));
@@ -131,7 +146,15 @@ TEST(test_hello)
 		must(weir_send(c, &r, length, PATIENT));
 		if (good[i % 2])
 			continue;
-		drive_end(&p.b, c);
+		said = drive_end_in(&p.b, c, in);
+		/* its own hello is for those that have said theirs; versions tell others why */
+		assert_int_equal(said, i / 2 == 8   ? sizeof(struct raw_back)
+				       : i / 2 == 9 ? HEADER_LONG
+						    : 0);
+		if (i / 2 == 9) {
+			memcpy(&h, in, sizeof(h));
+			assert_int_equal(message_hello_versions(&h).highest, MESSAGE_VERSION);
+		}
 		bad++;
 		drive(&p.b, stats(&p.b).malformed == bad);
 		/* the model is not asked about what cannot be */
@@ -143,8 +166,11 @@ TEST(test_hello)
 		drive(&p.b, taken_by(&p.b, i) == 2);
 	}
 	for (unsigned i = 0; i < 2; i++) {
-		must(weir_send(good[i], &said, HEADER_SHORT, PATIENT));
+		must(weir_send(good[i], &tag, HEADER_SHORT, PATIENT));
 		drive(&p.b, taken_by(&p.b, i) == 3);
+		must(weir_recv(good[i], &back, sizeof(back), &said, PATIENT));
+		assert_int_equal(said, sizeof(back));
+		assert_memory_equal(back.secret, SECRET, sizeof(SECRET));
 		weir_close(good[i]);
 	}
 	assert_int_equal(p.a.ends + p.b.wrong, 0);
