@@ -11,7 +11,7 @@
 
 /* marks: of +1, of -1. */
 void report_board(FILE *to, const struct board *b, bool mirrored, const char *marks);
-/* Who wins after a first move: per cell +1 (X) or -1 (O). */
+/* The winner after a first move on each cell: +1 (X) or -1 (O). */
 void report_winners(FILE *to, unsigned size, bool mirrored, const int8_t *winners);
 /* Percent of the rollouts per cell. */
 void report_effort(FILE *to, const struct board *b, bool mirrored, const struct mcts_front *f);

@@ -624,7 +624,7 @@ TEST(test_command)
 	assert_int_equal(o->processes, 0);
 }
 
-/* What main() of weir-run gets for these words; `text` is what has been printed to `fd`. */
+/* The result of weir-run's main() for these words; `text` receives all that is printed to `fd`. */
 static int
 run_main(const char *a, const char *b, int fd, char *text, size_t size)
 {
