@@ -474,23 +474,23 @@ TEST(test_circles)
 	} u = {{.kind = CREATE}, {0}};
 	struct mcts_thread *t = begin(4, 1u << 20);
 	uint64_t nodes, next, child;
-	uint32_t free = 0, named = 0;
+	uint32_t open = 0, named = 0;
 	struct children *c;
 
 	work();
 	c = root()->children;
-	while (c->of[free].link >= NAME_LEAST)
-		free++;
+	while (c->of[open].link >= NAME_LEAST)
+		open++;
 	while (!node_of(&m, c->of[named].link))
 		named++;
 	child = c->of[named].link;
 	for (unsigned i = 0; i < 3; i++) { /* the parent, a sibling, the child of another record */
 		uint64_t names[] = {m.front.root, child, m.front.root + 500};
 
-		u.m = (struct mcts_message){ADDRESS, .node = m.front.root, .index = free,
+		u.m = (struct mcts_message){ADDRESS, .node = m.front.root, .index = open,
 					    .other = names[i]};
 		refused(&u, sizeof(u.m));
-		assert_true(c->of[free].link < NAME_LEAST);
+		assert_true(c->of[open].link < NAME_LEAST);
 		/* nor is any node deleted for a parent that is not there */
 		u.m.node = m.front.root + 1000;
 		refused(&u, sizeof(u.m));
@@ -503,10 +503,11 @@ TEST(test_circles)
 	refused(&u, sizeof(u.m) + 1);
 	assert_int_equal(t->counts.nodes, nodes);
 	/* even a circle would end: its nodes are deleted once */
+	free(node_of(&m, child)->children);
 	node_of(&m, child)->children = calloc(1, sizeof(struct children) + sizeof(struct child));
 	node_of(&m, child)->children->count = 1;
 	node_of(&m, child)->children->of[0].link = m.front.root;
-	c->of[free].link = child;
+	c->of[open].link = child;
 	c->of[named].link = m.front.root;
 	mcts_drop(t);
 	work();
