@@ -82,6 +82,12 @@ struct message_model {
 	 * -ENODEV: the data plane is gone.
 	 */
 	void (*ended)(struct message_lane *lane, int status, void *user);
+	/*
+	 * Work of the model in the calling thread, a guest or a handler thread, which has taken at
+	 * most what it may; `most` is left. Returns how much was done: above 0 the thread does not
+	 * sleep, and weir_messenger_progress() returns. Nothing locked. May be NULL.
+	 */
+	unsigned (*turn)(struct weir_messenger *m, unsigned most, void *user);
 	void *user;
 };
 
@@ -105,6 +111,9 @@ int message_enter(struct weir_messenger *m, uint32_t guest);
  */
 int message_leave(struct weir_messenger *m);
 
+/* A turn of this guest, if it has entered, begins soon: its sleep ends. Any thread. */
+void message_wake(struct weir_messenger *m, uint32_t guest);
+
 /*
  * A lane of the calling thread to one receiver of a process: messages arrive in the order of the
  * calls. Its first message connects. 0; -EINVAL: no such process or receiver; -ENOMEM.
@@ -116,6 +125,24 @@ void message_lane_set_user(struct message_lane *lane, void *user);
 void *message_lane_user(const struct message_lane *lane);
 /* Messages that were accepted still arrive; nothing is reported about the lane any more. */
 void message_lane_close(struct message_lane *lane);
+/*
+ * Connects the lane unless it is connected. Only the thread that opened it. 0; -EAGAIN: not yet; as
+ * message_lane_send().
+ */
+int message_lane_connect(struct message_lane *lane, int timeout_ms);
+/*
+ * Whether the data plane, or a local peer, keeps up with what the calling thread sends on the way
+ * of this lane. It reports in steps of an eighth of the ring, so up to two of them may wait. Only
+ * the thread that opened the lane.
+ */
+bool message_lane_is_free(struct message_lane *lane);
+/*
+ * The common case of message_lane_send(), without waiting: a message of 8 bytes, `first`, and
+ * `length` more, at most MESSAGE_PUT_MAX. -EAGAIN: use message_lane_send().
+ */
+#define MESSAGE_PUT_MAX 92u
+int message_lane_put(struct message_lane *lane, const struct message_tag *tag, uint64_t first,
+		     const void *buf, uint32_t length);
 /*
  * Sends a message of at most WEIR_MESSAGE_WHOLE bytes. Only the thread that opened the lane. 0, or
  * as weir_message_sendv(); -ECONNREFUSED: the process has no such receiver now, or is not open.

@@ -368,6 +368,36 @@ pin(struct message_lane *to, int timeout_ms, struct lane **lane)
 }
 
 int
+message_lane_connect(struct message_lane *to, int timeout_ms)
+{
+	struct lane *lane;
+	int rc = pin(to, timeout_ms, &lane);
+
+	if (!rc)
+		lane_unpin(lane);
+	return rc;
+}
+
+bool
+message_lane_is_free(struct message_lane *to)
+{
+	struct weir_thread *t = to->sender->worker;
+	struct weir_ring *r;
+	bool is_free = true;
+
+	weir_lock(t);
+	if (to->now && to->now->conn && to->now->conn->state == CONN_OPEN) {
+		r = &to->now->conn->pipe->tx;
+		is_free = r->pos - r->seen <= r->mask / 8 + 1;
+		/* reads the other side's memory once per step, unless that is behind */
+		if (!is_free && weir_ring_refresh(r))
+			is_free = r->pos - r->seen <= r->mask / 8 + 1;
+	}
+	weir_unlock(t);
+	return is_free;
+}
+
+int
 message_lane_send(struct message_lane *to, const struct message_tag *tag, const struct iovec *iov,
 		  unsigned n, int timeout_ms)
 {

@@ -136,6 +136,12 @@ message_enter(struct weir_messenger *m, uint32_t guest)
 	return 0;
 }
 
+void
+message_wake(struct weir_messenger *m, uint32_t guest)
+{
+	handler_wake(&m->pool[m->o.handler_threads + guest]);
+}
+
 int
 message_leave(struct weir_messenger *m)
 {

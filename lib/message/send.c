@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending messages: small ones under their worker's lock alone, which is free for its owner. */
 #include "lane.h"
+#include "model.h"
 #include "sender.h"
 
 #include "client/reason.h"
@@ -184,4 +185,43 @@ weir_message_send_many(struct weir_messenger *m, const uint16_t *nodes, unsigned
 			results[i] = rc;
 	}
 	return accepted;
+}
+
+/* ---- of models ---- */
+
+static_assert(MESSAGE_PUT_MAX == WEIR_INLINE_SMALL - HEADER_LONG, "two slots");
+
+/* Leaves. `slots` is a constant at compile time. */
+static inline __attribute__((always_inline)) int
+put_headed(struct weir_bias_seat *seat, struct weir_conn *c, const uint64_t head[2],
+	   const void *buf, uint32_t length, uint32_t slots)
+{
+	if (weir_unlikely(weir_small_put(c, head, HEADER_LONG, buf, length, slots, TO_EITHER)))
+		return wake(seat, c->pipe);
+	weir_bias_leave(seat);
+	return 0;
+}
+
+int
+message_lane_put(struct message_lane *to, const struct message_tag *tag, uint64_t first,
+		 const void *buf, uint32_t length)
+{
+	struct sender *s = sender_latest(to->m);
+	uint64_t head[2] = {0, first};
+	struct weir_bias_seat *seat;
+	struct lane *lane;
+
+	weir_assert(tag->kind >= KIND_MODEL && length <= MESSAGE_PUT_MAX);
+	memcpy(head, tag, sizeof(*tag));
+	if (weir_unlikely(s != to->sender || !(seat = weir_bias_enter(&s->worker->lock))))
+		return -EAGAIN;
+	lane = to->now;
+	if (weir_unlikely(!lane || lane->hello_due || !weir_put_ready(lane->conn))) {
+		weir_bias_leave(seat);
+		return -EAGAIN;
+	}
+	lane_used(lane);
+	return length <= WEIR_SLOT_HEAD_BYTES - HEADER_LONG
+		   ? put_headed(seat, lane->conn, head, buf, length, 1)
+		   : put_headed(seat, lane->conn, head, buf, length, 2);
 }

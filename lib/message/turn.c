@@ -287,6 +287,8 @@ handler_turn(struct handler_thread *k, unsigned most, bool *stepping)
 	}
 	if (weir_unlikely(k->listen_at && weir_clock() >= k->listen_at))
 		handler_listen_again(k);
+	if (weir_unlikely(m->model != NULL) && m->model->turn && n < most)
+		n += m->model->turn(m, most - n, m->model->user);
 	/* housekeeping of the first handler thread */
 	if (!k->index && (!n || ++k->turns % 256 == 0)) {
 		k->told += events_report(m);
@@ -304,7 +306,14 @@ handler_turn(struct handler_thread *k, unsigned most, bool *stepping)
 unsigned
 guest_turn(struct handler_thread *k, unsigned most)
 {
-	unsigned n = pump(k, k->worker, false, most);
+	const struct message_model *model = k->m->model;
+	unsigned n = pump(k, k->worker, false, most), did;
+
+	if (model->turn && n < most) {
+		did = model->turn(k->m, most - n, model->user);
+		k->told += did;
+		n += did;
+	}
 
 	if (has_accepts(k->worker, true))
 		accept_all(k);
