@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Remote invocation (after Seriema): threads of a group of processes run each other's functions. A
+ * function has a name and a version; both ends compare them before the first call. Guide:
+ * docs/invoke.md.
+ *
+ * Threads: a call to a thread runs in that thread, inside weir_invoker_progress() and inside calls
+ * of this header that wait; never inside the call that makes it, also to the own thread. A call to
+ * WEIR_THREAD_ANY runs in one of the invoker's own threads. Calls from one thread to one thread run
+ * once each, in the order in which they were made. A function must not wait: calls made inside it
+ * are queued, and calls that would wait return -EDEADLK.
+ *
+ * Packing: calls to one thread that leave together are one message, which has one head for
+ * consecutive calls of one function and length. Packed calls leave when their message is full, and
+ * in each weir_invoker_progress(), wait, sleep and flush of their thread. A thread that makes no
+ * call of this header for long keeps what it has packed.
+ *
+ * Outcome: 0 means that the call was accepted. It then runs once, or the line to its thread is
+ * lost: its process or thread has ended, or did not take it in time.
+ *
+ * Errors, unless a function says otherwise: -EHOSTUNREACH the process was lost (weir_reason() names
+ * it), -ENODEV the data plane is gone, -ECONNABORTED an operator ended the session, -ENOTCONN in a
+ * forked child. An invoker ends with its data plane.
+ */
+#ifndef WEIR_INVOKE_H
+#define WEIR_INVOKE_H
+
+#include "group.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_ARGS_MAX 4096u /* bytes of one call's arguments */
+#define WEIR_INVOKE_THREADS_MAX 64u
+#define WEIR_INVOKE_POOL_MAX 32u
+#define WEIR_FUNCTIONS_MAX 4096u
+#define WEIR_FUNCTION_NAME_MAX 63u
+#define WEIR_BATCH_MAX 8120u /* bytes of calls in one message */
+
+struct weir_invoker;  /* valid until weir_invoker_close() */
+struct weir_incoming; /* a call while it runs; valid until its function returns */
+
+/* A thread of a process. */
+struct weir_to {
+	uint32_t process; /* rank in the group */
+	uint32_t thread;  /* index given to weir_invoker_enter(), or WEIR_THREAD_ANY */
+};
+#define WEIR_THREAD_ANY UINT32_MAX /* one of the invoker's own threads */
+
+/* ---- Functions ---- */
+
+/*
+ * A function that others may call. Its number is its index in the table given to
+ * weir_invoker_open(). Tables may differ between processes: name and version identify a function,
+ * and the library translates numbers. Addresses never travel.
+ */
+struct weir_function {
+	const char *name; /* 1 to WEIR_FUNCTION_NAME_MAX bytes; copied */
+	uint32_t version;
+	uint32_t flags; /* 0 */
+	/* bytes of arguments, at most WEIR_ARGS_MAX; both ends refuse other lengths */
+	uint32_t min_length, max_length;
+	/*
+	 * Runs a call. `args` is aligned to 8 bytes and valid until the return. The bytes are a
+	 * peer's: run() checks what it uses.
+	 */
+	void (*run)(struct weir_incoming *c, const void *args, size_t length);
+	/*
+	 * Runs `count` consecutive calls from one thread, instead of run(), if not NULL: all have
+	 * arguments of `length` bytes, those of call i at args + i * stride.
+	 */
+	void (*run_many)(struct weir_incoming *c, const void *args, size_t length, size_t stride,
+			 size_t count);
+	void *user; /* weir_incoming_user() */
+};
+
+/* ---- Invokers ---- */
+
+enum weir_batch_mode {
+	/* A call leaves at once while the data plane keeps up; it is packed while it does not. */
+	WEIR_BATCH_AUTO,
+	/* One message per call, never packed ("write" in the paper). */
+	WEIR_BATCH_EAGER,
+	/* Packed until `bytes` or `delay_us` is reached, or the thread makes progress ("trad"). */
+	WEIR_BATCH_FULL,
+	/* One message per call; packed while there is no room ("ovfl"). */
+	WEIR_BATCH_OVERFLOW,
+};
+
+struct weir_batching {
+	uint32_t mode;	/* enum weir_batch_mode */
+	uint32_t bytes; /* FULL: of calls after which they leave, 64 to WEIR_BATCH_MAX */
+	/* FULL: microseconds since the first packed call after which they leave; looked at in calls
+	 * of the library, and about every 512 bytes of calls */
+	uint32_t delay_us;
+};
+
+/* Initialize with WEIR_INVOKER_OPTIONS_INIT, then change single fields. */
+struct weir_invoker_options {
+	size_t size;			       /* sizeof(struct weir_invoker_options) */
+	const struct weir_function *functions; /* copied; NULL if there are none */
+	uint32_t function_count;	       /* at most WEIR_FUNCTIONS_MAX */
+	uint32_t threads;      /* of the program that will enter, at most WEIR_INVOKE_THREADS_MAX */
+	uint32_t pool_threads; /* for WEIR_THREAD_ANY, at most WEIR_INVOKE_POOL_MAX */
+	uint32_t window; /* flow-control window per line, bytes, at least 64 KiB; 0: the default */
+	struct weir_batching batching;
+	uint32_t layout;      /* of the inline functions below; leave it as initialized */
+	uint64_t queue_bytes; /* of calls that wait for room, of the whole process; at least
+			       * WEIR_BATCH_MAX */
+	/*
+	 * A process was lost (status -errno), or has closed its invoker (0). Runs in a thread that
+	 * has entered, inside its calls of this header. May be NULL.
+	 */
+	void (*lost)(struct weir_invoker *v, uint32_t process, int status, void *user);
+	void *user; /* passed to lost */
+};
+#define WEIR_INVOKE_LAYOUT 1u
+#define WEIR_INVOKER_OPTIONS_INIT                                                                  \
+	{                                                                                          \
+		sizeof(struct weir_invoker_options), NULL, 0, 1, 0, 0,                             \
+		    {WEIR_BATCH_AUTO, WEIR_BATCH_MAX, 50}, WEIR_INVOKE_LAYOUT, 64ull << 20, NULL,  \
+		    NULL                                                                           \
+	}
+
+/*
+ * Opens an invoker over a group. Collective: every member opens it, several invokers in the same
+ * order. The members compare their tables of functions, so that a call of a function that the other
+ * process does not have fails at once.
+ *
+ * @w        session handle with which the caller has joined g
+ * @g        group; its ranks are the numbers of processes. It may be left before the invoker closes
+ * @options  functions and settings
+ * @invoker  receives the handle, freed by weir_invoker_close()
+ *
+ * Returns 0, or
+ *   -EINVAL  an option is out of range, or the program was compiled for another layout
+ *   -EEXIST  two functions have the same name and version, or their names have the same id:
+ *            weir_reason() names both
+ *   -EPROTO  another member's release differs
+ *   -ENOMEM  no memory
+ *   -EINTR   interrupted: given up, leave the group
+ *   and errors of collective calls of groups and of weir_messenger_open().
+ * Blocks until all members have called it. One thread at a time makes calls on g.
+ */
+int weir_invoker_open(struct weir *w, struct weir_group *g,
+		      const struct weir_invoker_options *options, struct weir_invoker **invoker);
+
+/*
+ * Closes all lines when the calls that arrived are taken, and frees the handle. The calling thread
+ * leaves, if it has entered; all others have left. A call that another process still makes may be
+ * lost: end with weir_group_barrier().
+ *
+ * Returns 0, or -EBUSY: another thread has not left, weir_reason() names it; -EDEADLK: called in a
+ * function. NULL is allowed. Blocks for up to 10 s. Any thread.
+ */
+int weir_invoker_close(struct weir_invoker *v);
+
+/*
+ * Makes the calling thread receiver `index` of this process until it leaves or ends.
+ *
+ * Returns 0, or -EINVAL: no such index; -EALREADY: it has entered; -EBUSY: another thread has this
+ * index; -EDEADLK: called in a function; -ENOSPC: the thread has no lanes of its own, 64 threads of
+ * the program have; -EMFILE: no channel left, see --channels of the data plane; -ENOMEM.
+ */
+int weir_invoker_enter(struct weir_invoker *v, uint32_t index);
+
+/*
+ * Sends what the thread has packed and queued, for up to 10 s, running calls meanwhile. Then closes
+ * its lines; calls that others make to it from now on fail, and those that it has not taken are
+ * lost.
+ *
+ * Returns 0, or -EPERM: the thread has not entered; -EDEADLK: called in a function; -EAGAIN: calls
+ * were left after 10 s, and are dropped.
+ */
+int weir_invoker_leave(struct weir_invoker *v);
+
+/* Threads that a process has announced in weir_invoker_open(), UINT32_MAX: all processes together.
+ * 0 for a process that does not exist. Any thread; does not block. */
+uint32_t weir_invoker_threads(const struct weir_invoker *v, uint32_t process);
+
+/* ---- Calls ---- */
+
+#define WEIR_CALL_NOW 0x1u /* send at once, with all calls packed before it */
+#define WEIR_CALL_FULL_FAILS                                                                       \
+	0x2u /* without room return -EAGAIN; never queue, also in a function                       \
+	      */
+
+#define WEIR_CALL_SYNC_SENT 0x4u /* the sync counts when the arguments may be used again */
+
+struct weir_sync;
+/* Zero, then change single fields. NULL stands for {.timeout_ms = -1}. */
+struct weir_call_options {
+	uint32_t flags;		/* WEIR_CALL_* */
+	int32_t timeout_ms;	/* for room; below 0: no limit. Not in a function */
+	struct weir_sync *sync; /* counts once when the function has returned; or NULL */
+	uint64_t more[5];	/* 0 */
+};
+
+/*
+ * Makes `to` run a function with a copy of the arguments.
+ *
+ * @function  its number in the caller's table
+ * @args      may be NULL if length is 0
+ * @length    bytes, within min_length and max_length
+ * @options   NULL: defaults
+ *
+ * Returns 0 (accepted), or
+ *   -ENOSYS        `to` has no such function, or another version: weir_reason() names both
+ *   -EMSGSIZE      the length is out of the function's bounds here, or there
+ *   -EINVAL        no such function here, unknown flags
+ *   -ENOENT        no such process or thread
+ *   -ECONNREFUSED  the thread has not entered, or has left
+ *   -EAGAIN        no room within the time, or calls of queue_bytes wait
+ *   -EPERM         the calling thread has not entered
+ *   or an error of every call.
+ * Blocks until there is room, running calls meanwhile; a function's call does not wait.
+ */
+int weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+	      size_t length, const struct weir_call_options *options);
+
+/* ---- Syncs ---- */
+
+/*
+ * A counter that calls decrement when they have run, or are lost (SE-20). It lies in the program's
+ * memory, and outlives the calls that name it, which may be of several threads.
+ */
+struct weir_sync {
+	uint64_t internal[8];
+};
+
+/*
+ * @count  decrements after which the sync ends
+ * @done   called at the end, by the thread that learns of it, in a turn; must not wait. May be NULL
+ */
+void weir_sync_init(struct weir_sync *s, uint64_t count,
+		    void (*done)(struct weir_sync *s, void *user), void *user);
+
+/* Adds to the count of a sync that has not ended. Any thread. */
+void weir_sync_add(struct weir_sync *s, uint64_t count);
+
+/* Returns the outstanding count; *failed (may be NULL) receives how many decrements stand for calls
+ * that were lost. Any thread. */
+uint64_t weir_sync_left(const struct weir_sync *s, uint64_t *failed);
+
+/*
+ * Runs calls until s has ended. Returns 0; the first error if calls were lost; -EAGAIN: not in
+ * time; or as weir_invoker_progress(). One thread at a time waits for a sync.
+ */
+int weir_sync_wait(struct weir_invoker *v, struct weir_sync *s, int timeout_ms);
+
+/*
+ * Gives s a name, by which other processes may decrement it until it has ended. A name is no
+ * secret: any member can guess it. Returns 0, -EPERM (not a thread that has entered), -ENOSPC or
+ * -ENOMEM.
+ */
+int weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t *name);
+
+/*
+ * Decrements the sync that `process` has exported under `name`. One that has ended, or has less
+ * outstanding, ignores it. Returns 0 (accepted) or as weir_call(). Does not wait.
+ */
+int weir_sync_signal(struct weir_invoker *v, uint32_t process, uint64_t name, uint64_t count);
+
+/* ---- Results ---- */
+
+/* A result that is outstanding, in the program's memory until it has ended. Set `then` and `user`
+ * before the call. */
+struct weir_future {
+	int status;	   /* after the end: 0 or -errno */
+	uint32_t reserved; /* 0 */
+	size_t length; /* after the end: bytes of the result, possibly more than its memory holds */
+	/* Called at the end in the thread that made the call, in a turn; must not wait. Or NULL. */
+	void (*then)(struct weir_future *f, void *user);
+	void *user;
+	uint64_t internal[4];
+};
+
+/*
+ * weir_call() that expects a result: of at most WEIR_ARGS_MAX bytes, cut to `size`. The future ends
+ * with 0, with the error of weir_incoming_refuse(), with an error of every call if the call or its
+ * result was lost, or with -ECANCELED: cancelled, or its thread has left. The sync of the options
+ * counts with the future.
+ *
+ * @f       must not be outstanding
+ * @result  receives the result; NULL if size is 0
+ *
+ * Returns as weir_call(); also -ENOSPC: 2^24 results are outstanding. On failure f has ended, and
+ * `then` is not called.
+ */
+int weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+		     size_t length, struct weir_future *f, void *result, size_t size,
+		     const struct weir_call_options *options);
+
+/* Runs calls until f has ended, and returns its status. -EAGAIN: not in time, f stays outstanding;
+ * or as weir_invoker_progress(). The thread that made the call. */
+int weir_future_wait(struct weir_invoker *v, struct weir_future *f, int timeout_ms);
+
+/* Returns the index of the first of n futures that has ended; else as weir_future_wait(). */
+int weir_future_any(struct weir_invoker *v, struct weir_future *const *f, unsigned n,
+		    int timeout_ms);
+
+/* Ends f with -ECANCELED unless it has ended; a later result is dropped. The thread that made the
+ * call. */
+void weir_future_cancel(struct weir_invoker *v, struct weir_future *f);
+
+/* ---- Lines ---- */
+
+/*
+ * The calling thread's path to another thread; no other thread uses it. The fields belong to the
+ * library. They are public so that the common call compiles to a few instructions.
+ */
+struct weir_line {
+	uint8_t *at;	/* where the next call's arguments go */
+	uint8_t *check; /* end of the fast path */
+	uint64_t run;	/* function << 32 | length of the run that is open; UINT64_MAX: none */
+};
+
+/*
+ * Connects to a thread, so that the first call need not wait. The line stays valid until the
+ * calling thread leaves.
+ *
+ * @batching  of this line; NULL: the invoker's
+ *
+ * Returns 0 or as weir_call(); -EINVAL also for an invalid `batching`; -EDEADLK in a function.
+ */
+int weir_line_open(struct weir_invoker *v, struct weir_to to, const struct weir_batching *batching,
+		   int timeout_ms, struct weir_line **line);
+
+/* For weir_line_call(): any call. */
+int weir_line_call_slow(struct weir_line *l, uint32_t function, const void *args, size_t length);
+
+/* weir_call() on a line, without options: waits for room without a limit. */
+#ifdef __cplusplus
+inline int
+#else
+static inline int
+#endif
+weir_line_call(struct weir_line *l, uint32_t function, const void *args, size_t length)
+{
+	size_t stride = (length + 7) & ~(size_t)7;
+
+	if (!length || l->run != ((uint64_t)function << 32 | length) ||
+	    (size_t)(l->check - l->at) < stride)
+		return weir_line_call_slow(l, function, args, length);
+	if (length % 8)
+		memset(l->at + stride - 8, 0, 8);
+	memcpy(l->at, args, length);
+	l->at += stride;
+	return 0;
+}
+
+/* ---- In a function ---- */
+
+struct weir_invoker *weir_incoming_invoker(const struct weir_incoming *c);
+struct weir_to
+weir_incoming_from(const struct weir_incoming *c);	 /* the thread that made the call */
+void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user */
+
+/*
+ * Gives the result of the call, copied, once. Without it the result is empty. Returns 0; -EINVAL:
+ * the caller expects none, or has it; -EMSGSIZE: more than WEIR_ARGS_MAX bytes; or as weir_call().
+ * Does not wait, and has room beyond queue_bytes.
+ */
+int weir_incoming_result(struct weir_incoming *c, const void *result, size_t length);
+
+/* Ends the caller's future with -error, 1 to 4095. Returns as weir_incoming_result(). */
+int weir_incoming_refuse(struct weir_incoming *c, int error);
+
+/* Names the future of a caller whose result comes later. Copied freely. */
+struct weir_answer {
+	uint64_t internal[4];
+};
+
+/* The result comes later. Returns 0, or -EINVAL as weir_incoming_result(). */
+int weir_incoming_later(struct weir_incoming *c, struct weir_answer *answer);
+
+/*
+ * Gives that result, or -error if that is not 0. Once: a second one is dropped by the caller.
+ * Returns as weir_incoming_result(). Any thread that has entered or runs a function. Does not wait.
+ */
+int weir_answer(struct weir_invoker *v, const struct weir_answer *answer, int error,
+		const void *result, size_t length);
+
+/* ---- Progress ---- */
+
+/*
+ * Sends packed calls and runs calls that have arrived.
+ *
+ * @max         stops behind the message in which this many have run; 0: no limit
+ * @timeout_ms  sleeps up to this time until a call arrives; 0: does not wait; below 0: no limit
+ *
+ * Returns the number of calls run; 0: the time is over, or lost() was called; -EDEADLK: called in a
+ * function; -EPERM: the thread has not entered; -EINTR as in weir/stream.h; or an error of every
+ * call.
+ */
+int weir_invoker_progress(struct weir_invoker *v, unsigned max, int timeout_ms);
+
+/* Sends the calls that the calling thread has packed, as far as there is room. 0 or as
+ * weir_invoker_progress(). Does not block. */
+int weir_invoker_flush(struct weir_invoker *v);
+
+/* ---- Counters ---- */
+
+/* Counters since the invoker was opened: X(field, description). */
+#define WEIR_INVOKER_COUNTERS(X)                                                                   \
+	X(made, "calls accepted")                                                                  \
+	X(run, "calls run")                                                                        \
+	X(messages, "messages that carried calls, and batches between threads of the process")     \
+	X(full, "batches sent because they were full")                                             \
+	X(late, "batches sent because delay_us had passed")                                        \
+	X(waited, "batches sent because their thread waited or made progress")                     \
+	X(stale, "batches that their thread left unsent for more than 10 ms")                      \
+	X(queued, "batches queued for lack of room")                                               \
+	X(queue_bytes, "bytes of calls that are queued now")                                       \
+	X(queue_peak, "largest number of bytes queued at a time")                                  \
+	X(dropped, "accepted calls that were lost with their line")                                \
+	X(ignored, "results and signals for what has ended")                                       \
+	X(malformed, "lines ended because of malformed input")
+struct weir_invoker_stats {
+	size_t size; /* sizeof(struct weir_invoker_stats), set by WEIR_INVOKER_STATS_INIT */
+#define WEIR_INVOKER_COUNTER(name, help) uint64_t name;
+	WEIR_INVOKER_COUNTERS(WEIR_INVOKER_COUNTER)
+#undef WEIR_INVOKER_COUNTER
+};
+#define WEIR_INVOKER_COUNTER_INIT(name, help) , 0
+#define WEIR_INVOKER_STATS_INIT                                                                    \
+	{                                                                                          \
+		sizeof(struct weir_invoker_stats) WEIR_INVOKER_COUNTERS(WEIR_INVOKER_COUNTER_INIT) \
+	}
+
+/*
+ * Reads the sums over all threads. Counters that the library does not have are 0.
+ *
+ * @stats  initialized with WEIR_INVOKER_STATS_INIT; receives the counters
+ *
+ * Returns 0, or -EINVAL if the size is invalid. Any thread; does not block.
+ */
+int weir_invoker_stats(const struct weir_invoker *v, struct weir_invoker_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

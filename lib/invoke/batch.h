@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls as they travel: runs, each a head and the arguments of consecutive calls of one function
+ * and length, padded to 8 bytes; behind the last call of a batch the padding may be missing.
+ * Little-endian. A batch is one message, or is handed to a thread of the process as it is.
+ */
+#ifndef WEIR_INVOKE_BATCH_H
+#define WEIR_INVOKE_BATCH_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define RUN_HEAD 8u
+#define RUN_RETURN 0x1u /* each call begins with 8 bytes that its result has, too */
+
+/* Functions of the library, behind all of programs. */
+#define FUNCTION_DONE 0xfff0u	/* struct done_args */
+#define FUNCTION_RESULT 0xfff1u /* struct result_args, then the result */
+#define FUNCTION_SIGNAL 0xfff2u /* struct signal_args */
+#define FUNCTION_LIBRARY FUNCTION_DONE
+
+/* All calls up to a batch that has asked have run. */
+struct done_args {
+	uint32_t ask; /* number of that batch, below 65536 */
+	uint32_t zero;
+};
+
+struct result_args {
+	uint64_t id;
+	int32_t status; /* 0 or -1 to -4095 */
+	uint32_t zero;
+};
+
+struct signal_args {
+	uint64_t name, count;
+};
+
+struct run_head {
+	uint16_t function; /* number at the process that runs it */
+	uint8_t flags;	   /* RUN_* */
+	uint8_t zero;
+	uint16_t length; /* bytes of arguments of each call */
+	uint16_t count;	 /* calls, at least 1 */
+};
+static_assert(sizeof(struct run_head) == RUN_HEAD, "as it travels");
+
+/* Bytes from one call of a run to the next: at least 8, so that a message of few bytes cannot stand
+ * for many calls. */
+static inline uint32_t
+run_stride(uint32_t length, uint32_t flags)
+{
+	uint32_t padded = (length + 7) & ~7u;
+
+	return flags & RUN_RETURN ? padded + 8 : padded ? padded : 8;
+}
+
+static inline uint64_t
+run_head_word(uint32_t function, uint32_t flags, uint32_t length, uint32_t count)
+{
+	return (uint64_t)function | (uint64_t)flags << 16 | (uint64_t)length << 32 |
+	       (uint64_t)count << 48;
+}
+
+/*
+ * Reads the run at the beginning of `bytes` bytes. Returns the bytes of head and calls, the last
+ * one without padding if that is missing; 0: this cannot be.
+ */
+static inline uint32_t
+run_head_read(struct run_head *h, const uint8_t *data, uint32_t bytes)
+{
+	uint64_t whole, least, stride;
+
+	if (bytes < RUN_HEAD)
+		return 0;
+	memcpy(h, data, RUN_HEAD);
+	if (h->flags & ~RUN_RETURN || h->zero || !h->count)
+		return 0;
+	stride = run_stride(h->length, h->flags);
+	whole = RUN_HEAD + h->count * stride;
+	least = whole - stride + (h->flags & RUN_RETURN ? 8 : 0) + h->length;
+	if (bytes < least)
+		return 0;
+	return bytes < whole ? bytes : (uint32_t)whole;
+}
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Futures. A call that expects a result has an id: a slot of the calling thread, and the slot's
+ * generation. The result is a call of the library on the line back, so results are packed as calls
+ * are. The result of a future that has ended finds another generation, and is dropped.
+ */
+#include "batch.h"
+#include "invoker.h"
+
+#include "client/likely.h"
+#include "client/reason.h"
+#include "client/wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define SLOTS_MAX (1u << 24)
+#define FREE UINT32_MAX /* the end of the list of free slots */
+
+/* Content of weir_future.internal. */
+struct future {
+	uint64_t id; /* 0: it has ended */
+	void *result;
+	size_t size;
+	struct weir_sync *sync;
+};
+static_assert(sizeof(struct future) <= sizeof(((struct weir_future *)0)->internal), "its place");
+
+static struct future *
+inside(struct weir_future *f)
+{
+	return (struct future *)f->internal;
+}
+
+/* ---- slots ---- */
+
+static int
+grow(struct invoke_thread *t)
+{
+	uint32_t room = t->slot_count ? 2 * t->slot_count : 64;
+	struct future_slot *slots;
+
+	if (t->slot_count >= SLOTS_MAX)
+		return weir_fail(-ENOSPC, "%u results are outstanding; wait for some", SLOTS_MAX);
+	slots = realloc(t->slots, room * sizeof(*slots));
+	if (!slots)
+		return weir_fail(-ENOMEM, "no memory for results; free some");
+	for (uint32_t i = t->slot_count; i < room; i++)
+		slots[i] =
+		    (struct future_slot){.generation = 1, .next = i + 1 < room ? i + 1 : FREE};
+	t->slot_free = t->slot_count;
+	t->slots = slots;
+	t->slot_count = room;
+	return 0;
+}
+
+/* Ends f, of a slot of t. */
+static void
+end(struct invoke_thread *t, struct weir_future *f, int status, const void *result, size_t length)
+{
+	struct future in = *inside(f);
+	struct future_slot *slot = &t->slots[(uint32_t)in.id];
+
+	slot->future = NULL;
+	slot->line = NULL;
+	if (!++slot->generation)
+		slot->generation = 1;
+	slot->next = t->slot_free;
+	t->slot_free = (uint32_t)in.id;
+	if (length && in.size)
+		memcpy(in.result, result, length < in.size ? length : in.size);
+	inside(f)->id = 0;
+	f->status = status;
+	f->length = length;
+	t->inside++;
+	if (f->then)
+		f->then(f, f->user);
+	t->inside--;
+	if (in.sync)
+		sync_count(t, in.sync, 1, status);
+}
+
+bool
+future_result(struct invoke_thread *t, struct weir_to from, const void *data, size_t length)
+{
+	struct result_args a;
+	struct future_slot *slot;
+	uint32_t i;
+
+	memcpy(&a, data, sizeof(a));
+	if (a.status > 0 || a.status < -4095 || a.zero)
+		return false;
+	i = (uint32_t)a.id;
+	slot = i < t->slot_count ? &t->slots[i] : NULL;
+	if (!slot || slot->generation != a.id >> 32 || !slot->future ||
+	    slot->line->to.process != from.process)
+		invoke_count(&t->counters.ignored, 1);
+	else
+		end(t, slot->future, a.status, (const uint8_t *)data + sizeof(a),
+		    length - sizeof(a));
+	return true;
+}
+
+void
+futures_lost(struct invoke_thread *t, const struct line *l, int status)
+{
+	for (uint32_t i = 0; i < t->slot_count; i++)
+		if (t->slots[i].future && t->slots[i].line == l) {
+			t->slots[i].lost = status;
+			t->futures_lost = true;
+		}
+}
+
+unsigned
+futures_end_lost(struct invoke_thread *t)
+{
+	unsigned n = 0;
+
+	t->futures_lost = false;
+	/* functions of the program may make calls that add slots, and move them */
+	for (uint32_t i = 0; i < t->slot_count; i++)
+		if (t->slots[i].future && t->slots[i].lost) {
+			end(t, t->slots[i].future, t->slots[i].lost, NULL, 0);
+			n++;
+		}
+	return n;
+}
+
+void
+futures_end_all(struct invoke_thread *t, int status)
+{
+	for (uint32_t i = 0; i < t->slot_count; i++)
+		if (t->slots[i].future)
+			end(t, t->slots[i].future, status, NULL, 0);
+	free(t->slots);
+	t->slots = NULL;
+	t->slot_count = 0;
+	t->slot_free = FREE;
+}
+
+void
+futures_init(struct invoke_thread *t)
+{
+	t->slot_free = FREE;
+}
+
+/* ---- of the program ---- */
+
+int
+weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+		 size_t length, struct weir_future *f, void *result, size_t size,
+		 const struct weir_call_options *options)
+{
+	struct invoke_thread *t = thread_own(v);
+	struct future_slot *slot;
+	struct call c;
+	struct line *l;
+	uint32_t i;
+	int rc;
+
+	if (weir_unlikely(!t))
+		return thread_foreign(v);
+	if (weir_unlikely(t->index == WEIR_THREAD_ANY))
+		return thread_of_pool();
+	rc = call_prepare(&c, function, args, length, options);
+	if (rc)
+		return rc;
+	l = line_get(t, to, &rc);
+	if (!l)
+		return rc;
+	if (t->slot_free == FREE) {
+		rc = grow(t);
+		if (rc)
+			return rc;
+	}
+	i = t->slot_free;
+	slot = &t->slots[i];
+	t->slot_free = slot->next;
+	slot->future = f;
+	slot->line = l;
+	slot->lost = 0;
+	c.id = (uint64_t)slot->generation << 32 | i;
+	*inside(f) = (struct future){c.id, result, size, c.sync};
+	f->status = -EINPROGRESS;
+	f->length = 0;
+	c.sync = NULL; /* counts with the future */
+	rc = line_call(l, &c);
+	if (rc && inside(f)->id == c.id) {
+		/* it was not accepted: nobody else is told */
+		void (*then)(struct weir_future *, void *) = f->then;
+
+		f->then = NULL;
+		inside(f)->sync = NULL;
+		end(t, f, rc, NULL, 0);
+		f->then = then;
+	}
+	return rc;
+}
+
+static bool
+is_pending(const struct weir_future *f)
+{
+	return f->internal[0];
+}
+
+int
+weir_future_any(struct weir_invoker *v, struct weir_future *const *f, unsigned n, int timeout_ms)
+{
+	struct invoke_thread *t = thread_own(v);
+	uint64_t deadline = weir_time_end(timeout_ms);
+	int rc = 0, left;
+
+	if (weir_unlikely(!t))
+		return thread_foreign(v);
+	if (!n || n > INT32_MAX)
+		return weir_fail(-EINVAL, "%u futures; give at least one", n);
+	for (;;) {
+		for (unsigned i = 0; i < n; i++)
+			if (!is_pending(f[i]))
+				return (int)i;
+		if (weir_unlikely(thread_is_inside(t)))
+			return thread_waits_inside();
+		if (rc < 0)
+			return rc;
+		left = weir_time_left(deadline);
+		if (!left && rc == INT32_MAX)
+			return weir_fail(-EAGAIN, "no result in time");
+		rc = thread_turn(t, 0, left);
+		if (rc >= 0 && !left)
+			rc = INT32_MAX; /* that was the last look */
+	}
+}
+
+int
+weir_future_wait(struct weir_invoker *v, struct weir_future *f, int timeout_ms)
+{
+	int rc = weir_future_any(v, &f, 1, timeout_ms);
+
+	return rc ? rc : f->status;
+}
+
+void
+weir_future_cancel(struct weir_invoker *v, struct weir_future *f)
+{
+	struct invoke_thread *t = thread_own(v);
+
+	if (t && is_pending(f))
+		end(t, f, -ECANCELED, NULL, 0);
+}
+
+/* ---- in a function ---- */
+
+/* Content of weir_answer.internal. */
+struct answer {
+	uint64_t id;
+	struct weir_to to;
+	uint64_t serial; /* of the invoker */
+};
+static_assert(sizeof(struct answer) <= sizeof(struct weir_answer), "its place");
+
+static int
+give(struct invoke_thread *t, struct weir_to to, uint64_t id, int status, const void *result,
+     size_t length)
+{
+	struct {
+		struct result_args head;
+		uint8_t bytes[WEIR_ARGS_MAX];
+	} args = {.head = {.id = id, .status = status}};
+
+	if (length > WEIR_ARGS_MAX)
+		return weir_fail(-EMSGSIZE, "a result of %zu bytes; give at most %u", length,
+				 WEIR_ARGS_MAX);
+	if (length)
+		memcpy(args.bytes, result, length);
+	return line_say(t, to, FUNCTION_RESULT, &args, sizeof(args.head) + length);
+}
+
+static int
+answer(struct weir_incoming *c, int status, const void *result, size_t length)
+{
+	int rc;
+
+	if (!c->id || c->answered)
+		return weir_fail(-EINVAL, c->id ? "the call has its result already"
+						: "the caller expects no result");
+	rc = give(c->thread, c->from, c->id, status, result, length);
+	c->answered = !rc;
+	return rc;
+}
+
+int
+weir_incoming_result(struct weir_incoming *c, const void *result, size_t length)
+{
+	return answer(c, 0, result, length);
+}
+
+void
+incoming_complete(struct weir_incoming *c)
+{
+	if (!c->answered)
+		answer(c, 0, NULL, 0);
+}
+
+static int
+check_error(int error)
+{
+	return error >= 1 && error <= 4095
+		   ? 0
+		   : weir_fail(-EINVAL, "invalid error %d (expected 1 to 4095)", error);
+}
+
+int
+weir_incoming_refuse(struct weir_incoming *c, int error)
+{
+	int rc = check_error(error);
+
+	return rc ? rc : answer(c, -error, NULL, 0);
+}
+
+int
+weir_incoming_later(struct weir_incoming *c, struct weir_answer *a)
+{
+	struct answer in = {c->id, c->from, c->v->serial};
+
+	if (!c->id || c->answered)
+		return weir_fail(-EINVAL, c->id ? "the call has its result already"
+						: "the caller expects no result");
+	memset(a, 0, sizeof(*a));
+	memcpy(a->internal, &in, sizeof(in));
+	c->answered = true;
+	return 0;
+}
+
+int
+weir_answer(struct weir_invoker *v, const struct weir_answer *a, int error, const void *result,
+	    size_t length)
+{
+	struct invoke_thread *t = thread_own(v);
+	struct answer in;
+	int rc = error ? check_error(error) : 0;
+
+	if (!t)
+		return thread_foreign(v);
+	memcpy(&in, a->internal, sizeof(in));
+	if (!rc && (in.serial != v->serial || !in.id))
+		rc = weir_fail(-EINVAL, "not an answer of weir_incoming_later()");
+	return rc ? rc : give(t, in.to, in.id, -error, result, length);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An invoker is a model of messages between the processes of a group: a line to another process is
+ * a lane to that very thread, a batch of calls one message. Between threads of a process batches
+ * are handed over by pointer.
+ *
+ * A thread that has entered is a guest of the messenger; handler threads, the pool, run calls to
+ * WEIR_THREAD_ANY. Lines, and all that has no lock or atomic here, belong to the thread that makes
+ * the calls. Nothing is freed before the invoker closes but lines, which their thread frees.
+ */
+#ifndef WEIR_INVOKE_INVOKER_H
+#define WEIR_INVOKE_INVOKER_H
+
+#include "public.h"
+
+#include "message/message.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+
+/* value: the thread that made them; flags: TAG_ASKS, then `type` is the number */
+#define KIND_CALLS MESSAGE_KIND_FIRST
+#define TAG_ASKS 0x1u /* the thread that runs them says when it has */
+#define FUNCTION_NONE UINT16_MAX
+
+struct line;
+struct invoke_thread;
+
+/* ---- functions ---- */
+
+/* A function as processes tell each other. */
+struct function_entry {
+	uint64_t name; /* hash */
+	uint32_t version;
+	uint16_t min_length, max_length;
+};
+
+/* Where a call of an own function goes, and the lengths that both processes accept. */
+struct function_target {
+	uint16_t number; /* there; FUNCTION_NONE: it has none of this name and version */
+	uint16_t min_length, max_length;
+};
+
+/* The functions of one or more processes. */
+struct function_table {
+	SLIST_ENTRY(function_table) next;
+	uint64_t hash; /* of entries */
+	uint32_t count;
+	struct function_entry *entries;
+	struct function_target *targets; /* by number of the own function */
+};
+
+struct invoke_process {
+	uint32_t threads, pool_threads;
+	const struct function_table *table;
+	_Atomic int status;   /* why it was lost; 0: it was not. The pool writes */
+	_Atomic bool unheard; /* the program has not been told of that */
+};
+
+/* ---- batches ---- */
+
+/* Calls of one batch that count with one sync. */
+struct ask {
+	struct ask *next;
+	struct weir_sync *sync;
+	uint64_t count;
+	uint16_t number; /* of the batch, once it is sent */
+	int status;	 /* once they have ended */
+};
+
+/* Calls that leave together. */
+struct batch {
+	struct batch *next;	    /* in a queue, an inbox, or a list of spares */
+	struct invoke_thread *from; /* owns the memory */
+	uint8_t *data;		    /* runs: `bytes`, or the draft's memory */
+	uint32_t room, length, calls;
+	uint32_t receiver;	      /* handed over: index of the thread */
+	uint64_t since;		      /* ns: the first call was packed */
+	struct ask *asks, *asks_last; /* until it is sent */
+	uint16_t ask;		      /* handed over: its number */
+	bool asks_answer;	      /* it has one */
+	bool lost;		      /* came back, and has not run */
+	struct weir_draft draft;      /* data NULL: none */
+	_Alignas(8) uint8_t bytes[];
+};
+
+/* ---- threads ---- */
+
+struct invoke_counters {
+#define INVOKE_COUNTER(name, help) _Atomic uint64_t name;
+	WEIR_INVOKER_COUNTERS(INVOKE_COUNTER)
+#undef INVOKE_COUNTER
+};
+
+/* A result that is outstanding. */
+struct future_slot {
+	struct weir_future *future; /* NULL: free */
+	const struct line *line;
+	uint32_t generation, next; /* of a free one: the next free one */
+	int lost;		   /* why it ends in the thread's next turn; 0: it does not */
+};
+
+/* A sync that other processes may signal. */
+struct sync_name {
+	struct weir_sync *sync; /* NULL: none */
+	uint32_t generation;
+};
+
+struct invoke_thread {
+	struct weir_invoker *v;
+	uint32_t index;		 /* WEIR_THREAD_ANY: of the pool */
+	uint32_t inside;	 /* functions of the program that it is in */
+	struct line ***lines;	 /* by process, then by thread; the last one is that to any */
+	TAILQ_HEAD(, line) busy; /* have calls that have not left */
+	struct batch *spare;
+	uint32_t in_flight[WEIR_INVOKE_THREADS_MAX]; /* bytes handed to threads of the process */
+	struct line *connecting;		     /* the thread waits for it; NULL: for none */
+	int connected;				     /* how that has ended; -EAGAIN: it has not */
+	struct batch *arrived;			     /* taken out of the inbox, in order */
+	struct ask *spare_ask;
+	struct ask *ended, **ended_last; /* the next turn counts them */
+	uint32_t local_asks;		 /* batches handed over that have one */
+	struct future_slot *slots;
+	uint32_t slot_count, slot_free; /* the first free one */
+	bool futures_lost;		/* some have `lost` */
+	struct sync_name *names;
+	uint32_t name_count;
+	struct invoke_counters counters; /* it alone writes, all read */
+	/* written by other threads */
+	_Alignas(64) _Atomic(pthread_t) entered; /* 0: nobody. It alone writes */
+	_Atomic(struct batch *) inbox;		 /* the latest first */
+	_Atomic(struct batch *) returned;	 /* its batches that have run */
+	_Atomic bool asleep;			 /* it alone writes */
+	_Atomic bool wants_returned;		 /* a line waits for these. It sets, others clear */
+	_Atomic bool lane_ended; /* of a line: `ended` is set. Others set, it clears */
+};
+
+struct weir_invoker {
+	struct weir *w;
+	struct weir_messenger *m; /* NULL: closed */
+	uint64_t serial;	  /* never given twice */
+	uint64_t word;		  /* of the group: a process without it makes no calls */
+	struct weir_invoker_options o;
+	struct weir_function *functions;
+	struct invoke_process *processes;
+	uint32_t process_count, self;
+	SLIST_HEAD(, function_table) tables;
+	struct invoke_thread *threads, *pool; /* o.threads; o.pool_threads, at least one */
+	_Atomic uint32_t pool_used;
+	pthread_key_t key; /* a thread that has entered */
+	bool has_key;
+	_Atomic uint32_t news;		     /* processes that are `unheard` */
+	_Atomic uint64_t queued, queue_peak; /* bytes */
+};
+
+/* A call, or a row of calls, while it runs. */
+struct weir_incoming {
+	struct weir_invoker *v;
+	struct invoke_thread *thread;
+	const struct weir_function *function;
+	struct weir_to from;
+	uint64_t id;   /* of the result that the caller expects; 0: none */
+	bool answered; /* it was given, or will be */
+};
+
+/* A call while it is made. */
+struct call {
+	uint32_t function, length;
+	const void *args;
+	uint32_t flags; /* WEIR_CALL_*, CALL_LIBRARY */
+	int timeout_ms;
+	struct weir_sync *sync; /* counts when it has run; NULL: none */
+	uint64_t id;		/* of the result; 0: none */
+	/* line_call() sets */
+	uint32_t number; /* of the function there */
+	uint32_t run_flags;
+};
+#define CALL_LIBRARY 0x80000000u /* a function of the library: does not wait, has no bound */
+
+/* The first member is the program's: a line is known by it. */
+struct line {
+	struct weir_line fast;
+	struct invoke_thread *thread;
+	struct weir_to to;
+	const struct function_target *targets;
+	struct weir_batching batching;
+	struct message_lane *lane;	/* NULL: to `receiver` */
+	struct invoke_thread *receiver; /* of this process */
+	bool connected;
+	bool busy;	    /* in thread->busy */
+	int status;	    /* why calls of it were dropped last; 0: none were */
+	struct batch *open; /* calls are packed into it; NULL: none */
+	uint8_t *head;	    /* of the run that is open; NULL: none */
+	/* of that run: of the caller, there, bytes, RUN_* */
+	uint32_t function, number, length, flags;
+	struct batch *first, **last;   /* batches that wait for room */
+	struct ask *asks, **asks_last; /* sent, and not answered */
+	uint16_t asked, answered;      /* numbers of batches */
+	uint16_t owed;		       /* this line answers up to this batch of the other end */
+	bool owes;		       /* it has not yet */
+	_Atomic int ended;	       /* why the connection has; others set, its thread clears */
+	TAILQ_ENTRY(line) in_busy;
+};
+
+static inline void
+invoke_count(_Atomic uint64_t *counter, uint64_t n)
+{
+	/* one writer */
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+/* ---- function.c ---- */
+
+/* Copies the program's table. 0 or -errno. */
+int functions_adopt(struct weir_invoker *v, const struct weir_invoker_options *o,
+		    struct function_table **own);
+/* A table of `count` entries, which is v's. NULL: no memory. */
+struct function_table *function_table_make(struct weir_invoker *v, uint32_t count);
+/* The table has its entries: the own functions find their targets. 0 or -ENOMEM. */
+int function_table_complete(struct weir_invoker *v, struct function_table *table);
+uint64_t function_table_hash(const struct function_entry *entries, uint32_t count);
+void functions_free(struct weir_invoker *v);
+/* A call that cannot be made: says why. */
+int function_refuse(const struct weir_invoker *v, struct weir_to to, uint32_t function,
+		    size_t length) __attribute__((cold));
+
+/* ---- open.c ---- */
+
+/* 0 or -EINVAL. */
+int batching_check(const struct weir_batching *batching);
+
+/* ---- thread.c ---- */
+
+/* The calling thread, which has entered or is of the pool. NULL: it has not. */
+struct invoke_thread *thread_own(const struct weir_invoker *v);
+/* Why the calling thread may not call. */
+int thread_foreign(const struct weir_invoker *v) __attribute__((cold));
+/* Whether it is in a function of the program, and so must not wait. */
+static inline bool
+thread_is_inside(const struct invoke_thread *t)
+{
+	return t->inside;
+}
+int thread_waits_inside(void) __attribute__((cold));
+/* Why a thread of the pool, which is not named by calls, cannot. */
+int thread_of_pool(void) __attribute__((cold));
+void thread_wake(struct invoke_thread *t);
+/* One turn, which may sleep for up to `timeout_ms`. As weir_messenger_progress(). */
+int thread_turn(struct invoke_thread *t, unsigned max, int timeout_ms);
+/* Callbacks of the messenger. */
+bool thread_take(struct weir_messenger *m, const struct message_taken *taken, void *user);
+unsigned thread_work(struct weir_messenger *m, unsigned most, void *user);
+/* Drops all that the thread has, and its lines. */
+void thread_drop(struct invoke_thread *t);
+void thread_ended(void *thread);
+
+/* ---- line.c ---- */
+
+/* The line of t, made if necessary. NULL: *rc says why. */
+struct line *line_get(struct invoke_thread *t, struct weir_to to, int *rc);
+/* Reads the program's options. 0 or -EINVAL. */
+int call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
+		 const struct weir_call_options *options);
+int line_call(struct line *l, struct call *c);
+/* A call of the library, accepted unless the line cannot be. */
+int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
+	     size_t length);
+/* The line of t to `to` answers that batch of it. 0 or -ENOMEM. */
+int line_owe(struct invoke_thread *t, struct weir_to to, uint16_t number);
+/* The line that t has; NULL: none. */
+struct line *line_find(const struct invoke_thread *t, struct weir_to to);
+/* Connections of lines have ended: what was under way there does not run, or is not known to. */
+unsigned lines_ended(struct invoke_thread *t);
+/* Sends all that it has, as far as there is room. 0, -EAGAIN, or why calls were dropped. */
+int line_flush(struct line *l);
+/* Sends what all lines of t have. The number of batches. */
+unsigned lines_flush(struct invoke_thread *t);
+/* Drops what it has, and frees it. */
+void line_free(struct line *l);
+
+/* ---- inbox.c ---- */
+
+/* Memory for `room` bytes of calls. NULL: none. */
+struct batch *batch_make(struct invoke_thread *t, uint32_t room);
+void batch_free(struct batch *b);
+/* Hands b, of the calling thread `from`, to another thread of the process. 0, -EAGAIN,
+ * -ECONNREFUSED. */
+int inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b);
+/* Whether `to` has run all that `from` has handed to it. */
+bool inbox_is_free(struct invoke_thread *from, uint32_t to);
+/* Runs batches of t's inbox until about `most` calls have run. How many have. */
+unsigned inbox_run(struct invoke_thread *t, unsigned most);
+/* Takes back what has run. */
+void inbox_settle(struct invoke_thread *t);
+/* Gives batches that have not run back to their threads. The number of their calls. */
+uint64_t inbox_drop(struct invoke_thread *t);
+
+/* ---- sync.c ---- */
+
+/* Counts calls that have run, or were lost. In a thread of the invoker. */
+void sync_count(struct invoke_thread *t, struct weir_sync *s, uint64_t count, int status);
+/* One more call of b has this sync. 0 or -ENOMEM. */
+int asks_add(struct line *l, struct batch *b, struct weir_sync *s);
+/* The calls of b are not made after all. */
+void batch_asks_forget(struct invoke_thread *t, struct batch *b);
+/* Whether the line may ask once more. */
+bool asks_have_room(const struct line *l);
+/* b is sent, as number l->asked + 1. */
+void asks_sent(struct line *l, struct batch *b);
+/* All up to that number have run, or were lost. False: there is no such number. */
+bool asks_answered(struct line *l, uint32_t number, int status);
+/* Asks of the line, or of b, end in the thread's next turn. */
+void asks_lost(struct line *l, int status);
+void batch_asks_lost(struct line *l, struct batch *b, int status);
+/* Counts those that have ended. How many. */
+unsigned asks_count(struct invoke_thread *t);
+void asks_free(struct invoke_thread *t);
+struct signal_args;
+void sync_signalled(struct invoke_thread *t, const struct signal_args *a);
+
+/* ---- future.c ---- */
+
+/* A result has come. False: it is malformed. */
+bool future_result(struct invoke_thread *t, struct weir_to from, const void *data, size_t length);
+/* Results that come on the line back from there do not come any more. */
+void futures_lost(struct invoke_thread *t, const struct line *l, int status);
+/* Ends futures that are lost; all: with this status. How many. */
+unsigned futures_end_lost(struct invoke_thread *t);
+void futures_end_all(struct invoke_thread *t, int status);
+void futures_init(struct invoke_thread *t);
+/* A call has run without a result: it is empty. */
+void incoming_complete(struct weir_incoming *c);
+
+/* ---- run.c ---- */
+
+/* Runs the calls of a batch in t. False: it is malformed; calls before that place have run. */
+bool run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uint32_t bytes);
+
+#endif

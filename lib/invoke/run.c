@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running the calls of a batch, which is a peer's: each run is checked before it runs. */
+#include "batch.h"
+#include "invoker.h"
+
+#include "client/likely.h"
+
+static void
+run_each(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
+{
+	const struct weir_function *f = c->function;
+	uint32_t stride = run_stride(h->length, 0);
+
+	if (f->run_many) {
+		f->run_many(c, args, h->length, stride, h->count);
+		return;
+	}
+	for (uint32_t i = 0; i < h->count; i++, args += stride)
+		f->run(c, args, h->length);
+}
+
+/* Calls whose callers expect results. */
+static void
+run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
+{
+	const struct weir_function *f = c->function;
+	uint32_t stride = run_stride(h->length, RUN_RETURN);
+
+	for (uint32_t i = 0; i < h->count; i++, args += stride) {
+		memcpy(&c->id, args, sizeof(c->id));
+		c->answered = false;
+		if (f->run)
+			f->run(c, args + sizeof(c->id), h->length);
+		else
+			f->run_many(c, args + sizeof(c->id), h->length, run_stride(h->length, 0),
+				    1);
+		incoming_complete(c);
+	}
+	c->id = 0;
+}
+
+/* Calls of the library itself. False: malformed. */
+static bool
+run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
+	    const struct run_head *h)
+{
+	uint32_t stride = run_stride(h->length, 0);
+	struct signal_args signal;
+	struct done_args done;
+	struct line *l;
+
+	if (t->index == WEIR_THREAD_ANY || h->flags)
+		return false;
+	for (uint32_t i = 0; i < h->count; i++, args += stride)
+		switch (h->function) {
+		case FUNCTION_DONE:
+			l = line_find(t, from);
+			if (!l || h->length != sizeof(done))
+				return false;
+			memcpy(&done, args, sizeof(done));
+			if (done.zero || !asks_answered(l, done.ask, 0))
+				return false;
+			break;
+		case FUNCTION_RESULT:
+			if (h->length < sizeof(struct result_args) ||
+			    !future_result(t, from, args, h->length))
+				return false;
+			break;
+		case FUNCTION_SIGNAL:
+			if (h->length != sizeof(signal))
+				return false;
+			memcpy(&signal, args, sizeof(signal));
+			sync_signalled(t, &signal);
+			break;
+		default:
+			return false;
+		}
+	return true;
+}
+
+bool
+run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uint32_t bytes)
+{
+	struct weir_incoming c = {.v = t->v, .thread = t, .from = from};
+	const struct weir_invoker *v = t->v;
+	bool good = bytes;
+	struct run_head h;
+	uint64_t run = 0;
+	uint32_t n = 0;
+
+	t->inside++;
+	for (uint32_t at = 0; at < bytes && good; at += n) {
+		n = run_head_read(&h, data + at, bytes - at);
+		good = n;
+		if (weir_unlikely(!good))
+			break;
+		if (weir_unlikely(h.function >= v->o.function_count)) {
+			good = run_library(t, from, data + at + RUN_HEAD, &h);
+			continue;
+		}
+		c.function = &v->functions[h.function];
+		good = h.length >= c.function->min_length && h.length <= c.function->max_length;
+		if (weir_unlikely(!good))
+			break;
+		if (weir_unlikely(h.flags & RUN_RETURN))
+			run_returning(&c, data + at + RUN_HEAD, &h);
+		else
+			run_each(&c, data + at + RUN_HEAD, &h);
+		run += h.count;
+	}
+	t->inside--;
+	invoke_count(&t->counters.run, run);
+	return good;
+}
+
+struct weir_invoker *
+weir_incoming_invoker(const struct weir_incoming *c)
+{
+	return c->v;
+}
+
+struct weir_to
+weir_incoming_from(const struct weir_incoming *c)
+{
+	return c->from;
+}
+
+void *
+weir_incoming_user(const struct weir_incoming *c)
+{
+	return c->function->user;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads that make and run calls: those of the program that have entered, and the pool. */
+#include "batch.h"
+#include "invoker.h"
+
+#include "client/likely.h"
+#include "client/reason.h"
+#include "client/session.h"
+#include "client/wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LEAVE_MS 10000
+
+/* The thread object that the calling thread used last. */
+static __thread struct {
+	uint64_t serial; /* of its invoker */
+	struct invoke_thread *thread;
+} latest;
+
+/* ---- who calls ---- */
+
+static struct invoke_thread *
+find(const struct weir_invoker *v)
+{
+	uint32_t pool = atomic_load_explicit(&v->pool_used, memory_order_acquire);
+	pthread_t self = pthread_self();
+
+	for (uint32_t i = 0; i < v->o.threads; i++)
+		if (atomic_load_explicit(&v->threads[i].entered, memory_order_relaxed) == self)
+			return &v->threads[i];
+	for (uint32_t i = 0; i < pool; i++)
+		if (atomic_load_explicit(&v->pool[i].entered, memory_order_relaxed) == self)
+			return &v->pool[i];
+	return NULL;
+}
+
+struct invoke_thread *
+thread_own(const struct weir_invoker *v)
+{
+	struct invoke_thread *t;
+
+	if (weir_likely(latest.serial == v->serial))
+		return latest.thread;
+	t = find(v);
+	if (t) {
+		latest.serial = v->serial;
+		latest.thread = t;
+	}
+	return t;
+}
+
+int
+thread_foreign(const struct weir_invoker *v)
+{
+	if (weir_state(v->w) == WEIR_FORKED)
+		return weir_gone(v->w);
+	return weir_fail(-EPERM, "the thread has not entered; call weir_invoker_enter()");
+}
+
+int
+thread_waits_inside(void)
+{
+	return weir_fail(-EDEADLK, "called in a function; let it return first");
+}
+
+int
+thread_of_pool(void)
+{
+	return weir_fail(-EPERM,
+			 "a thread of the pool has no number that results could go to; make "
+			 "the call in a thread that has entered");
+}
+
+void
+thread_wake(struct invoke_thread *t)
+{
+	if (t->index != WEIR_THREAD_ANY)
+		message_wake(t->v->m, t->index);
+}
+
+/* ---- turns ---- */
+
+/* The object of the handler thread that calls. */
+static struct invoke_thread *
+pool_own(struct weir_invoker *v)
+{
+	struct invoke_thread *t = thread_own(v);
+	uint32_t i;
+
+	if (weir_likely(t != NULL))
+		return t;
+	i = atomic_fetch_add_explicit(&v->pool_used, 1, memory_order_acq_rel);
+	weir_assert(i < (v->o.pool_threads ? v->o.pool_threads : 1));
+	t = &v->pool[i];
+	atomic_store_explicit(&t->entered, pthread_self(), memory_order_release);
+	return thread_own(v);
+}
+
+static bool
+is_known(const struct weir_invoker *v, struct weir_to thread)
+{
+	const struct invoke_process *p = &v->processes[thread.process];
+
+	return thread.thread == WEIR_THREAD_ANY || thread.thread < p->threads;
+}
+
+bool
+thread_take(struct weir_messenger *m, const struct message_taken *taken, void *user)
+{
+	struct weir_invoker *v = user;
+	struct weir_to from = {taken->process, taken->tag.value};
+	struct invoke_thread *t;
+
+	t = taken->receiver == MESSAGE_HANDLERS ? pool_own(v) : &v->threads[taken->receiver];
+	if (weir_likely(taken->tag.kind == KIND_CALLS && is_known(v, from) &&
+			(taken->tag.flags ? taken->tag.flags == TAG_ASKS : !taken->tag.type) &&
+			run_batch(t, from, taken->data, taken->length) &&
+			(!taken->tag.flags || !line_owe(t, from, taken->tag.type))))
+		return true;
+	invoke_count(&t->counters.malformed, 1);
+	return false;
+}
+
+unsigned
+thread_work(struct weir_messenger *m, unsigned most, void *user)
+{
+	struct weir_invoker *v = user;
+	struct invoke_thread *t = thread_own(v);
+	unsigned n;
+
+	if (!t)
+		return 0;
+	n = t->index != WEIR_THREAD_ANY ? inbox_run(t, most) : 0;
+	n += lines_ended(t);
+	if (t->connecting && t->connected == -EAGAIN) {
+		/* a connection that was refused has ended: another one would be, too */
+		t->connected = t->connecting->status ? t->connecting->status
+						     : message_lane_connect(t->connecting->lane, 0);
+		n += t->connected != -EAGAIN;
+	}
+	if (t->local_asks)
+		inbox_settle(t);
+	if (!TAILQ_EMPTY(&t->busy))
+		n += lines_flush(t);
+	if (t->ended)
+		n += asks_count(t);
+	if (weir_unlikely(t->futures_lost))
+		n += futures_end_lost(t);
+	return n + (t->index != WEIR_THREAD_ANY &&
+		    atomic_load_explicit(&v->news, memory_order_relaxed));
+}
+
+/* Tells the program of processes that were lost. */
+static bool
+tell(struct weir_invoker *v)
+{
+	bool any = false;
+
+	if (weir_likely(!atomic_load_explicit(&v->news, memory_order_relaxed)))
+		return false;
+	for (uint32_t i = 0; i < v->process_count; i++) {
+		struct invoke_process *p = &v->processes[i];
+
+		/* pairs with the release in link_changed() */
+		if (!atomic_load_explicit(&p->unheard, memory_order_relaxed) ||
+		    !atomic_exchange_explicit(&p->unheard, false, memory_order_acquire))
+			continue;
+		atomic_fetch_sub_explicit(&v->news, 1, memory_order_relaxed);
+		any = true;
+		if (v->o.lost)
+			v->o.lost(v, i, atomic_load_explicit(&p->status, memory_order_relaxed),
+				  v->o.user);
+	}
+	return any;
+}
+
+int
+thread_turn(struct invoke_thread *t, unsigned max, int timeout_ms)
+{
+	int rc;
+
+	weir_assert(!thread_is_inside(t));
+	if (timeout_ms) {
+		if (t->local_asks)
+			atomic_store_explicit(&t->wants_returned, true, memory_order_relaxed);
+		/* pairs with the loads in inbox_put() and give_back(): one of both sees the other's
+		 */
+		atomic_exchange_explicit(&t->asleep, true, memory_order_seq_cst);
+	}
+	rc = weir_messenger_progress(t->v->m, max, timeout_ms);
+	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
+	return tell(t->v) && !rc ? 1 : rc;
+}
+
+int
+weir_invoker_progress(struct weir_invoker *v, unsigned max, int timeout_ms)
+{
+	struct invoke_thread *t = thread_own(v);
+	uint64_t end, before, run;
+	int rc, left = timeout_ms;
+
+	if (weir_unlikely(!t || weir_state(v->w) == WEIR_FORKED))
+		return thread_foreign(v);
+	if (weir_unlikely(thread_is_inside(t)))
+		return thread_waits_inside();
+	before = atomic_load_explicit(&t->counters.run, memory_order_relaxed);
+	end = timeout_ms > 0 ? weir_time_end(timeout_ms) : 0;
+	do {
+		bool heard = atomic_load_explicit(&v->news, memory_order_relaxed);
+
+		rc = thread_turn(t, max, left);
+		run = atomic_load_explicit(&t->counters.run, memory_order_relaxed) - before;
+		if (run || rc < 0 || heard)
+			break;
+		left = timeout_ms > 0 ? weir_time_left(end) : timeout_ms;
+	} while (left);
+	if (run)
+		return run < INT32_MAX ? (int)run : INT32_MAX;
+	return rc < 0 && rc != -EAGAIN ? rc : 0;
+}
+
+int
+weir_invoker_flush(struct weir_invoker *v)
+{
+	struct invoke_thread *t = thread_own(v);
+
+	if (!t || weir_state(v->w) == WEIR_FORKED)
+		return thread_foreign(v);
+	if (weir_state(v->w) != WEIR_UP)
+		return weir_gone(v->w);
+	lines_flush(t);
+	return 0;
+}
+
+/* ---- entering and leaving ---- */
+
+int
+weir_invoker_enter(struct weir_invoker *v, uint32_t index)
+{
+	struct invoke_thread *t = thread_own(v);
+	int rc;
+
+	if (weir_state(v->w) == WEIR_FORKED)
+		return weir_gone(v->w);
+	if (t && (thread_is_inside(t) || t->index == WEIR_THREAD_ANY))
+		return thread_waits_inside();
+	if (t)
+		return weir_fail(-EALREADY, "the thread has entered as %u; let it leave first",
+				 t->index);
+	if (index >= v->o.threads)
+		return weir_fail(-EINVAL, "thread %u of %u; give a number below that", index,
+				 v->o.threads);
+	rc = message_enter(v->m, index);
+	if (rc)
+		return rc;
+	t = &v->threads[index];
+	pthread_setspecific(v->key, t);
+	/* pairs with the acquire in inbox_put() */
+	atomic_store_explicit(&t->entered, pthread_self(), memory_order_release);
+	return 0;
+}
+
+void
+thread_drop(struct invoke_thread *t)
+{
+	struct weir_invoker *v = t->v;
+
+	/* of its lines, those with calls drop these */
+	for (uint32_t p = 0; t->lines && p < v->process_count; p++) {
+		for (uint32_t i = 0; t->lines[p] && i <= v->processes[p].threads; i++)
+			if (t->lines[p][i])
+				line_free(t->lines[p][i]);
+		free(t->lines[p]);
+	}
+	free(t->lines);
+	t->lines = NULL;
+	asks_count(t);
+	futures_end_all(t, -ECANCELED);
+	invoke_count(&t->counters.dropped, inbox_drop(t));
+}
+
+/* The calling thread is nobody any more. */
+static void
+forget(struct invoke_thread *t)
+{
+	atomic_store_explicit(&t->entered, 0, memory_order_relaxed);
+	thread_drop(t);
+	latest.serial = 0;
+}
+
+void
+thread_ended(void *thread)
+{
+	struct invoke_thread *t = thread;
+	struct weir_invoker *v = t->v;
+
+	if (weir_state(v->w) == WEIR_FORKED)
+		return;
+	forget(t);
+	message_leave(v->m);
+}
+
+int
+weir_invoker_leave(struct weir_invoker *v)
+{
+	struct invoke_thread *t = thread_own(v);
+	uint64_t end;
+	int rc = 0, left;
+
+	if (!t || weir_state(v->w) == WEIR_FORKED)
+		return thread_foreign(v);
+	if (thread_is_inside(t) || t->index == WEIR_THREAD_ANY)
+		return thread_waits_inside();
+	end = weir_time_end(LEAVE_MS);
+	lines_flush(t);
+	while (!TAILQ_EMPTY(&t->busy) && rc >= 0 && (left = weir_time_left(end)))
+		rc = thread_turn(t, 0, left);
+	rc =
+	    TAILQ_EMPTY(&t->busy)
+		? 0
+		: weir_fail(-EAGAIN, "calls of the thread found no room for %u s; they are dropped",
+			    LEAVE_MS / 1000);
+	forget(t);
+	pthread_setspecific(v->key, NULL);
+	message_leave(v->m);
+	return rc;
+}

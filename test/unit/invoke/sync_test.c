@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Syncs: calls of many lines count with one, in whatever mode they leave. */
+#include "caller.h"
+
+#define CALLS 5000u
+
+static uint32_t mode;
+
+static void
+note(struct weir_sync *s, void *user)
+{
+	*(uint32_t *)user += 1;
+	if (weir_invoker_progress(own->v, 0, 0) != -EDEADLK || weir_sync_left(s, NULL))
+		own->wrong++;
+}
+
+static int
+count(struct team *t, uint32_t index)
+{
+	struct weir_invoker_options o = standard();
+	struct weir_call_options with = {.timeout_ms = -1},
+				 sent = {.flags = WEIR_CALL_SYNC_SENT, .timeout_ms = -1};
+	struct weir_sync many, other, copied;
+	uint32_t ends = 0, row[3] = {0};
+	uint64_t failed = 1;
+	struct caller c;
+	int rc;
+
+	o.batching.mode = mode;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	weir_sync_init(&many, 1, note, &ends);
+	weir_sync_init(&other, 0, NULL, NULL);
+	weir_sync_init(&copied, CALLS * t->size, NULL, NULL);
+	for (uint32_t i = 0; i < CALLS; i++)
+		for (uint32_t p = 0; p < t->size; p++) {
+			struct weir_to to = {p, 0};
+
+			row[0] = 2 * i;
+			with.sync = i % 10 == 9 ? &other : &many;
+			weir_sync_add(with.sync, 1);
+			CHECK(!weir_call(c.v, to, ROW, row, sizeof(row), &with));
+			sent.sync = &copied;
+			row[0]++;
+			CHECK(!weir_call(c.v, to, ROW, row, sizeof(row), &sent));
+		}
+	CHECK(!weir_sync_left(&copied, &failed) && !failed);
+	CHECK(!weir_sync_wait(c.v, &other, PATIENT));
+	CHECK(weir_sync_wait(c.v, &many, 1) == -EAGAIN && !ends);
+	while (weir_sync_left(&many, NULL) > 1)
+		CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+	/* the last one counts by a signal of its own */
+	CHECK(!weir_sync_left(&other, NULL));
+	CHECK(!c.wrong);
+	return end(t, index, &c);
+}
+
+static void
+test_count(void **state)
+{
+	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
+		for (uint32_t size = 1; size <= 3; size++)
+			team_of(size, count);
+	mode = WEIR_BATCH_AUTO;
+	team_of_one_node(3, count);
+}
+
+/* ---- not before it has run ---- */
+
+static int
+wait_in_vain(struct team *t, uint32_t index)
+{
+	struct weir_invoker_options o = standard();
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_sync s;
+	uint32_t row[3] = {0};
+	struct caller c;
+	int rc;
+
+	o.batching.mode = mode;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (!c.process) {
+		weir_sync_init(&s, 3, NULL, NULL);
+		with.sync = &s;
+		for (; row[0] < 3; row[0]++)
+			CHECK(
+			    !weir_call(c.v, (struct weir_to){1, 0}, ROW, row, sizeof(row), &with));
+		CHECK(weir_sync_wait(c.v, &s, 20) == -EAGAIN);
+		CHECK(weir_sync_left(&s, NULL) == 3);
+	}
+	/* the other end takes nothing before this */
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	weir_group_idle(t->g[index], serve, c.v);
+	if (!c.process)
+		CHECK(!weir_sync_wait(c.v, &s, PATIENT));
+	return end(t, index, &c);
+}
+
+static void
+test_in_vain(void **state)
+{
+	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
+		team_of(2, wait_in_vain);
+}
+
+/* ---- signals by name ---- */
+
+static uint64_t names[MOST], old_names[MOST];
+
+static int
+signal_all(struct team *t, uint32_t index)
+{
+	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
+	struct weir_invoker_options o = standard();
+	struct weir_sync s, none;
+	uint32_t ends = 0;
+	struct caller c;
+	int rc = begin(t, index, &o, &c);
+
+	CHECK(!rc);
+	weir_sync_init(&none, 0, NULL, NULL);
+	CHECK(!weir_sync_export(c.v, &none, &old_names[c.process]));
+	weir_sync_init(&s, 10 * t->size, note, &ends);
+	CHECK(!weir_sync_export(c.v, &s, &names[c.process]));
+	CHECK(names[c.process] != old_names[c.process]);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	for (uint32_t p = 0; p < t->size; p++) {
+		CHECK(!weir_sync_signal(c.v, p, old_names[p], 1));
+		CHECK(!weir_sync_signal(c.v, p, names[p] ^ 1ull << 40, 1));
+		CHECK(!weir_sync_signal(c.v, p, names[p], UINT64_MAX));
+		CHECK(!weir_sync_signal(c.v, p, names[p], 3));
+		CHECK(!weir_sync_signal(c.v, p, names[p], 7));
+	}
+	CHECK(!weir_sync_wait(c.v, &s, PATIENT));
+	CHECK(ends == 1);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	for (uint32_t p = 0; p < t->size; p++)
+		CHECK(!weir_sync_signal(c.v, p, names[p], 1));
+	CHECK(weir_sync_signal(c.v, t->size, names[0], 1) == -ENOENT);
+	do {
+		CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+		CHECK(!weir_invoker_stats(c.v, &stats));
+	} while (stats.ignored < 4 * t->size);
+	return end(t, index, &c);
+}
+
+/* Signals for what has ended, for another generation, or for more than is outstanding do nothing.
+ */
+static void
+test_signal(void **state)
+{
+	team_of(1, signal_all);
+	team_of(3, signal_all);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_count),
+	    cmocka_unit_test(test_in_vain),
+	    cmocka_unit_test(test_signal),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
