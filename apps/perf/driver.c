@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver.h"
 
+#include "call.h"
 #include "clock.h"
 #include "ports.h"
 
@@ -169,6 +170,13 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 			    (o->apart ? WEIR_WINDOW_APART : 0) |
 			    (o->by_engine ? WEIR_WINDOW_BY_ENGINE : 0);
 	}
+	if (test == PERF_CALLS) {
+		m.group = o->inside ? 0 : perf_mix(d->group + d->number) | 1;
+		m.members = 2;
+		m.rank = 1;
+		m.mode = o->mode;
+		m.flags |= o->many ? PERF_ROWS : 0;
+	}
 	if (test == PERF_READ && !(m.flags & PERF_TRANSFERS))
 		m.flags |= WEIR_READ;
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);
@@ -327,7 +335,9 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	d->group = d->team ? d->team->group : perf_mix(now_ns() ^ (uint64_t)getpid() << 40) | 1;
 	r->ports_known = reads && perf_ports_read(d->options->instance, &before, &r->pid) == 0;
 	*what = "asking the server";
-	rc = request_all(d, test, size, r);
+	rc = d->options->inside ? call_inside_open(d, test, size) : 0;
+	if (!rc)
+		rc = request_all(d, test, size, r);
 	if (!rc && d->team && !d->number)
 		memcpy(d->team->key, d->flows[0].key, sizeof(d->team->key));
 	if (!rc)
@@ -340,6 +350,8 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 			rc = driver_remote(d, r);
 		else if (perf_is_message(test))
 			rc = driver_tx(d, r);
+		else if (test == PERF_CALLS)
+			rc = driver_call(d, r);
 		else if (test == PERF_LAT)
 			rc = driver_latency(d, r);
 		else

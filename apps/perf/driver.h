@@ -23,7 +23,7 @@ struct driver {
 	struct perf_queue ready; /* with several connections: those that can continue */
 	struct perf_buffers buffers;
 	struct idle idle;
-	struct server *own_server; /* --loop, --alltoall: this thread also serves */
+	struct server *own_server; /* --loop, --inside, --alltoall: this thread also serves */
 	bool progress;		   /* print a progress line */
 	uint64_t random;	   /* --pick random: state; else 0 */
 
@@ -92,6 +92,7 @@ int driver_stream(struct driver *d, struct perf_result *r);
 int driver_many(struct driver *d, struct perf_result *r);
 int driver_read(struct driver *d, struct perf_result *r);
 int driver_tx(struct driver *d, struct perf_result *r);
+int driver_call(struct driver *d, struct perf_result *r);
 int driver_remote(struct driver *d, struct perf_result *r);
 /* Makes the window of a run; collective. 0 or -errno. */
 int driver_window(struct driver *d, const struct perf_message *request);

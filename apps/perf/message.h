@@ -18,7 +18,7 @@
 #include "weir/address.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 9u
+#define PERF_VERSION 10u
 /* what is spoken besides: until 1.0 nothing */
 #define PERF_VERSIONS ((struct weir_versions){PERF_VERSION, PERF_VERSION})
 #define PERF_SMALL_MAX 948u /* bytes; messages up to this size travel in slots and are copied */
@@ -26,6 +26,7 @@
 #define PERF_KEY_BYTES 64u  /* of a key of remote memory */
 #define PERF_EXTENT_MAX (1u << 30) /* bytes in which the pieces of an operation lie */
 #define PERF_PROGRAMS_MAX 256u	   /* drivers of a run */
+#define PERF_CALL_THREADS_MAX 64u  /* -t call: of a program */
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
@@ -42,6 +43,7 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_NO_PORTS 0x40u /* the server's ports are read for another connection */
 #define PERF_UD 0x1000u	    /* messages of the run go as datagrams on a connection of their own */
 #define PERF_STOP 0x2000u   /* the program whose memory is exported is stopped */
+#define PERF_ROWS 0x4000u   /* call: consecutive calls run together */
 #define PERF_UD_MIN 8u	    /* bytes of the shortest datagram: its number */
 
 struct perf_ports {
@@ -74,11 +76,14 @@ struct perf_message {
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
 	uint32_t type, op;	    /* REQUEST, acc, fop: enum weir_type, weir_acc; 0: int64, sum */
 	uint32_t block, stride;	    /* REQUEST, put, get, acc: pieces of the memory; 0: one */
-	uint64_t group;	  /* REQUEST: number in the name of the window's group; 0: remote memory */
-	uint32_t members; /* REQUEST: of the group */
-	uint32_t rank;	  /* REQUEST: of the target; with PERF_HERE of the driver */
-	uint64_t options; /* REQUEST: WEIR_WINDOW_* */
-	uint32_t partners, none;     /* REQUEST, pscw: members that each one starts to */
+	/* REQUEST: number in the name of the window's group, 0: remote memory; call: of the group,
+	 * 0: threads of one program */
+	uint64_t group;
+	uint32_t members;	     /* REQUEST: of the group */
+	uint32_t rank;		     /* REQUEST: of the target; with PERF_HERE of the driver */
+	uint64_t options;	     /* REQUEST: WEIR_WINDOW_* */
+	uint32_t partners;	     /* REQUEST, pscw: members that each one starts to */
+	uint32_t mode;		     /* REQUEST, call: enum weir_batch_mode */
 	struct perf_ports ports;     /* RESULT: counted by the server's ports during the run */
 	uint8_t key[PERF_KEY_BYTES]; /* READY: of the memory that is exported */
 };

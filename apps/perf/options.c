@@ -4,12 +4,15 @@
 #include "message.h"
 #include "socket.h"
 
+#include "weir/invoke.h"
 #include "weir/stream.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CALLS_UNDER_WAY_MAX 65536u /* of a thread */
 
 static int
 take_size(void *into, const char *text)
@@ -260,6 +263,7 @@ static const struct option_spec specs[] = {
      "transport of messages: RC, and RING, SEND, READ or WRITE (Weir chooses); UD: datagrams",
      .take = take_flags, .expected = "UD, or RC and at most one of RING, SEND, READ and WRITE"},
     {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
+    {"inside", 0, OPTION_FLAG, AT(inside), NULL, NULL, "call: between threads of this program"},
     {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
      "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
     {"interactive", 'i', OPTION_FLAG, AT(interactive), NULL, NULL,
@@ -273,6 +277,10 @@ static const struct option_spec specs[] = {
      .expected = "bytes of a piece and from one to the next, as in 8:64"},
     {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
      "use the node's own port, also towards a program on this node"},
+    {"many", 0, OPTION_FLAG, AT(many), NULL, NULL,
+     "call: the function runs once for consecutive calls, else once for each"},
+    {"mode", 0, OPTION_WORD, AT(mode), NULL, "auto", "call: when calls are packed",
+     .words = "auto|eager|full|overflow"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
      "do not measure the machine before and after each run"},
     {"op", 0, OPTION_CALL, 0, 0, "NAME", NULL,
@@ -313,10 +321,10 @@ static const struct option_spec specs[] = {
     {"target", 0, OPTION_WORD, AT(stop), NULL, "sleep",
      "put, get, ...: the program that owns the memory sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
-     .expected = "lat, bw, rate, mix, read, message, request, put, get, acc, fop, "
+     .expected = "lat, bw, rate, mix, read, message, request, call, put, get, acc, fop, "
 		 "cas, notify, signal, flag, lock, lockall, fence or pscw"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
-     "message, request, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
+     "message, request, call, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
     {"through", 0, OPTION_WORD, AT(through), NULL, "remote",
      "put, get, ...: as remote memory, or through a window of all programs of the run",
      .words = "remote|window"},
@@ -330,7 +338,9 @@ static const struct option_spec specs[] = {
     {"wait", 0, OPTION_WORD, AT(sleep), NULL, "poll", "how both programs wait",
      .words = "poll|sleep"},
     {"window", 'w', OPTION_UNSIGNED, AT(window), "COUNT", NULL,
-     "maximum of messages in flight (limited by flow control; read: 16)", NUMBER(1, UINT32_MAX)},
+     "maximum of messages in flight (limited by flow control; read: 16); call: each is answered "
+     "by a call",
+     NUMBER(1, UINT32_MAX)},
 };
 
 const struct option_table perf_option_table = {
@@ -342,11 +352,13 @@ const struct option_table perf_option_table = {
 	"weir-perf [--instance NAME] ADDRESS -i                 the same from a prompt\n"
 	"weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
 	"alone\n"
+	"weir-perf [--instance NAME] --inside -t call           between threads of this program\n"
 	"weir-perf --alltoall -t TEST                           between all nodes of a "
 	"cluster\n"
 	"weir-perf --calibrate                                  measures the machine alone\n"
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers from its memory); message model: message, request;\n"
+	"  call (of functions, by remote invocation);\n"
 	"  remote memory: put, get, acc (updates elements), fop (fetches and updates them),\n"
 	"  cas, notify and signal (puts that the other end answers), lock;\n"
 	"  windows: flag (put, flush, put of a word that the other end awaits), lockall, fence,\n"
@@ -422,7 +434,20 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "a size that -t %s can't have; give %u bytes to --region";
 	if (test >= PERF_MESSAGES && (o->loop || o->connections > 1))
 		return "-t %s makes its connections itself; leave out --loop and --connections";
-	if (perf_is_remote(test) && (o->both || o->rate > 0 || o->flags))
+	if (test == PERF_CALLS) {
+		for (uint32_t i = 0; i < o->size_count; i++)
+			if (o->sizes[i] > WEIR_ARGS_MAX)
+				return "the arguments of a -t %s have up to 4096 bytes; lower -s";
+		if (o->threads > PERF_CALL_THREADS_MAX / (o->inside ? 2 : 1))
+			return "-t %s goes from up to 64 threads, or 32 --inside; lower --threads";
+		if (o->window > CALLS_UNDER_WAY_MAX)
+			return "-t %s has up to 65536 calls under way; lower --window";
+		if (o->alltoall)
+			return "-t %s goes to one server; leave out --alltoall";
+	} else if (o->mode || o->many || o->inside) {
+		return "--mode, --many and --inside are for -t call; leave them out";
+	}
+	if ((perf_is_remote(test) || test == PERF_CALLS) && (o->both || o->rate > 0 || o->flags))
 		return "-t %s goes one way, as fast as it can; leave out -b, --rate and --flags";
 	if (o->alltoall && (perf_is_answered(test) || (perf_is_serial(test) && !window)))
 		return "-t %s goes to one server; leave out --alltoall";
@@ -481,7 +506,8 @@ settle_test(struct perf_options *o, uint32_t test)
 static enum options_result
 settle(struct perf_options *o, char *reason, size_t size)
 {
-	bool serves = !o->address && !o->loop && !o->alltoall;
+	bool alone = !o->address && (o->loop || o->inside);
+	bool serves = !o->address && !alone && !o->alltoall;
 	uint64_t least = (uint64_t)o->connections * o->programs * o->threads;
 	const char *wrong = NULL;
 
@@ -501,7 +527,7 @@ settle(struct perf_options *o, char *reason, size_t size)
 		wrong = "--public is for a server of Weir; leave it out";
 	else if (!serves && !o->test_count && !o->interactive)
 		wrong = "no test; name one with -t, such as -t lat";
-	else if (o->loop && !o->address && o->sleep)
+	else if (alone && o->loop && o->sleep)
 		wrong = "--loop without an address polls; leave out --wait sleep";
 	if (o->interactive && !o->test_count)
 		o->tests[o->test_count++] = PERF_RATE;
@@ -526,9 +552,11 @@ settle(struct perf_options *o, char *reason, size_t size)
 	else if (o->partners > (o->alltoall ? o->cluster_count / 2 : o->programs))
 		wrong = "--partners is more than half of the members; lower it, or raise "
 			"--programs";
-	else if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
-		wrong = "--loop without an address is one program alone; name a server on this "
-			"node";
+	else if (alone && (o->programs > 1 || o->interactive || o->period_s > 0))
+		wrong = "--inside, and --loop without an address, is one program alone; name a "
+			"server on this node";
+	else if (o->inside && o->address)
+		wrong = "--inside has no server; leave out the address";
 	else if (o->count && o->count < least && !o->alltoall)
 		wrong = "-n is less than there are connections and threads; raise it to %llu";
 	else if (o->tcp && (o->loop || o->flags))
@@ -562,10 +590,10 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 		 size_t reason_size)
 {
 	static const char *const may[] = {
-	    "bidirectional", "connections",  "copy",	 "count", "duration", "flags",
-	    "large",	     "pick",	     "programs", "rate",  "region",   "seed",
-	    "size",	     "stats-period", "target",	 "test",  "threads",  "through",
-	    "verify",	     "wait",	     "window"};
+	    "bidirectional", "connections", "copy",   "count",	      "duration", "flags",
+	    "large",	     "many",	    "mode",   "pick",	      "programs", "rate",
+	    "region",	     "seed",	    "size",   "stats-period", "target",	  "test",
+	    "threads",	     "through",	    "verify", "wait",	      "window"};
 	struct perf_options changed = *o; /* none of these options keeps a pointer to its text */
 	struct option_spec spec = {0};
 

@@ -14,7 +14,7 @@ enum perf_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 
 struct perf_options {
 	const char *instance; /* NULL: the default one */
-	const char *address;  /* NULL: serve, or --loop within this program, or --calibrate alone */
+	const char *address;  /* NULL: serve, or --loop or --inside alone, or --calibrate alone */
 	const char *service;  /* server */
 	bool is_public;	      /* server: the whole cluster finds it */
 	uint32_t tests[PERF_TESTS];
@@ -41,6 +41,9 @@ struct perf_options {
 	uint32_t readers; /* lock: programs that lock shared */
 	/* pscw: members that each one starts to; lockall: whose parts a program has asked for */
 	uint32_t partners;
+	uint32_t mode;	  /* call: enum weir_batch_mode */
+	bool many;	  /* call: consecutive calls run together */
+	bool inside;	  /* call: threads of this program */
 	bool adopt;	  /* bw: send out of adopted buffers */
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections at random, else in turn */

@@ -73,6 +73,12 @@ call_us(const struct perf_result *r, enum perf_call call)
 	return (double)r->calls.ns[call] / (double)r->calls.rounds / 1e3;
 }
 
+static double
+per_message(const struct perf_result *r)
+{
+	return r->messages ? (double)r->made / (double)r->messages : 0;
+}
+
 static void
 json_calibration(const struct calibration *before, const struct calibration *after, FILE *to)
 {
@@ -133,6 +139,10 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 			us[0], us[1], us[2], us[3], us[4], us[5], us[6]);
 	else
 		fputs("\"lat_us\":null", to);
+	if (r->test == PERF_CALLS)
+		fprintf(to, ",\"calls\":{\"run\":%llu,\"messages\":%llu,\"per_message\":%.3f}",
+			(unsigned long long)r->received, (unsigned long long)r->messages,
+			per_message(r));
 	if (r->calls.rounds)
 		fprintf(
 		    to,
@@ -200,6 +210,10 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
 			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
 			r->shares.max / 1e6);
+	if (r->test == PERF_CALLS)
+		fprintf(to, "     %llu calls run, %llu messages, %.1f calls per message\n",
+			(unsigned long long)r->received, (unsigned long long)r->messages,
+			per_message(r));
 	if (r->calls.rounds)
 		fprintf(to, "     post %.3f, start %.3f, complete %.3f, wait %.3f us (means)\n",
 			call_us(r, CALL_POST), call_us(r, CALL_START), call_us(r, CALL_COMPLETE),
@@ -218,6 +232,8 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 void
 perf_report_begin(const struct perf_info *info, FILE *to)
 {
+	/* as in enum weir_batch_mode */
+	static const char *const modes[] = {"auto", "eager", "full", "overflow"};
 	const struct perf_options *o = info->options;
 
 	memset(&report, 0, sizeof(report));
@@ -240,11 +256,13 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		fprintf(to,
 			"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
 			"\"target\":\"%s\",\"apart\":%s,\"through\":\"%s\",\"by_engine\":%s,"
-			"\"readers\":%u,\"partners\":%u,\"rate\":%.0f,\"flags\":\"%s\",",
+			"\"readers\":%u,\"partners\":%u,\"rate\":%.0f,\"flags\":\"%s\","
+			"\"mode\":\"%s\",\"many\":%s,\"inside\":%s,",
 			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads,
 			o->stop ? "stop" : "sleep", boolean(o->apart),
 			o->through ? "window" : "remote", boolean(o->by_engine), o->readers,
-			o->partners, o->rate, perf_flags_text(o));
+			o->partners, o->rate, perf_flags_text(o), modes[o->mode], boolean(o->many),
+			boolean(o->inside));
 		fputs("\"latency\":\"round trip\"},\"results\":[", to);
 		break;
 	case FORMAT_CSV:
@@ -441,6 +459,8 @@ perf_result_add(struct perf_result *to, const struct perf_result *from)
 			      (double)(trips + more);
 		histogram_add(&to->latency, &from->latency);
 	}
+	to->made += from->made;
+	to->messages += from->messages;
 	to->calls.rounds += from->calls.rounds;
 	for (uint32_t i = 0; i < CALLS; i++)
 		to->calls.ns[i] += from->calls.ns[i];

@@ -23,6 +23,17 @@ responder_init(struct responder *r, struct server *server)
 	perf_flow_init(&r->flow, &server->buffers);
 }
 
+/* Of the last run, if it has failed. */
+static void
+end_others(struct responder *r)
+{
+	struct perf_message nobody;
+
+	target_end(&r->target);
+	call_rx_close(r->calls, &nobody);
+	r->calls = NULL;
+}
+
 void
 responder_fini(struct responder *r)
 {
@@ -30,7 +41,7 @@ responder_fini(struct responder *r)
 
 	if (r->rx_client >= 0)
 		rx_close(&r->server->rx, (uint32_t)r->rx_client, &nobody);
-	target_end(&r->target);
+	end_others(r);
 	weir_listener_close(r->datagrams);
 	perf_flow_close(&r->flow);
 }
@@ -129,6 +140,11 @@ conclude(struct responder *r)
 		rx_close(&r->server->rx, (uint32_t)r->rx_client, &r->reply);
 		r->rx_client = -1;
 	}
+	if (r->calls) {
+		r->reply = (struct perf_message){0};
+		call_rx_close(r->calls, &r->reply);
+		r->calls = NULL;
+	}
 	if (r->server->part.region && r->request.group) {
 		remote_check(&r->request, part_of(&r->server->part, &r->request),
 			     &r->reply.received, &r->reply.errors);
@@ -158,11 +174,14 @@ step_idle(struct responder *r)
 	rc = perf_message_read(request, &f->control, f->control_length, PERF_REQUEST);
 	if (!rc) {
 		f->region = NULL;
-		target_end(&r->target);
+		end_others(r);
 		if (request->test == PERF_READ) {
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
+		} else if (request->test == PERF_CALLS) {
+			rc = call_rx_start(&r->calls, f->weir, &r->server->inside, request,
+					   r->server->options->patience_s * 1000);
 		} else if (request->group && request->flags & PERF_HERE) {
 			rc = prepare_part(r);
 		} else if (perf_is_remote(request->test)) {
@@ -182,22 +201,22 @@ step_idle(struct responder *r)
 					 .threads = (uint32_t)r->rx_client,
 					 .datagrams = datagrams};
 	r->start_ns = r->last_ns = now_ns();
-	r->state = r->target.pid ? RESPONDER_PREPARING : RESPONDER_READY;
+	r->state = r->target.pid || r->calls ? RESPONDER_PREPARING : RESPONDER_READY;
 	return 1;
 }
 
-/* Awaits the program that exports memory. */
+/* Awaits the program that exports memory, or threads that run calls. */
 static int
 step_preparing(struct responder *r)
 {
-	int rc = target_ready(&r->target, r->reply.key);
+	int rc = r->calls ? call_rx_ready(r->calls) : target_ready(&r->target, r->reply.key);
 
 	if (rc == -EAGAIN) {
-		usleep(DRAIN_SLEEP_US); /* that program needs the CPU */
+		usleep(DRAIN_SLEEP_US); /* they need the CPU */
 		return 1;
 	}
 	if (rc)
-		target_end(&r->target);
+		end_others(r);
 	r->reply.status = (uint32_t)-rc;
 	r->state = RESPONDER_READY;
 	return 1;
@@ -237,7 +256,7 @@ step_running(struct responder *r)
 	if (r->target.pid) {
 		target_ask(&r->target);
 		r->state = RESPONDER_DRAINING;
-	} else if (r->rx_client >= 0 || f->datagrams) {
+	} else if (r->rx_client >= 0 || r->calls || f->datagrams) {
 		r->due = end.sent;
 		r->due_ns = now_ns() + (f->datagrams ? LOST_NS : DRAIN_NS);
 		r->state = RESPONDER_DRAINING;
@@ -290,6 +309,22 @@ drain_target(struct responder *r)
 	return 1;
 }
 
+/* Awaits calls that have been made, and the end of the threads that run them. */
+static int
+drain_calls(struct responder *r)
+{
+	uint64_t n = call_rx_count(r->calls);
+
+	if (n > r->flow.received)
+		r->due_ns = now_ns() + DRAIN_NS;
+	r->flow.received = n;
+	if ((n < r->due && now_ns() < r->due_ns) || !call_rx_end(r->calls))
+		usleep(DRAIN_SLEEP_US);
+	else
+		conclude(r);
+	return 1;
+}
+
 int
 responder_step(struct responder *r)
 {
@@ -305,6 +340,8 @@ responder_step(struct responder *r)
 	case RESPONDER_DRAINING:
 		if (r->target.pid)
 			return drain_target(r);
+		if (r->calls)
+			return drain_calls(r);
 		if (r->flow.datagrams)
 			return drain_datagrams(r);
 		if (rx_count(&r->server->rx, (uint32_t)r->rx_client) >= r->due ||

@@ -30,6 +30,7 @@ struct responder {
 	LIST_ENTRY(responder) next;
 	struct server *server;		 /* memory and messengers of all connections */
 	int rx_client;			 /* tests of the message model: client number, or -1 */
+	struct call_rx *calls;		 /* call: its threads; NULL: none */
 	struct perf_target target;	 /* tests of remote memory */
 	uint64_t due, due_ns;		 /* DRAINING: number of messages; time limit */
 	struct weir_listener *datagrams; /* PERF_UD: until the driver has connected */

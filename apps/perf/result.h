@@ -53,6 +53,7 @@ struct perf_result {
 	pid_t pid, peer_pid;		     /* data planes, 0: unknown */
 	struct histogram latency;	     /* ns; empty unless lat */
 	struct perf_calls calls;
+	uint64_t made, messages; /* call: calls of this end, and messages that carried them */
 };
 
 /* Computes the rates from start_ns, last_ns and measured. */

@@ -94,7 +94,7 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 	    .size = sizeof(options), .instance = o->instance, .name = "weir-perf"};
 	char self[64], service[WEIR_SERVICE_MAX];
 	const char *address = o->address;
-	bool serves = o->alltoall || (o->loop && !address);
+	bool serves = o->alltoall || o->inside || (o->loop && !address);
 	struct weir_address parsed;
 	uint16_t peer;
 	int rc, local;
@@ -139,7 +139,8 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 	} else if (serves && r->node < 0) {
 		rc = r->node;
 	} else if (serves) {
-		/* --loop without an address: connects to a service of its own through the port */
+		/* --loop without an address: connects to a service of its own through the port; or
+		 * --inside */
 		snprintf(service, sizeof(service), "perf-loop-%d", (int)getpid());
 		snprintf(self, sizeof(self), "node:%d:%s", r->node, service);
 		address = self;

@@ -8,7 +8,7 @@
 struct run {
 	struct weir *weir; /* NULL: TCP */
 	struct driver driver;
-	struct server own_server; /* --loop without an address, --alltoall */
+	struct server own_server; /* --loop without an address, --inside, --alltoall */
 	bool serves;		  /* own_server is initialized */
 	int node, peer;		  /* ids, negative: unknown */
 	const char *path;	  /* remote, local, loop, tcp, cluster */

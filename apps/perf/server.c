@@ -92,13 +92,13 @@ accept_all(struct server *s)
 }
 
 /*
- * Whether the client wants this end to poll. Handler threads, where they work, get the CPU; memory
- * needs nobody.
+ * Whether the client wants this end to poll. Handler threads and those that run calls, where they
+ * work, get the CPU; memory needs nobody.
  */
 static bool
 polls(const struct responder *r)
 {
-	if (r->state == RESPONDER_RUNNING && (r->rx_client >= 0 || r->target.pid))
+	if (r->state == RESPONDER_RUNNING && (r->rx_client >= 0 || r->calls || r->target.pid))
 		return false;
 	return r->state != RESPONDER_IDLE && !(r->request.flags & PERF_SLEEP);
 }
@@ -173,6 +173,7 @@ server_close(struct server *s)
 		free(r);
 	}
 	rx_fini(&s->rx);
+	call_pair_close(&s->inside);
 	weir_listener_close(s->listener);
 	if (s->socket >= 0)
 		close(s->socket);

@@ -6,6 +6,7 @@
 #ifndef WEIR_PERF_SERVER_H
 #define WEIR_PERF_SERVER_H
 
+#include "call.h"
 #include "rx.h"
 #include "idle.h"
 #include "options.h"
@@ -22,6 +23,7 @@ struct server {
 	struct perf_region region;
 	struct remote_part part; /* --alltoall: of the window */
 	struct perf_rx rx;
+	struct call_pair inside; /* --inside */
 	char service[WEIR_SERVICE_MAX];
 	struct perf_queue ready;
 	LIST_HEAD(, responder) all;

@@ -10,6 +10,7 @@
 
 #include "ipc/apply.h"
 
+#include "weir/invoke.h"
 #include "weir/stream.h"
 
 #include <errno.h>
@@ -316,6 +317,23 @@ test_wrong_options(void **state)
 	    "node:2 -t signal --through window --threads 2",
 	    "127.0.0.1 -t fence --transport tcp",
 	    "--loop -t fence",
+	    "node:2 -t call -s 4097",
+	    "node:2 -t call --threads 65",
+	    "--inside -t call --threads 33",
+	    "node:2 -t call -w 65537",
+	    "node:2 -t call --connections 2",
+	    "node:2 -t call --loop",
+	    "node:2 -t call -b",
+	    "node:2 -t call --rate 5",
+	    "node:2 -t call --mode lazy",
+	    "127.0.0.1 -t call --transport tcp",
+	    "node:2 -t call --inside",
+	    "--inside",
+	    "--inside -t call --programs 2",
+	    "--inside -t call -i",
+	    "--inside -t lat",
+	    "node:2 -t message --many",
+	    "node:2 -t message --mode full",
 	};
 	struct perf_options o;
 
@@ -342,6 +360,7 @@ test_cluster(void **state)
 			 OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t notify --through window"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t flag"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t call"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 2"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 1"), OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t lock -s 8 --through window"), OPTIONS_WRONG);
@@ -584,6 +603,59 @@ test_windows(void **state)
 	assert_int_equal(remote_base(&m), REMOTE_LINE);
 }
 
+/* Calls: the options, and requests that a server refuses. */
+static void
+test_calls(void **state)
+{
+	struct perf_message out, m = {.magic = PERF_MAGIC,
+				      .versions = PERF_VERSIONS,
+				      .kind = PERF_REQUEST,
+				      .test = PERF_CALLS,
+				      .size = 4096,
+				      .threads = 64,
+				      .mode = WEIR_BATCH_OVERFLOW,
+				      .group = 1,
+				      .members = 2,
+				      .rank = 1};
+	struct perf_options o;
+
+	assert_int_equal(parse(&o, "node:2 -t call -s 0,4096 --threads 64 --many -w 65536"),
+			 OPTIONS_RUN);
+	assert_int_equal(o.mode, WEIR_BATCH_AUTO);
+	assert_true(o.many && !o.inside);
+	assert_int_equal(parse(&o, "--inside -t call --threads 32 --mode eager --wait sleep"),
+			 OPTIONS_RUN);
+	assert_int_equal(o.mode, WEIR_BATCH_EAGER);
+	assert_int_equal(parse(&o, "node:2 -t call --mode full"), OPTIONS_RUN);
+	assert_int_equal(o.mode, WEIR_BATCH_FULL);
+	assert_int_equal(parse(&o, "node:2 -t call --mode overflow --programs 2"), OPTIONS_RUN);
+	assert_int_equal(o.mode, WEIR_BATCH_OVERFLOW);
+
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.size++;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.size = 0;
+	m.threads++;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 1;
+	m.mode++;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.mode = 0;
+	m.members = 1;
+	m.rank = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	/* without a group only threads of one program call each other, and these have none */
+	m.group = 0;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.flags = PERF_HERE;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.group = 1;
+	m.members = 2;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+}
+
 /* To whom a member starts posts to it; of an even number of members each host has every other. */
 static void
 test_partners(void **state)
@@ -735,6 +807,7 @@ main(void)
 	    cmocka_unit_test(test_elements),
 	    cmocka_unit_test(test_updates),
 	    cmocka_unit_test(test_windows),
+	    cmocka_unit_test(test_calls),
 	    cmocka_unit_test(test_partners),
 	};
 

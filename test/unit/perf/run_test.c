@@ -348,6 +348,53 @@ driver_tx(struct driver *d, struct perf_result *r)
 }
 
 int
+driver_call(struct driver *d, struct perf_result *r)
+{
+	return -ENOTSUP;
+}
+
+int
+call_inside_open(struct driver *d, uint32_t test, uint32_t size)
+{
+	return -ENOTSUP;
+}
+
+void
+call_pair_close(struct call_pair *p)
+{
+}
+
+int
+call_rx_start(struct call_rx **rx, struct weir *w, const struct call_pair *inside,
+	      const struct perf_message *request, int timeout_ms)
+{
+	return -ENOTSUP;
+}
+
+int
+call_rx_ready(struct call_rx *rx)
+{
+	return -ENOTSUP;
+}
+
+uint64_t
+call_rx_count(const struct call_rx *rx)
+{
+	return 0;
+}
+
+bool
+call_rx_end(struct call_rx *rx)
+{
+	return true;
+}
+
+void
+call_rx_close(struct call_rx *rx, struct perf_message *result)
+{
+}
+
+int
 driver_remote(struct driver *d, struct perf_result *r)
 {
 	return -ENOTSUP;
