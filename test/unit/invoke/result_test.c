@@ -96,7 +96,7 @@ run_mute(struct weir_incoming *c, const void *args, size_t length)
 static void
 run_long(struct weir_incoming *c, const void *args, size_t length)
 {
-	static uint8_t bytes[WEIR_ARGS_MAX + 1];
+	uint8_t bytes[WEIR_ARGS_MAX + 1];
 
 	for (uint32_t i = 0; i <= WEIR_ARGS_MAX; i++)
 		bytes[i] = (uint8_t)(i * 7);

@@ -108,13 +108,12 @@ test_in_vain(void **state)
 
 /* ---- signals by name ---- */
 
-static uint64_t names[MOST], old_names[MOST];
-
 static int
 signal_all(struct team *t, uint32_t index)
 {
 	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
 	struct weir_invoker_options o = standard();
+	uint64_t name, old_name, names[MOST], old_names[MOST];
 	struct weir_sync s, none;
 	uint32_t ends = 0;
 	struct caller c;
@@ -122,11 +121,12 @@ signal_all(struct team *t, uint32_t index)
 
 	CHECK(!rc);
 	weir_sync_init(&none, 0, NULL, NULL);
-	CHECK(!weir_sync_export(c.v, &none, &old_names[c.process]));
+	CHECK(!weir_sync_export(c.v, &none, &old_name));
 	weir_sync_init(&s, 10 * t->size, note, &ends);
-	CHECK(!weir_sync_export(c.v, &s, &names[c.process]));
-	CHECK(names[c.process] != old_names[c.process]);
-	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	CHECK(!weir_sync_export(c.v, &s, &name));
+	CHECK(name != old_name);
+	CHECK(!weir_group_allgather(t->g[index], &name, sizeof(name), names, PATIENT));
+	CHECK(!weir_group_allgather(t->g[index], &old_name, sizeof(old_name), old_names, PATIENT));
 	for (uint32_t p = 0; p < t->size; p++) {
 		CHECK(!weir_sync_signal(c.v, p, old_names[p], 1));
 		CHECK(!weir_sync_signal(c.v, p, names[p] ^ 1ull << 40, 1));
