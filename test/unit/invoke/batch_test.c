@@ -134,7 +134,8 @@ TEST(test_lies)
 
 		add(&w, 0, 8, 2, NULL);
 		add(&w, 1, 8, 1, &lies[i]);
-		assert_false(give(&w, w.length));
+		/* behind one without calls lie none */
+		assert_false(give(&w, w.length - (lies[i].count ? 0 : run_stride(8, 0))));
 		assert_int_equal(ran, 2);
 	}
 }

@@ -26,6 +26,7 @@ struct caller {
 	int nested;	  /* what progress said in a function */
 	uint32_t flooded; /* calls that FLOOD made */
 	uint64_t run;
+	void *user;
 };
 
 /* The calling thread; of the pool, one for all. */

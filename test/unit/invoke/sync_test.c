@@ -106,6 +106,97 @@ test_in_vain(void **state)
 		team_of(2, wait_in_vain);
 }
 
+/* ---- threads of one process, asleep ---- */
+
+#define ROUNDS 1200u
+
+enum { SLOW, BACK };
+
+static void
+run_slow(struct weir_incoming *c, const void *args, size_t length)
+{
+	usleep(1000); /* the caller sleeps by now, if the machine is idle */
+	own->run++;
+}
+
+static void
+run_back(struct weir_incoming *c, const void *args, size_t length)
+{
+	own->run++;
+}
+
+static const struct weir_function slow[] = {
+    [SLOW] = {.name = "slow", .run = run_slow},
+    [BACK] = {.name = "back", .run = run_back},
+};
+
+/* So that the thread, which runs this while it makes progress, has a call to run. */
+static void
+call_self(struct weir_sync *s, void *user)
+{
+	if (weir_call(own->v, (struct weir_to){own->process, own->thread}, BACK, NULL, 0, NULL))
+		own->wrong++;
+}
+
+static void *
+be_slow(void *arg)
+{
+	struct caller *c = arg;
+
+	own = c;
+	if (weir_invoker_enter(c->v, 1))
+		c->wrong++;
+	pthread_barrier_wait(c->user);
+	while (c->run < ROUNDS)
+		if (weir_invoker_progress(c->v, 0, PATIENT) <= 0)
+			c->wrong++;
+	weir_invoker_leave(c->v);
+	return NULL;
+}
+
+/* A thread that misses a wake-up sleeps for a tenth of a second: the rounds then take minutes. */
+static int
+wake_each_other(struct team *t, uint32_t index)
+{
+	struct weir_invoker_options o = standard();
+	struct weir_call_options with = {.timeout_ms = -1};
+	pthread_barrier_t entered;
+	struct caller c, second;
+	struct weir_sync s;
+	pthread_t thread;
+	int rc;
+
+	o.functions = slow;
+	o.function_count = 2;
+	o.threads = 2;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	second = c;
+	second.thread = 1;
+	second.user = &entered;
+	pthread_barrier_init(&entered, NULL, 2);
+	CHECK(!pthread_create(&thread, NULL, be_slow, &second));
+	pthread_barrier_wait(&entered);
+	with.sync = &s;
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		usleep(1000); /* the other one sleeps by now */
+		weir_sync_init(&s, 1, call_self, NULL);
+		CHECK(!weir_call(c.v, (struct weir_to){c.process, 1}, SLOW, NULL, 0, &with));
+		CHECK(weir_invoker_progress(c.v, 0, PATIENT) > 0);
+		CHECK(!weir_sync_left(&s, NULL));
+	}
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&entered);
+	CHECK(!second.wrong && c.run == ROUNDS);
+	return end(t, index, &c);
+}
+
+static void
+test_asleep(void **state)
+{
+	team_of(1, wake_each_other);
+}
+
 /* ---- signals by name ---- */
 
 static int
@@ -162,6 +253,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_count),
 	    cmocka_unit_test(test_in_vain),
+	    cmocka_unit_test(test_asleep),
 	    cmocka_unit_test(test_signal),
 	};
 
