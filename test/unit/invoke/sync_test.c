@@ -108,7 +108,7 @@ test_in_vain(void **state)
 
 /* ---- threads of one process, asleep ---- */
 
-#define ROUNDS 1200u
+#define ROUNDS 100u
 
 enum { SLOW, BACK };
 
@@ -154,7 +154,7 @@ be_slow(void *arg)
 	return NULL;
 }
 
-/* A thread that misses a wake-up sleeps for a tenth of a second: the rounds then take minutes. */
+/* Both sleep most of the time, and wake each other. */
 static int
 wake_each_other(struct team *t, uint32_t index)
 {

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches between threads of a process: who is woken, and for what. */
+#include "invoke/batch.h"
+#include "invoke/invoker.h"
+#include "worlds/test.h"
+
+#include <stdlib.h>
+
+static unsigned wakes[2];
+static bool asleep, wants;
+static struct invoke_thread *turning;
+
+void __wrap_message_wake(struct weir_messenger *m, uint32_t guest);
+int __wrap_weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms);
+
+void
+__wrap_message_wake(struct weir_messenger *m, uint32_t guest)
+{
+	wakes[guest]++;
+}
+
+/* The thread sleeps in this. */
+int
+__wrap_weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms)
+{
+	asleep = turning->asleep;
+	wants = turning->wants_returned;
+	return 0;
+}
+
+static void
+run(struct weir_incoming *c, const void *args, size_t length)
+{
+}
+
+struct world {
+	struct weir_invoker v;
+	struct weir_function function;
+	struct invoke_process process;
+	struct function_table table;
+	struct function_target target;
+	struct invoke_thread threads[2];
+};
+
+static struct world *
+create(void)
+{
+	struct world *x = aligned_alloc(64, (sizeof(*x) + 63) / 64 * 64);
+
+	assert_non_null(x);
+	memset(x, 0, sizeof(*x));
+	x->function = (struct weir_function){.name = "a", .max_length = 8, .run = run};
+	x->v.functions = &x->function;
+	x->v.o.function_count = 1;
+	x->v.o.threads = x->process.threads = 2;
+	x->v.processes = &x->process;
+	x->v.process_count = 1;
+	x->v.threads = x->threads;
+	x->target.max_length = 8;
+	x->table.targets = &x->target;
+	x->process.table = &x->table;
+	for (uint32_t i = 0; i < 2; i++) {
+		x->threads[i].v = &x->v;
+		x->threads[i].index = i;
+		x->threads[i].entered = 1;
+		TAILQ_INIT(&x->threads[i].busy);
+		x->threads[i].ended_last = &x->threads[i].ended;
+		futures_init(&x->threads[i]);
+	}
+	memset(wakes, 0, sizeof(wakes));
+	return x;
+}
+
+static void
+destroy(struct world *x)
+{
+	struct batch *b;
+
+	for (uint32_t i = 0; i < 2; i++)
+		thread_drop(&x->threads[i]);
+	for (uint32_t i = 0; i < 2; i++) {
+		inbox_settle(&x->threads[i]);
+		asks_free(&x->threads[i]);
+		while ((b = x->threads[i].spare)) {
+			x->threads[i].spare = b->next;
+			free(b);
+		}
+	}
+	free(x);
+}
+
+/* A batch with one call, from thread 0 to another one. */
+static int
+hand(struct world *x, uint32_t to)
+{
+	struct batch *b = batch_make(&x->threads[0], 64);
+	uint64_t word = run_head_word(0, 0, 8, 1);
+	int rc;
+
+	assert_non_null(b);
+	memcpy(b->data, &word, sizeof(word));
+	memset(b->data + RUN_HEAD, 0, 8);
+	b->length = RUN_HEAD + 8;
+	b->calls = 1;
+	rc = inbox_put(&x->threads[0], &x->threads[to], b);
+	if (rc)
+		batch_free(b);
+	return rc;
+}
+
+TEST(test_sleeper_is_woken)
+{
+	struct world *x = create();
+
+	assert_int_equal(hand(x, 1), 0);
+	assert_int_equal(wakes[1], 0); /* it is awake */
+	x->threads[1].asleep = true;
+	assert_int_equal(hand(x, 1), 0);
+	assert_int_equal(wakes[1], 1);
+	x->threads[0].asleep = true;
+	assert_int_equal(hand(x, 0), 0); /* itself */
+	assert_int_equal(wakes[0], 0);
+	assert_int_equal(inbox_run(&x->threads[1], UINT32_MAX), 2);
+	assert_int_equal(inbox_run(&x->threads[0], UINT32_MAX), 1);
+	assert_int_equal(wakes[0], 0); /* it wants none back */
+	x->threads[1].entered = 0;
+	assert_int_equal(hand(x, 1), -ECONNREFUSED);
+	destroy(x);
+}
+
+/* A thread whose line is full hears, once, when batches come back. */
+TEST(test_full)
+{
+	struct world *x = create();
+	unsigned n = 0;
+
+	while (!hand(x, 1))
+		n++;
+	assert_int_equal(n, (256u << 10) / 16);
+	assert_true(x->threads[0].wants_returned);
+	assert_int_equal(inbox_run(&x->threads[1], 10), 10);
+	assert_int_equal(wakes[0], 1);
+	assert_false(inbox_is_free(&x->threads[0], 1));
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(hand(x, 1), 0);
+	assert_int_equal(hand(x, 1), -EAGAIN);
+	/* those that have come meanwhile are for the next turn */
+	assert_int_equal(inbox_run(&x->threads[1], UINT32_MAX), n - 10);
+	assert_int_equal(wakes[0], 2);
+	assert_int_equal(inbox_run(&x->threads[1], UINT32_MAX), 10);
+	assert_true(inbox_is_free(&x->threads[0], 1));
+	destroy(x);
+}
+
+/* A thread that sleeps says so; it wants its batches back if a sync waits for them. */
+TEST(test_before_a_sleep)
+{
+	struct world *x = create();
+	struct invoke_thread *t = turning = &x->threads[0];
+
+	thread_turn(t, 0, 0);
+	assert_false(asleep);
+	thread_turn(t, 0, 5);
+	assert_true(asleep);
+	assert_false(wants);
+	assert_false(t->asleep);
+	t->local_asks = 1;
+	thread_turn(t, 0, -1);
+	assert_true(wants);
+	t->local_asks = 0;
+	destroy(x);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sleeper_is_woken),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_before_a_sleep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
