@@ -294,11 +294,13 @@ weir_incoming_result(struct weir_incoming *c, const void *result, size_t length)
 	return answer(c, 0, result, length);
 }
 
-void
+bool
 incoming_complete(struct weir_incoming *c)
 {
-	if (!c->answered)
-		answer(c, 0, NULL, 0);
+	int rc = c->answered ? 0 : answer(c, 0, NULL, 0);
+
+	/* a caller that is gone expects nothing any more */
+	return rc != -EAGAIN && rc != -ENOMEM;
 }
 
 static int

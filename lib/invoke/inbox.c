@@ -66,7 +66,8 @@ push(_Atomic(struct batch *) *list, struct batch *b)
 static struct batch *
 pull(_Atomic(struct batch *) *list)
 {
-	if (!atomic_load_explicit(list, memory_order_relaxed))
+	/* a sleeper looks behind its flag: both are in the one order of all such accesses */
+	if (!atomic_load_explicit(list, memory_order_seq_cst))
 		return NULL;
 	/* pairs with the release in push() */
 	return atomic_exchange_explicit(list, NULL, memory_order_acquire);

@@ -153,6 +153,7 @@ struct weir_invoker {
 	bool has_key;
 	_Atomic uint32_t news;		     /* processes that are `unheard` */
 	_Atomic uint64_t queued, queue_peak; /* bytes */
+	LIST_ENTRY(weir_invoker) in_all;     /* open.c's */
 };
 
 /* A call, or a row of calls, while it runs. */
@@ -270,6 +271,8 @@ int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, cons
 	     size_t length);
 /* The line of t to `to` answers that batch of it. 0 or -ENOMEM. */
 int line_owe(struct invoke_thread *t, struct weir_to to, uint16_t number);
+/* The next inline call of each line comes to the library. */
+void lines_close_fast_path(struct invoke_thread *t);
 /* The line that t has; NULL: none. */
 struct line *line_find(const struct invoke_thread *t, struct weir_to to);
 /* Connections of lines have ended: what was under way there does not run, or is not known to. */
@@ -331,8 +334,8 @@ void futures_lost(struct invoke_thread *t, const struct line *l, int status);
 unsigned futures_end_lost(struct invoke_thread *t);
 void futures_end_all(struct invoke_thread *t, int status);
 void futures_init(struct invoke_thread *t);
-/* A call has run without a result: it is empty. */
-void incoming_complete(struct weir_incoming *c);
+/* A call has run: without a result it gets an empty one. False: that has no room. */
+bool incoming_complete(struct weir_incoming *c);
 
 /* ---- run.c ---- */
 

@@ -268,6 +268,15 @@ line_free(struct line *l)
 	free(l);
 }
 
+void
+lines_close_fast_path(struct invoke_thread *t)
+{
+	for (uint32_t p = 0; t->lines && p < t->v->process_count; p++)
+		for (uint32_t i = 0; t->lines[p] && i <= t->v->processes[p].threads; i++)
+			if (t->lines[p][i])
+				end_fast_path(t->lines[p][i]);
+}
+
 unsigned
 lines_ended(struct invoke_thread *t)
 {
@@ -419,10 +428,13 @@ settle(struct line *l)
 {
 	struct done_args args = {.ask = l->owed};
 	struct call c = {.args = &args, .length = sizeof(args), .flags = CALL_LIBRARY};
+	int rc;
 
-	l->owes = false;
 	c.function = c.number = FUNCTION_DONE;
-	return make_call(l, &c);
+	rc = make_call(l, &c);
+	/* without memory, or beyond all bounds, it is tried again in the next turn */
+	l->owes = rc == -ENOMEM || rc == -EAGAIN;
+	return rc;
 }
 
 unsigned
@@ -602,6 +614,14 @@ is_of_open_run(const struct line *l, const struct call *c)
 	       l->length == c->length && l->flags == c->run_flags;
 }
 
+/* Results have room where calls of functions have none any more; but a peer that expects more and
+ * more, and takes none, does not use up the memory. */
+static uint64_t
+queue_bound(const struct weir_invoker *v, const struct call *c)
+{
+	return c->flags & CALL_LIBRARY ? 2 * v->o.queue_bytes : v->o.queue_bytes;
+}
+
 /* Room in the open batch, opened if necessary, for a call. */
 static int
 make_room(struct line *l, const struct call *c)
@@ -631,9 +651,8 @@ make_room(struct line *l, const struct call *c)
 			continue;
 		}
 		room = alone ? RUN_HEAD + stride : WEIR_BATCH_MAX;
-		if (l->first && !(c->flags & CALL_LIBRARY) &&
-		    atomic_load_explicit(&v->queued, memory_order_relaxed) + room >
-			v->o.queue_bytes)
+		if (l->first && atomic_load_explicit(&v->queued, memory_order_relaxed) + room >
+				    queue_bound(v, c))
 			return weir_fail(-EAGAIN,
 					 "calls of queue_bytes, %llu, wait for room; make fewer, "
 					 "or raise that",

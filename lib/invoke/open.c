@@ -20,6 +20,61 @@
 
 static _Atomic uint64_t serials = 1;
 
+/* ---- fork ---- */
+
+/* A child has none of the memory that lines pack in, and no session: all of its calls fail. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, weir_invoker) all;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void
+before_fork(void)
+{
+	pthread_mutex_lock(&all_lock);
+}
+
+static void
+in_parent(void)
+{
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void
+in_child(void)
+{
+	struct weir_invoker *v;
+
+	LIST_FOREACH(v, &all, in_all)
+	for (uint32_t i = 0; i < v->o.threads; i++)
+		lines_close_fast_path(&v->threads[i]);
+	in_parent();
+}
+
+static void
+install(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+static void
+note(struct weir_invoker *v)
+{
+	pthread_once(&once, install);
+	pthread_mutex_lock(&all_lock);
+	LIST_INSERT_HEAD(&all, v, in_all);
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void
+unnote(struct weir_invoker *v)
+{
+	pthread_mutex_lock(&all_lock);
+	LIST_REMOVE(v, in_all);
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* ---- opening ---- */
+
 /* A member tells it to the others. */
 struct card {
 	uint64_t word;	    /* random: rank 0's is the invoker's, and all are in names */
@@ -365,6 +420,7 @@ weir_invoker_open(struct weir *w, struct weir_group *g, const struct weir_invoke
 		free_invoker(v);
 		return rc;
 	}
+	note(v);
 	*invoker = v;
 	return 0;
 }
@@ -388,6 +444,7 @@ weir_invoker_close(struct weir_invoker *v)
 	rc = weir_messenger_close(v->m);
 	if (rc)
 		return rc;
+	unnote(v);
 	v->m = NULL; /* and with it lanes of the pool */
 	free_invoker(v);
 	return 0;

@@ -19,8 +19,8 @@ run_each(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
 		f->run(c, args, h->length);
 }
 
-/* Calls whose callers expect results. */
-static void
+/* Calls whose callers expect results. False: one finds no room, and the caller shall know. */
+static bool
 run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
 {
 	const struct weir_function *f = c->function;
@@ -34,9 +34,11 @@ run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_hea
 		else
 			f->run_many(c, args + sizeof(c->id), h->length, run_stride(h->length, 0),
 				    1);
-		incoming_complete(c);
+		if (!incoming_complete(c))
+			return false;
 	}
 	c->id = 0;
+	return true;
 }
 
 /* Calls of the library itself. False: malformed. */
@@ -103,7 +105,7 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 		if (weir_unlikely(!good))
 			break;
 		if (weir_unlikely(h.flags & RUN_RETURN))
-			run_returning(&c, data + at + RUN_HEAD, &h);
+			good = run_returning(&c, data + at + RUN_HEAD, &h);
 		else
 			run_each(&c, data + at + RUN_HEAD, &h);
 		run += h.count;

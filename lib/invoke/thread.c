@@ -184,7 +184,7 @@ thread_turn(struct invoke_thread *t, unsigned max, int timeout_ms)
 	weir_assert(!thread_is_inside(t));
 	if (timeout_ms) {
 		if (t->local_asks)
-			atomic_store_explicit(&t->wants_returned, true, memory_order_relaxed);
+			atomic_store_explicit(&t->wants_returned, true, memory_order_seq_cst);
 		/* pairs with the loads in inbox_put() and give_back(): one of both sees the other's
 		 */
 		atomic_exchange_explicit(&t->asleep, true, memory_order_seq_cst);

@@ -364,7 +364,8 @@ void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user *
 /*
  * Gives the result of the call, copied, once. Without it the result is empty. Returns 0; -EINVAL:
  * the caller expects none, or has it; -EMSGSIZE: more than WEIR_ARGS_MAX bytes; or as weir_call().
- * Does not wait, and has room beyond queue_bytes.
+ * Does not wait, and has room up to twice queue_bytes; without it -EAGAIN, and the caller's line
+ * is lost unless the result comes later.
  */
 int weir_incoming_result(struct weir_incoming *c, const void *result, size_t length);
 

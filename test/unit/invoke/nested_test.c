@@ -2,6 +2,8 @@
 /* Calls made in functions, calls to the pool, and what calls refuse. */
 #include "caller.h"
 
+#include <sys/wait.h>
+
 /* ---- calls in functions ---- */
 
 static int
@@ -266,6 +268,45 @@ test_misuse(void **state)
 	team_of(2, misuse);
 }
 
+/* ---- fork ---- */
+
+static int
+fork_packed(struct team *t, uint32_t index)
+{
+	const struct weir_batching pack = {WEIR_BATCH_FULL, WEIR_BATCH_MAX, 1000000};
+	struct weir_invoker_options o = standard();
+	struct numbered n = {0};
+	struct weir_line *l;
+	struct caller c;
+	int rc = begin(t, index, &o, &c), status;
+	pid_t child;
+
+	CHECK(!rc);
+	/* a call is packed: the next one would go the inline way */
+	CHECK(!weir_line_open(c.v, (struct weir_to){c.process ^ 1, 0}, &pack, PATIENT, &l));
+	CHECK(!weir_line_call(l, COUNT, &n, sizeof(n)));
+	n.number++;
+	child = fork();
+	if (!child)
+		_exit(weir_line_call(l, COUNT, &n, sizeof(n)) != -ENOTCONN ||
+		      weir_call(c.v, (struct weir_to){0, 0}, COUNT, &n, sizeof(n), NULL) !=
+			  -ENOTCONN ||
+		      weir_invoker_progress(c.v, 0, 0) != -ENOTCONN ||
+		      weir_invoker_leave(c.v) != -ENOTCONN || weir_invoker_close(c.v));
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+	CHECK(!weir_line_call(l, COUNT, &n, sizeof(n)));
+	while (c.run < 2)
+		CHECK(weir_invoker_progress(c.v, 0, PATIENT) > 0);
+	return end(t, index, &c);
+}
+
+/* A child makes no calls, and those of the parent run once. */
+static void
+test_fork(void **state)
+{
+	team_of(2, fork_packed);
+}
+
 static int
 open_badly(struct team *t, uint32_t index)
 {
@@ -325,7 +366,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_ask),	       cmocka_unit_test(test_flood),
 	    cmocka_unit_test(test_pool),       cmocka_unit_test(test_misuse),
-	    cmocka_unit_test(test_open_badly),
+	    cmocka_unit_test(test_open_badly), cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -322,6 +322,70 @@ test_leave_early(void **state)
 	team_of_one_node(2, leave_early);
 }
 
+/* ---- without room ---- */
+
+#define GREEDY 2000u
+
+static int
+be_greedy(struct team *t, uint32_t index)
+{
+	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
+	struct weir_invoker_options o = standard();
+	static struct weir_future f[GREEDY];
+	uint32_t lost = 0;
+	struct caller c;
+	int rc;
+
+	o.functions = returning;
+	o.function_count = sizeof(returning) / sizeof(returning[0]);
+	o.queue_bytes = 1u << 20;
+	o.window = 64u << 10;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	weir_group_idle(t->g[index], NULL, NULL);
+	if (!c.process) {
+		/* results are not taken meanwhile */
+		for (uint32_t i = 0; i < GREEDY; i++) {
+			f[i] = (struct weir_future){0};
+			rc = weir_call_return(c.v, (struct weir_to){1, 0}, LONG, NULL, 0, &f[i],
+					      NULL, 0, NULL);
+			CHECK(!rc || rc == -EHOSTUNREACH);
+		}
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		for (uint32_t i = 0; i < GREEDY; i++) {
+			rc = weir_future_wait(c.v, &f[i], PATIENT);
+			CHECK(!rc || rc == -EHOSTUNREACH);
+			lost += rc != 0;
+		}
+		CHECK(lost);
+		/* those that come behind them are answered */
+		do {
+			CHECK(!weir_call_return(c.v, (struct weir_to){1, 0}, MUTE, NULL, 0, &f[0],
+						NULL, 0, NULL));
+			rc = weir_future_wait(c.v, &f[0], PATIENT);
+			CHECK(!rc || rc == -EHOSTUNREACH);
+		} while (rc);
+	} else {
+		do {
+			CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+			CHECK(!weir_invoker_stats(c.v, &stats));
+		} while (!stats.malformed);
+		CHECK(stats.queue_peak <= 2 * o.queue_bytes && stats.queue_peak > o.queue_bytes);
+		c.wrong = 0; /* results that were refused */
+		weir_group_idle(t->g[index], serve, c.v);
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	}
+	weir_group_idle(t->g[index], serve, c.v);
+	return end(t, index, &c);
+}
+
+/* A caller that takes no results loses its line, and costs no more than it may. */
+static void
+test_greedy(void **state)
+{
+	team_of(2, be_greedy);
+}
+
 int
 main(void)
 {
@@ -329,6 +393,7 @@ main(void)
 	    cmocka_unit_test(test_ask),
 	    cmocka_unit_test(test_later),
 	    cmocka_unit_test(test_leave_early),
+	    cmocka_unit_test(test_greedy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
