@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define START_NS 1000000000ull
 #define TURN_NS 10000u
@@ -132,6 +133,7 @@ plane_create(const struct plane_options *o)
 	struct plane *p = calloc(1, sizeof(*p));
 
 	assert_non_null(p);
+	p->process = getpid();
 	if (o)
 		p->o = *o;
 	p->o.ring_slots = or (p->o.ring_slots, 256);

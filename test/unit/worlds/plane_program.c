@@ -122,6 +122,12 @@ close_session(void *user)
 {
 	struct client *c = user;
 
+	/* a thread that the child does not have may have held the lock */
+	if (getpid() != c->plane->process) {
+		if (c->socket[0] >= 0)
+			close(c->socket[0]);
+		return;
+	}
 	pthread_mutex_lock(&c->plane->lock);
 	if (c->session)
 		broker_session_close(c->session);

@@ -62,6 +62,7 @@ struct client {
 struct plane {
 	struct plane_options o;
 	pthread_mutex_t lock; /* of everything; each call and each turn takes it */
+	pid_t process;	      /* that has created it; a forked child has no data plane */
 	struct net *net;
 	uint32_t nodes;
 	struct node node[NET_NODES];
