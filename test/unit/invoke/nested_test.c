@@ -70,7 +70,8 @@ flood(struct team *t, uint32_t index)
 		CHECK(!weir_invoker_stats(c.v, &stats));
 		CHECK(stats.queue_bytes <= o.queue_bytes && stats.queue_peak > o.queue_bytes / 2);
 		/* a head for each, or one for all of a batch */
-		CHECK(c.flooded * (flood_mode == WEIR_BATCH_EAGER ? 16 : 8) > o.queue_bytes);
+		CHECK(c.flooded * (flood_mode == WEIR_BATCH_EAGER ? 16 : 8) >
+		      o.queue_bytes - 2 * WEIR_BATCH_MAX);
 		flooded = c.flooded;
 		weir_group_idle(t->g[index], serve, c.v);
 		CHECK(!weir_group_barrier(t->g[index], PATIENT));
