@@ -210,6 +210,7 @@ weir_thread_new(struct weir *w)
 		if (atomic_load_explicit(&t->users, memory_order_relaxed))
 			continue;
 		t->orphan = false;
+		weir_waker_take_over(t->waker);
 		break;
 	}
 	if (!t) { /* no object of an ended thread can be adopted */

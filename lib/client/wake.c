@@ -39,6 +39,14 @@ weir_waker_new(struct weir *first)
 }
 
 void
+weir_waker_take_over(struct weir_waker *k)
+{
+	/* a wake for all may be the pending one: weir_wake() sets this before `woken` */
+	if (!(atomic_load(&k->first->woken) & WEIR_WOKEN_ALL))
+		atomic_store(&k->woken, 0);
+}
+
+void
 weir_wakers_free(struct weir *first)
 {
 	struct weir_waker *k = atomic_load(&first->wakers), *next;

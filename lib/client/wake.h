@@ -23,6 +23,9 @@ struct weir_waker {
 /* A waker for another thread object of the handle; NULL and errno. The lock of thread objects is
  * held. */
 struct weir_waker *weir_waker_new(struct weir *first);
+/* Another thread takes over the object that has k: a pending wake of the ended thread alone goes
+ * with that thread. The lock of thread objects is held. */
+void weir_waker_take_over(struct weir_waker *k);
 /* Frees all wakers of a handle. */
 void weir_wakers_free(struct weir *first);
 /* The calling thread's waker for the handle of w; NULL: it has none yet. */

@@ -609,6 +609,14 @@ first_wait(struct job *j, int timeout_ms)
 	return rc == -EINTR && call_wait(j, 10) == -EAGAIN ? 0 : rc;
 }
 
+static int
+first_call_waits(struct job *j, int timeout_ms)
+{
+	int rc = call_wait(j, 10);
+
+	return rc == -EAGAIN ? 0 : rc;
+}
+
 /* The wake came between the thread's look at a flag and its first call. */
 TEST(test_wake_before_the_first_call)
 {
@@ -616,6 +624,28 @@ TEST(test_wake_before_the_first_call)
 	struct job j = {.p = &p, .w = p.a, .name = "weir_wait", .call = first_wait};
 
 	weir_wake(p.a);
+	start(&j);
+	assert_int_equal(finish(&j), 0);
+	pair_close(&p);
+}
+
+/* The object of an ended thread goes to the next one, which has other wakes. */
+TEST(test_wake_of_an_ended_thread)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, true);
+	struct weir_waker *of_ended = NULL;
+	struct job j = {.p = &p, .w = p.a, .name = "weir_wait"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct waiter t = {.w = p.a, .stop = true};
+
+		assert_int_equal(pthread_create(&t.thread, NULL, wait_often, &t), 0);
+		pthread_join(t.thread, NULL);
+		assert_true(!i || t.waker == of_ended);
+		of_ended = t.waker;
+	}
+	weir_wake_thread(of_ended);
+	j.call = first_call_waits;
 	start(&j);
 	assert_int_equal(finish(&j), 0);
 	pair_close(&p);
