@@ -323,6 +323,57 @@ TEST(test_disconnect_goes_on)
 	close_both(&p);
 }
 
+static int
+call_disconnect_from_other(struct job *j)
+{
+	return weir_message_disconnect(j->p->b.m, A);
+}
+
+/* Both ends close. The end that has a request under way waits for its response. */
+TEST(test_disconnect_of_both)
+{
+	uint8_t buf[8];
+	struct weir_request r;
+	struct peer *peer;
+	bool asked = false;
+	struct both p;
+	struct job a = {.p = &p, .call = call_disconnect},
+		   b = {.p = &p, .call = call_disconnect_from_other};
+
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	/* so that B has a connection of its own to say good-bye with */
+	must(weir_message_connect(p.b.m, A, PATIENT));
+	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, buf, 8, PATIENT));
+	await(kept_count == 1);
+	peer = p.a.m->peers[B / NODE_PAGE][B % NODE_PAGE];
+	start(&a);
+	for (bool leaves = false; !leaves;) {
+		pthread_mutex_lock(&p.a.m->lock);
+		leaves = peer->state == PEER_LEAVING;
+		/* the machine may stand still */
+		peer->deadline += PATIENT * UINT64_C(1000000);
+		pthread_mutex_unlock(&p.a.m->lock);
+	}
+	start(&b);
+	while (!asked) {
+		pthread_mutex_lock(&p.a.m->lock);
+		asked = peer->asked;
+		pthread_mutex_unlock(&p.a.m->lock);
+		nap(1);
+	}
+	stays(weir_request_wait(&r, 0) == -EAGAIN && !atomic_load(&a.done));
+	must(weir_message_respond(p.b.m, &kept[0], "y", 1));
+	must(weir_request_wait(&r, PATIENT));
+	assert_int_equal(buf[0], 'y');
+	pthread_join(a.thread, NULL);
+	pthread_join(b.thread, NULL);
+	assert_int_equal(a.rc, 0);
+	/* the close that A asked for may have ended first */
+	assert_true(b.rc == 0 || b.rc == -ETIMEDOUT || b.rc == -ENOTCONN);
+	close_both(&p);
+}
+
 /* Handler threads neither end nor pause. */
 TEST(test_handler_threads)
 {
