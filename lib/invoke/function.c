@@ -6,28 +6,16 @@
 #include "invoker.h"
 
 #include "client/reason.h"
+#include "ipc/text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* FNV-1a, by its authors' constants. */
-static uint64_t
-hash(uint64_t h, const void *data, size_t bytes)
-{
-	const uint8_t *b = data;
-
-	for (size_t i = 0; i < bytes; i++)
-		h = (h ^ b[i]) * UINT64_C(1099511628211);
-	return h;
-}
-
-#define HASH_BEGIN UINT64_C(14695981039346656037)
-
 uint64_t
 function_table_hash(const struct function_entry *entries, uint32_t count)
 {
-	return hash(HASH_BEGIN, entries, count * sizeof(*entries));
+	return weir_hash(WEIR_HASH, entries, count * sizeof(*entries));
 }
 
 static bool
@@ -94,7 +82,7 @@ functions_adopt(struct weir_invoker *v, const struct weir_invoker_options *o,
 		if (!v->functions[i].name)
 			return weir_fail(-ENOMEM, "no memory for functions; free some");
 		table->entries[i] =
-		    (struct function_entry){.name = hash(HASH_BEGIN, f->name, strlen(f->name)),
+		    (struct function_entry){.name = weir_hash(WEIR_HASH, f->name, strlen(f->name)),
 					    .version = f->version,
 					    .min_length = (uint16_t)f->min_length,
 					    .max_length = (uint16_t)f->max_length};
@@ -154,7 +142,7 @@ function_table_complete(struct weir_invoker *v, struct function_table *table)
 
 		f = &v->functions[i];
 		to = &table->targets[i];
-		own.name = hash(HASH_BEGIN, f->name, strlen(f->name));
+		own.name = weir_hash(WEIR_HASH, f->name, strlen(f->name));
 		to->number = FUNCTION_NONE;
 		for (uint32_t k = 0; k < table->count; k++) {
 			const struct function_entry *its = &table->entries[k];
@@ -192,7 +180,7 @@ function_refuse(const struct weir_invoker *v, struct weir_to to, uint32_t functi
 				 "at both ends",
 				 length, f->name, f->min_length, f->max_length, target->min_length,
 				 target->max_length);
-	name = hash(HASH_BEGIN, f->name, strlen(f->name));
+	name = weir_hash(WEIR_HASH, f->name, strlen(f->name));
 	for (uint32_t i = 0; i < table->count && !other; i++)
 		if (table->entries[i].name == name)
 			other = &table->entries[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of services. */
 #include "services.h"
+#include "text.h"
 
 #include "invariant.h"
 
@@ -32,15 +33,10 @@ weir_services_ok(const struct weir_services *s)
 uint64_t
 weir_services_digest(const struct weir_services *s)
 {
-	uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+	uint64_t h = WEIR_HASH;
 
-	for (uint32_t i = 0; i < s->count; i++) {
-		const char *c = s->name[i];
-
-		do
-			h = (h ^ (uint8_t)*c) * UINT64_C(1099511628211);
-		while (*c++);
-	}
+	for (uint32_t i = 0; i < s->count; i++)
+		h = weir_hash(h, s->name[i], strlen(s->name[i]) + 1);
 	if (!s->count)
 		return 0;
 	return h ? h : 1;

@@ -25,4 +25,17 @@ uint32_t weir_reason_slots(const char *reason);
  */
 bool weir_reason_append(char *reason, const char *part, size_t n);
 
+/* FNV-1a of 64 bits, by its authors' constants; begin with WEIR_HASH. For names: whoever chooses
+ * them can make two that collide. */
+#define WEIR_HASH UINT64_C(14695981039346656037)
+static inline uint64_t
+weir_hash(uint64_t h, const void *data, size_t bytes)
+{
+	const uint8_t *b = (const uint8_t *)data;
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ b[i]) * UINT64_C(1099511628211);
+	return h;
+}
+
 #endif
