@@ -55,7 +55,7 @@ struct function_table {
 struct invoke_process {
 	uint32_t threads, pool_threads;
 	const struct function_table *table;
-	_Atomic int status;   /* why it was lost; 0: it was not. The pool writes */
+	_Atomic int status;   /* why it was lost last; 0: it is connected. The pool writes */
 	_Atomic bool unheard; /* the program has not been told of that */
 };
 
@@ -262,13 +262,6 @@ void thread_ended(void *thread);
 
 /* The line of t, made if necessary. NULL: *rc says why. */
 struct line *line_get(struct invoke_thread *t, struct weir_to to, int *rc);
-/* Reads the program's options. 0 or -EINVAL. */
-int call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
-		 const struct weir_call_options *options);
-int line_call(struct line *l, struct call *c);
-/* A call of the library, accepted unless the line cannot be. */
-int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
-	     size_t length);
 /* The line of t to `to` answers that batch of it. 0 or -ENOMEM. */
 int line_owe(struct invoke_thread *t, struct weir_to to, uint16_t number);
 /* The next inline call of each line comes to the library. */
@@ -283,6 +276,16 @@ int line_flush(struct line *l);
 unsigned lines_flush(struct invoke_thread *t);
 /* Drops what it has, and frees it. */
 void line_free(struct line *l);
+
+/* ---- call.c ---- */
+
+/* Reads the program's options. 0 or -EINVAL. */
+int call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
+		 const struct weir_call_options *options);
+int line_call(struct line *l, struct call *c);
+/* A call of the library, accepted unless the line cannot be. */
+int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
+	     size_t length);
 
 /* ---- inbox.c ---- */
 

@@ -168,8 +168,10 @@ link_changed(uint16_t process, enum weir_link_event event, int status, void *use
 	struct weir_invoker *v = user;
 	struct invoke_process *p = &v->processes[process];
 
-	if (event != WEIR_LINK_LOST)
+	if (event != WEIR_LINK_LOST) {
+		atomic_store_explicit(&p->status, 0, memory_order_relaxed);
 		return;
+	}
 	atomic_store_explicit(&p->status, status, memory_order_relaxed);
 	/* pairs with the acquire in tell() */
 	if (!atomic_exchange_explicit(&p->unheard, true, memory_order_release))

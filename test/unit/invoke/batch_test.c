@@ -279,14 +279,3 @@ TEST(test_result)
 	free(x->t.slots);
 	free(x);
 }
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_runs), cmocka_unit_test(test_cut),	cmocka_unit_test(test_lies),
-	    cmocka_unit_test(test_done), cmocka_unit_test(test_result),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -145,8 +145,7 @@ use_lines(struct team *t, uint32_t index)
 }
 
 /* Each thread calls each of all processes, itself too: all calls run once and in order. */
-static void
-test_lines(void **state)
+TEST(test_lines)
 {
 	for (uint32_t size = 1; size <= 3; size++)
 		for (uint32_t i = 0; i < MODES; i++)
@@ -159,14 +158,4 @@ test_lines(void **state)
 				pthread_barrier_destroy(&shared.entered);
 				pthread_barrier_destroy(&shared.over);
 			}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_lines),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #define WEIR_TEST_INVOKE_CALLER_H
 
 #include "group/team.h"
+#include "worlds/test.h"
 
 #include "weir/invoke.h"
 

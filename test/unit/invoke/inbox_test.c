@@ -170,15 +170,3 @@ TEST(test_before_a_sleep)
 	t->local_asks = 0;
 	destroy(x);
 }
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sleeper_is_woken),
-	    cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_before_a_sleep),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}

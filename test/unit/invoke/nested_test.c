@@ -27,8 +27,7 @@ ask(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_ask(void **state)
+TEST(test_ask)
 {
 	for (uint32_t size = 1; size <= 3; size++)
 		team_of(size, ask);
@@ -68,7 +67,10 @@ flood(struct team *t, uint32_t index)
 			CHECK(rc >= 0);
 		}
 		CHECK(!weir_invoker_stats(c.v, &stats));
-		CHECK(stats.queue_bytes <= o.queue_bytes && stats.queue_peak > o.queue_bytes / 2);
+		/* batches have room for others, a call alone has none */
+		CHECK(stats.queue_bytes <= o.queue_bytes);
+		CHECK(stats.queue_peak >
+		      o.queue_bytes - (flood_mode == WEIR_BATCH_EAGER ? 2 * 16 : WEIR_BATCH_MAX));
 		/* a head for each, or one for all of a batch */
 		CHECK(c.flooded * (flood_mode == WEIR_BATCH_EAGER ? 16 : 8) >
 		      o.queue_bytes - 2 * WEIR_BATCH_MAX);
@@ -84,8 +86,7 @@ flood(struct team *t, uint32_t index)
 }
 
 /* Calls in a function are queued up to queue_bytes, and all that were accepted run. */
-static void
-test_flood(void **state)
+TEST(test_flood)
 {
 	for (flood_mode = WEIR_BATCH_AUTO; flood_mode <= WEIR_BATCH_EAGER; flood_mode++)
 		team_of(2, flood);
@@ -138,8 +139,7 @@ use_pool(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_pool(void **state)
+TEST(test_pool)
 {
 	atomic_store(&pool_runs, 0);
 	team_of(2, use_pool);
@@ -262,8 +262,7 @@ misuse(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_misuse(void **state)
+TEST(test_misuse)
 {
 	memset(in_function, 0, sizeof(in_function));
 	team_of(2, misuse);
@@ -302,8 +301,7 @@ fork_packed(struct team *t, uint32_t index)
 }
 
 /* A child makes no calls, and those of the parent run once. */
-static void
-test_fork(void **state)
+TEST(test_fork)
 {
 	team_of(2, fork_packed);
 }
@@ -355,20 +353,7 @@ open_badly(struct team *t, uint32_t index)
 	return weir_group_barrier(t->g[index], PATIENT) ? __LINE__ : 0;
 }
 
-static void
-test_open_badly(void **state)
+TEST(test_open_badly)
 {
 	team_of(2, open_badly);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_ask),	       cmocka_unit_test(test_flood),
-	    cmocka_unit_test(test_pool),       cmocka_unit_test(test_misuse),
-	    cmocka_unit_test(test_open_badly), cmocka_unit_test(test_fork),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

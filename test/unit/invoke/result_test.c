@@ -202,8 +202,7 @@ ask(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_ask(void **state)
+TEST(test_ask)
 {
 	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
 		for (uint32_t size = 1; size <= 3; size++)
@@ -259,8 +258,7 @@ later(struct team *t, uint32_t index)
 }
 
 /* Results in another order; those of cancelled calls end no other future. */
-static void
-test_later(void **state)
+TEST(test_later)
 {
 	team_of(2, later);
 }
@@ -318,8 +316,7 @@ leave_early(struct team *t, uint32_t index)
 }
 
 /* A thread leaves while others expect results of it: they end. */
-static void
-test_leave_early(void **state)
+TEST(test_leave_early)
 {
 	team_of(2, leave_early);
 	team_of_one_node(2, leave_early);
@@ -382,21 +379,7 @@ be_greedy(struct team *t, uint32_t index)
 }
 
 /* A caller that takes no results loses its line, and costs no more than it may. */
-static void
-test_greedy(void **state)
+TEST(test_greedy)
 {
 	team_of(2, be_greedy);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_ask),
-	    cmocka_unit_test(test_later),
-	    cmocka_unit_test(test_leave_early),
-	    cmocka_unit_test(test_greedy),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

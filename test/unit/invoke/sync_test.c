@@ -55,8 +55,7 @@ count(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_count(void **state)
+TEST(test_count)
 {
 	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
 		for (uint32_t size = 1; size <= 3; size++)
@@ -99,8 +98,7 @@ wait_in_vain(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_in_vain(void **state)
+TEST(test_in_vain)
 {
 	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
 		team_of(2, wait_in_vain);
@@ -191,8 +189,7 @@ wake_each_other(struct team *t, uint32_t index)
 	return end(t, index, &c);
 }
 
-static void
-test_asleep(void **state)
+TEST(test_asleep)
 {
 	team_of(1, wake_each_other);
 }
@@ -240,22 +237,8 @@ signal_all(struct team *t, uint32_t index)
 
 /* Signals for what has ended, for another generation, or for more than is outstanding do nothing.
  */
-static void
-test_signal(void **state)
+TEST(test_signal)
 {
 	team_of(1, signal_all);
 	team_of(3, signal_all);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_count),
-	    cmocka_unit_test(test_in_vain),
-	    cmocka_unit_test(test_asleep),
-	    cmocka_unit_test(test_signal),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making calls. A call leaves alone, or is packed into the line's open batch; without room it waits
+ * in the line's queue, and its thread for it. The inline path writes behind the last call of the
+ * open run and comes back here every LOOK bytes, to look whether the batch shall leave.
+ */
+#include "batch.h"
+#include "line.h"
+
+#include "client/likely.h"
+#include "client/reason.h"
+#include "client/session.h"
+#include "client/wait.h"
+
+#include <errno.h>
+
+#define LOOK 512u /* bytes of calls between two looks */
+static_assert(WEIR_BATCH_MAX / 8 <= UINT16_MAX, "a run has at most as many calls as its head says");
+
+static const uint8_t zeros[8];
+
+/* Whether earlier calls have left far enough that one more need not be packed. */
+static bool
+path_is_free(struct line *l)
+{
+	return l->receiver ? inbox_is_free(l->thread, l->receiver->index)
+			   : message_lane_is_free(l->lane);
+}
+
+/* ---- waiting ---- */
+
+/* Calls run meanwhile, and may make calls on the line. */
+
+static int
+no_room(const struct line *l)
+{
+	return weir_fail(-EAGAIN,
+			 "no room on the line to thread %u of process %u; it has not run earlier "
+			 "calls, try later",
+			 l->to.thread, l->to.process);
+}
+
+/* Connects the line. 0, -EAGAIN, or why not. */
+static int
+connect_line(struct line *l, int timeout_ms)
+{
+	struct invoke_thread *t = l->thread;
+	uint64_t end = weir_time_end(timeout_ms);
+	int rc, left;
+
+	l->status = 0;
+	rc = message_lane_connect(l->lane, 0);
+
+	while (rc == -EAGAIN && timeout_ms) {
+		left = weir_time_left(end);
+		if (!left)
+			return no_room(l);
+		t->connecting = l;
+		t->connected = -EAGAIN;
+		rc = thread_turn(t, 0, left);
+		t->connecting = NULL;
+		if (rc < 0)
+			return rc;
+		rc = t->connected;
+	}
+	if (rc && rc != -EAGAIN)
+		return line_failed(l, rc);
+	l->connected = !rc;
+	return rc;
+}
+
+static bool
+is_queued(const struct line *l, const struct batch *b)
+{
+	const struct batch *q = l->first;
+
+	while (q && q != b)
+		q = q->next;
+	return q;
+}
+
+/* Waits until b, or all if NULL, has left. 0, -EAGAIN: not in time, or why it has not. */
+static int
+await_queue(struct line *l, const struct batch *b, int timeout_ms)
+{
+	uint64_t end = weir_time_end(timeout_ms);
+	int rc = 0, left;
+
+	l->status = 0;
+	while (!rc && (b ? is_queued(l, b) : l->first != NULL)) {
+		left = weir_time_left(end);
+		if (!left)
+			return no_room(l);
+		rc = thread_turn(l->thread, 0, left);
+		rc = rc < 0 ? rc : l->status;
+	}
+	return rc;
+}
+
+/* ---- calls ---- */
+
+/* Sends one call alone, without waiting. */
+static int
+send_alone(struct line *l, const struct call *c)
+{
+	uint64_t head = run_head_word(c->number, c->run_flags, c->length, 1);
+	uint32_t id_bytes = c->id ? sizeof(c->id) : 0;
+	struct iovec parts[3] = {{&head, RUN_HEAD},
+				 {(void *)(uintptr_t)&c->id, id_bytes},
+				 {(void *)(uintptr_t)c->args, c->length}};
+	struct message_tag tag = {.kind = KIND_CALLS, .value = l->thread->index};
+	uint8_t both[MESSAGE_PUT_MAX];
+	const void *from = c->args;
+	struct batch *b;
+	int rc = -EAGAIN;
+
+	if (l->receiver) {
+		b = batch_make(l->thread, RUN_HEAD + run_stride(c->length, c->run_flags));
+		if (!b)
+			return invoke_no_memory();
+		memcpy(b->data, &head, RUN_HEAD);
+		memcpy(b->data + RUN_HEAD, &c->id, id_bytes);
+		if (c->length)
+			memcpy(b->data + RUN_HEAD + id_bytes, c->args, c->length);
+		b->length = RUN_HEAD + id_bytes + c->length;
+		b->calls = 1;
+		rc = inbox_put(l->thread, l->receiver, b);
+		if (rc)
+			batch_free(b);
+	} else if (l->connected) {
+		if (id_bytes + c->length <= MESSAGE_PUT_MAX) {
+			if (id_bytes) {
+				memcpy(both, &c->id, sizeof(c->id));
+				if (c->length)
+					memcpy(both + sizeof(c->id), c->args, c->length);
+				from = both;
+			}
+			rc = message_lane_put(l->lane, &tag, head, from, id_bytes + c->length);
+		}
+		if (rc == -EAGAIN)
+			rc = message_lane_send(l->lane, &tag, parts, 3, 0);
+	}
+	if (rc == -EAGAIN)
+		return rc;
+	if (weir_unlikely(rc)) {
+		rc = line_failed(l, rc);
+		return line_lose(l, rc);
+	}
+	invoke_count(&l->thread->counters.made, 1);
+	invoke_count(&l->thread->counters.messages, 1);
+	return 0;
+}
+
+static bool
+waits(const struct line *l, const struct call *c)
+{
+	return !thread_is_inside(l->thread) && !(c->flags & CALL_LIBRARY);
+}
+
+static bool
+is_of_open_run(const struct line *l, const struct call *c)
+{
+	return l->head && l->number == c->number && l->function == c->function &&
+	       l->length == c->length && l->flags == c->run_flags;
+}
+
+/* Results have room where calls of functions have none any more; but a peer that expects more and
+ * more, and takes none, does not use up the memory. */
+static uint64_t
+queue_bound(const struct weir_invoker *v, const struct call *c)
+{
+	return c->flags & CALL_LIBRARY ? 2 * v->o.queue_bytes : v->o.queue_bytes;
+}
+
+/* Room in the open batch, opened if necessary, for a call. */
+static int
+make_room(struct line *l, const struct call *c)
+{
+	uint32_t stride = run_stride(c->length, c->run_flags), need, room;
+	struct weir_invoker *v = l->thread->v;
+	int rc;
+
+	for (;;) {
+		need = stride + (is_of_open_run(l, c) ? 0 : RUN_HEAD);
+		if (l->open && (size_t)(l->open->data + l->open->room - l->fast.at) >= need)
+			return 0;
+		if (l->open) {
+			invoke_count(&l->thread->counters.full, 1);
+			rc = line_send_open(l);
+			if (rc && rc != -EAGAIN)
+				return rc;
+		}
+		if (l->first && c->flags & WEIR_CALL_FULL_FAILS)
+			return no_room(l);
+		if (l->first && waits(l, c)) {
+			rc = await_queue(l, NULL, c->timeout_ms);
+			if (rc)
+				return rc;
+			continue;
+		}
+		room = l->batching.mode == WEIR_BATCH_EAGER ? RUN_HEAD + stride : WEIR_BATCH_MAX;
+		if (l->first && atomic_load_explicit(&v->queued, memory_order_relaxed) + room >
+				    queue_bound(v, c))
+			return weir_fail(-EAGAIN,
+					 "calls of queue_bytes, %llu, wait for room; make fewer, "
+					 "or raise that",
+					 (unsigned long long)v->o.queue_bytes);
+		rc = line_open_batch(l, room);
+		return rc;
+	}
+}
+
+/* Behind the last call of the open batch, which has room. 0 or -ENOMEM. */
+static int
+append(struct line *l, const struct call *c)
+{
+	uint32_t stride = run_stride(c->length, c->run_flags);
+	uint8_t *end, *limit, *at;
+
+	if (c->sync && asks_add(l, l->open, c->sync))
+		return -ENOMEM;
+	if (!is_of_open_run(l, c)) {
+		line_close_run(l);
+		l->head = l->fast.at;
+		l->fast.at += RUN_HEAD;
+		l->function = c->function;
+		l->number = c->number;
+		l->length = c->length;
+		l->flags = c->run_flags;
+	}
+	at = l->fast.at;
+	memcpy(at + stride - sizeof(zeros), zeros, sizeof(zeros));
+	if (c->id) {
+		memcpy(at, &c->id, sizeof(c->id));
+		at += sizeof(c->id);
+	}
+	if (c->length)
+		memcpy(at, c->args, c->length);
+	l->fast.at += stride;
+	l->fast.run =
+	    c->length && !c->run_flags ? (uint64_t)c->function << 32 | c->length : UINT64_MAX;
+	end = l->open->data + l->open->room;
+	limit = l->fast.at + LOOK;
+	if (l->batching.mode == WEIR_BATCH_FULL && end > l->open->data + l->batching.bytes)
+		end = l->open->data + l->batching.bytes;
+	if (end < l->fast.at)
+		end = l->fast.at;
+	l->fast.check = limit < end ? limit : end;
+	return 0;
+}
+
+/* Whether packed calls leave now, behind a call. */
+static bool
+shall_leave(struct line *l, const struct call *c)
+{
+	struct invoke_counters *n = &l->thread->counters;
+
+	if (c->flags & WEIR_CALL_NOW)
+		return true;
+	switch (l->batching.mode) {
+	case WEIR_BATCH_AUTO:
+		return path_is_free(l);
+	case WEIR_BATCH_FULL:
+		if ((size_t)(l->fast.at - l->open->data) >= l->batching.bytes) {
+			invoke_count(&n->full, 1);
+			return true;
+		}
+		if (weir_clock() - l->open->since >= l->batching.delay_us * UINT64_C(1000)) {
+			invoke_count(&n->late, 1);
+			return true;
+		}
+		return false;
+	default:
+		return true; /* there was no room: is there now? */
+	}
+}
+
+/* Packs a call, and sends what is packed if it shall leave. */
+static int
+pack(struct line *l, const struct call *c)
+{
+	int rc = make_room(l, c);
+
+	if (!rc)
+		rc = append(l, c);
+	if (rc || !shall_leave(l, c))
+		return rc;
+	rc = line_flush(l);
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* One message per call: it waits in the queue, and its thread for it. */
+static int
+queue_alone(struct line *l, const struct call *c)
+{
+	struct batch *b;
+	int rc = make_room(l, c);
+
+	if (!rc)
+		rc = append(l, c);
+	if (rc)
+		return rc;
+	b = l->open;
+	rc = line_send_open(l);
+	if (rc != -EAGAIN)
+		return rc;
+	if (!waits(l, c))
+		return 0;
+	rc = c->flags & WEIR_CALL_FULL_FAILS ? no_room(l) : await_queue(l, b, c->timeout_ms);
+	return (rc == -EAGAIN || rc == -EINTR) && !line_take_out(l, b) ? 0 : rc;
+}
+
+int
+call_make(struct line *l, struct call *c)
+{
+	uint32_t mode = l->batching.mode;
+	int rc;
+
+	if (weir_unlikely(!l->connected)) {
+		rc = connect_line(l, waits(l, c) ? c->timeout_ms : 0);
+		/* a call that does not wait for room does not wait for the connection */
+		if (rc && (rc != -EAGAIN || waits(l, c)))
+			return rc;
+	}
+	if (!l->open && !l->first && !c->sync &&
+	    (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || c->flags & WEIR_CALL_NOW ||
+	     (mode == WEIR_BATCH_AUTO && path_is_free(l)))) {
+		rc = send_alone(l, c);
+		if (weir_likely(rc != -EAGAIN))
+			return rc;
+		if (c->flags & WEIR_CALL_FULL_FAILS)
+			return no_room(l);
+	}
+	return mode == WEIR_BATCH_EAGER ? queue_alone(l, c) : pack(l, c);
+}
+
+int
+line_call(struct line *l, struct call *c)
+{
+	const struct weir_invoker *v = l->thread->v;
+	const struct function_target *target;
+
+	if (weir_unlikely(c->function >= v->o.function_count))
+		return function_refuse(v, l->to, c->function, c->length);
+	target = &l->targets[c->function];
+	if (weir_unlikely(target->number == FUNCTION_NONE || c->length < target->min_length ||
+			  c->length > target->max_length))
+		return function_refuse(v, l->to, c->function, c->length);
+	if (weir_unlikely(weir_state(v->w) != WEIR_UP))
+		return weir_gone(v->w);
+	c->number = target->number;
+	c->run_flags = c->id ? RUN_RETURN : 0;
+	return call_make(l, c);
+}
+
+int
+line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
+	 size_t length)
+{
+	struct call c = {.args = args, .length = (uint32_t)length, .flags = CALL_LIBRARY};
+	int rc = 0;
+	struct line *l = line_get(t, to, &rc);
+
+	if (!l)
+		return rc;
+	c.function = c.number = function;
+	return call_make(l, &c);
+}
+
+/* ---- of the program ---- */
+
+#define FLAGS (WEIR_CALL_NOW | WEIR_CALL_FULL_FAILS | WEIR_CALL_SYNC_SENT)
+
+int
+call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
+	     const struct weir_call_options *o)
+{
+	*c = (struct call){.function = function,
+			   .length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX,
+			   .args = args,
+			   .timeout_ms = -1};
+	if (!o)
+		return 0;
+	if (weir_unlikely(o->flags & ~FLAGS))
+		return weir_fail(-EINVAL, "unknown flags 0x%x; see WEIR_CALL_*", o->flags & ~FLAGS);
+	c->flags = o->flags;
+	c->timeout_ms = o->timeout_ms;
+	c->sync = o->sync;
+	return 0;
+}
+
+int
+weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+	  size_t length, const struct weir_call_options *options)
+{
+	struct invoke_thread *t = thread_own(v);
+	struct weir_sync *sent = NULL;
+	struct line *l;
+	struct call c;
+	int rc;
+
+	if (weir_unlikely(!t))
+		return thread_foreign(v);
+	rc = call_prepare(&c, function, args, length, options);
+	if (rc)
+		return rc;
+	if (c.sync && c.flags & WEIR_CALL_SYNC_SENT) {
+		sent = c.sync;
+		c.sync = NULL;
+	} else if (weir_unlikely(c.sync && t->index == WEIR_THREAD_ANY)) {
+		return thread_of_pool();
+	}
+	l = line_get(t, to, &rc);
+	if (l)
+		rc = line_call(l, &c);
+	if (!rc && sent) /* arguments are copied */
+		sync_count(t, sent, 1, 0);
+	return rc;
+}
+
+int
+weir_line_call_slow(struct weir_line *fast, uint32_t function, const void *args, size_t length)
+{
+	struct line *l = (struct line *)fast;
+	struct call c;
+
+	if (weir_unlikely(thread_own(l->thread->v) != l->thread))
+		return weir_fail(-EPERM, "the line belongs to another thread; open one here");
+	call_prepare(&c, function, args, length, NULL);
+	return line_call(l, &c);
+}
+
+int
+weir_line_open(struct weir_invoker *v, struct weir_to to, const struct weir_batching *batching,
+	       int timeout_ms, struct weir_line **line)
+{
+	struct invoke_thread *t = thread_own(v);
+	struct line *l;
+	int rc = 0;
+
+	if (!t)
+		return thread_foreign(v);
+	if (thread_is_inside(t))
+		return thread_waits_inside();
+	rc = batching ? batching_check(batching) : 0;
+	if (rc)
+		return rc;
+	l = line_get(t, to, &rc);
+	if (!l)
+		return rc;
+	if (batching) {
+		rc = line_flush(l);
+		if (rc && rc != -EAGAIN)
+			return rc;
+		l->batching = *batching;
+		line_end_fast_path(l);
+	}
+	rc = l->receiver || l->connected ? 0 : connect_line(l, timeout_ms);
+	if (!rc && l->receiver && !atomic_load(&l->receiver->entered))
+		rc = line_not_entered(l);
+	*line = &l->fast;
+	return rc;
+}
