@@ -54,7 +54,7 @@ WALLS = {
     "apps/pki": ("pki.h", "lib/base"),
     "apps/weirctl": ("", "apps/pki lib/ipc lib/base lib/include"),
     "apps/perf": ("calibrate.h histogram.h", "lib/include lib/ipc lib/base"),
-    "apps/hex": ("", "lib/ipc lib/base"),
+    "apps/hex": ("", "lib/include lib/ipc lib/base"),
     "apps/lend": ("lend.h", "lib/include lib/ipc lib/base"),
     "apps/run": ("run.h", "lib/ipc lib/base"),
     "apps/examples": ("", "lib/include"),

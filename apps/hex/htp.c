@@ -40,6 +40,8 @@ struct htp {
 	size_t head, used, seen, room;
 	bool skips, ended; /* the rest of a long line; no more input */
 	bool quit, swap;
+	int error; /* no search is possible any more: -errno and reason */
+	char reason[256];
 	struct move moves[BOARD_CELLS + 2];
 	unsigned count;
 	struct board board; /* black is +1 */
@@ -191,16 +193,33 @@ refuse(FILE *answer, const char *reason)
 	return false;
 }
 
+/* No player answers any more. */
+static bool
+give_up(struct htp *h, int error, const char *reason, FILE *answer)
+{
+	h->error = error;
+	snprintf(h->reason, sizeof(h->reason), "%s", reason);
+	h->quit = true;
+	return refuse(answer, reason);
+}
+
 /* Another player, for what cannot be changed in one. */
 static bool
 new_player(struct htp *h, const struct hex_options *o, FILE *answer)
 {
 	struct player *fresh;
 	char error[256];
+	int rc;
 
-	if (player_open(&fresh, o, error, sizeof(error)))
-		return refuse(answer, error);
-	player_close(h->player);
+	if (h->o.crew) {
+		player_close(h->player); /* a crew has one at a time */
+		h->player = NULL;
+	}
+	rc = player_open(&fresh, o, error, sizeof(error));
+	if (rc)
+		return h->player ? refuse(answer, error) : give_up(h, rc, error, answer);
+	if (h->player)
+		player_close(h->player);
 	h->player = fresh;
 	h->o = *o;
 	return true;
@@ -329,8 +348,10 @@ think(struct htp *h, const char *colour, bool plays, FILE *answer)
 		return refuse(answer, "this colour is not next, by the numbers of stones");
 	rc = player_think(h->player, &b, hex_rollouts(&h->o), hex_ns(&h->o), watch, &w);
 	f = player_front(h->player);
+	if (rc && h->o.crew)
+		return give_up(h, rc, player_reason(h->player, rc), answer);
 	if (rc)
-		return refuse(answer, player_reason(rc));
+		return refuse(answer, player_reason(h->player, rc));
 	picture = h->o.picture ? report_picture(h->o.picture, &b, w.first > 0, f) : 0;
 	if (picture) /* the game goes on without it */
 		fprintf(stderr, "weir-hex: cannot write '%s': %s; choose another --picture\n",
@@ -584,7 +605,10 @@ htp_run(const struct hex_options *o, int in, FILE *out, char *error, size_t size
 		set_board(h);
 		while (!h->quit && (kind = take_line(h, line)) != END)
 			answer_line(h, kind, line);
-		player_close(h->player);
+		if (h->player)
+			player_close(h->player);
+		if (h->error)
+			rc = fail(error, size, h->error, "%s", h->reason);
 	}
 	free(h->input);
 	free(h);

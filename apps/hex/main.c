@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-hex: plays Hex. */
+#include "crew.h"
 #include "htp.h"
 #include "match.h"
 #include "player.h"
@@ -189,7 +190,7 @@ play(const struct hex_options *o)
 		if (!rc && o->effort)
 			report_effort(stdout, &b, true, f);
 		if (rc)
-			snprintf(error, sizeof(error), "%s", player_reason(rc));
+			snprintf(error, sizeof(error), "%s", player_reason(player, rc));
 		else if (o->picture && (rc = report_picture(o->picture, &b, true, f)))
 			snprintf(error, sizeof(error),
 				 "cannot write '%s': %s; choose another --picture", o->picture,
@@ -199,6 +200,8 @@ play(const struct hex_options *o)
 		if (!rc && !o->json)
 			print_move(o, &b, f, took);
 	}
+	if (!rc && player->search->finish && (rc = player->search->finish(player->search)))
+		snprintf(error, sizeof(error), "%s", player_reason(player, rc));
 	if (rc) {
 		player_close(player);
 		return failed(error);
@@ -270,14 +273,44 @@ solve(const struct hex_options *o)
 static int
 htp(const struct hex_options *o)
 {
-	char error[256];
+	char error[512];
 
 	return htp_run(o, STDIN_FILENO, stdout, error, sizeof(error)) ? failed(error) : DONE;
 }
 
+/* A command that searches: process 0 of a crew obeys it, the others serve. */
+static int
+search(struct hex_options *o, int (*command)(const struct hex_options *o))
+{
+	struct crew crew = {.mode = o->mode};
+	char error[512];
+	int status;
+
+	if (!o->real_threads)
+		return command(o);
+	if (crew_open(&crew, o->instance, error, sizeof(error)))
+		return failed(error);
+	o->crew = &crew;
+	o->processes = weir_group_size(crew.g);
+	o->threads = o->real_threads;
+	if ((uint64_t)o->processes * o->threads > MCTS_THREADS_MAX) {
+		snprintf(error, sizeof(error), "%u processes of %u threads; give at most %u in all",
+			 o->processes, o->threads, MCTS_THREADS_MAX);
+		status = usage(error);
+	} else if (weir_group_rank(crew.g)) {
+		status = player_serve(o, error, sizeof(error)) ? failed(error) : DONE;
+	} else {
+		status = command(o);
+		if (status == DONE && player_dismiss(o, error, sizeof(error)))
+			status = failed(error);
+	}
+	crew_close(&crew);
+	return status;
+}
+
 /* Of the words that name what is to be done. */
 static int
-run(const struct hex_options *o, int words, const char *const *word)
+run(struct hex_options *o, int words, const char *const *word)
 {
 	const char *command = words ? word[0] : "play";
 	char error[256];
@@ -285,6 +318,12 @@ run(const struct hex_options *o, int words, const char *const *word)
 	if (o->json && (o->effort || !strcmp(command, "solve"))) {
 		snprintf(error, sizeof(error), "'%s' prints no JSON; leave --json out",
 			 o->effort ? "--effort" : "solve");
+		return usage(error);
+	}
+	if (o->real_threads && o->processes)
+		return usage("--threads are real, --virtual ones are not; leave one of both out");
+	if (o->real_threads && (!strcmp(command, "match") || !strcmp(command, "solve"))) {
+		snprintf(error, sizeof(error), "'%s' has no --threads; leave them out", command);
 		return usage(error);
 	}
 	if (!strcmp(command, "match"))
@@ -299,7 +338,7 @@ run(const struct hex_options *o, int words, const char *const *word)
 		snprintf(error, sizeof(error), "'%s' takes no arguments; see --help", command);
 		return usage(error);
 	}
-	return command[0] == 'p' ? play(o) : command[0] == 'h' ? htp(o) : solve(o);
+	return command[0] == 's' ? solve(o) : search(o, command[0] == 'p' ? play : htp);
 }
 
 int

@@ -173,7 +173,7 @@ side_move(struct side *s, const struct board *b, int *move, char *error, size_t 
 	if (!s->pid) {
 		rc = player_think(s->player, b, hex_rollouts(&s->o), hex_ns(&s->o), NULL, NULL);
 		*move = player_front(s->player)->best;
-		return rc ? fail(error, size, rc, "%s", player_reason(rc)) : 0;
+		return rc ? fail(error, size, rc, "%s", player_reason(s->player, rc)) : 0;
 	}
 	rc = program_ask(s, error, size, "genmove %s", board_turn(b) > 0 ? "black" : "white");
 	if (rc)

@@ -13,7 +13,11 @@ struct hex_options {
 	double seconds;			      /* 0: no limit */
 	uint64_t seed;
 	uint32_t nodes;		     /* of a thread */
-	uint32_t processes, threads; /* in virtual time; 0: a real thread */
+	uint32_t processes, threads; /* in virtual time, or of the crew; 0: one real thread */
+	uint32_t real_threads;	     /* of each process of a crew; 0: there is none */
+	uint32_t mode;		     /* enum weir_batch_mode */
+	const char *instance;
+	struct crew *crew; /* the processes that search together, or NULL */
 	uint64_t simulation_ns, selection_ns, message_ns, within_ns, between_ns;
 	uint32_t games; /* of a match */
 	const char *picture;

@@ -2,6 +2,8 @@
 #include "player.h"
 
 #include "base/fail.h"
+#include "crew.h"
+#include "weir/invoke.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,13 +11,21 @@
 
 #define PIECES 256u /* of work between two looks at what else there is */
 
-int
-player_open(struct player **player, const struct hex_options *o, char *error, size_t size)
+/* What the first process tells its crew before each search. */
+struct settings {
+	uint32_t size; /* 0: no search follows */
+	uint32_t flood, local, remote_always, nodes, threads;
+	uint64_t seed;
+};
+
+static int
+open_search(struct player *p, const struct hex_options *o, uint32_t process, char *error,
+	    size_t size)
 {
-	struct player *p = calloc(1, sizeof(*p));
-	struct mcts_options options = {.game = p ? &p->game : NULL,
+	struct mcts_options options = {.game = &p->game,
 				       .processes = o->processes ? o->processes : 1,
 				       .threads = o->processes ? o->threads : 1,
+				       .process = process,
 				       .nodes_max = o->nodes,
 				       .seed = o->seed,
 				       .place_local = o->local,
@@ -25,20 +35,103 @@ player_open(struct player **player, const struct hex_options *o, char *error, si
 				      .message = o->message_ns,
 				      .within = {o->within_ns / 2, o->within_ns * 3 / 2},
 				      .between = {o->between_ns / 2, o->between_ns * 3 / 2}};
-	int rc = -ENOMEM;
+	int rc;
 
-	if (p) {
-		p->game = board_game(o->size, o->flood);
-		rc = o->processes ? port_virtual_open(&options, &costs, &p->search)
-				  : port_one_open(&options, &p->search);
-	}
-	if (rc) {
+	p->game = board_game(o->size, o->flood);
+	if (o->crew)
+		return port_invoke_open(&options, o->crew, &p->search, error, size);
+	rc = o->processes ? port_virtual_open(&options, &costs, &p->search)
+			  : port_one_open(&options, &p->search);
+	return rc ? fail(error, size, rc, "cannot open a search: %s; ask for less --nodes",
+			 strerror(-rc))
+		  : 0;
+}
+
+static int
+open_player(struct player **player, const struct hex_options *o, uint32_t process, char *error,
+	    size_t size)
+{
+	struct player *p = calloc(1, sizeof(*p));
+	int rc = p ? open_search(p, o, process, error, size)
+		   : fail(error, size, -ENOMEM, "no memory for a search; free some");
+
+	if (rc)
 		free(p);
-		return fail(error, size, rc, "cannot open a search: %s; ask for less --nodes",
-			    strerror(-rc));
-	}
-	*player = p;
+	else
+		*player = p;
+	return rc;
+}
+
+int
+player_open(struct player **player, const struct hex_options *o, char *error, size_t size)
+{
+	struct settings s = {.size = o->size,
+			     .flood = o->flood,
+			     .local = o->local,
+			     .remote_always = o->remote_always,
+			     .nodes = o->nodes,
+			     .threads = o->threads,
+			     .seed = o->seed};
+	int rc = 0;
+
+	if (o->real_threads && !o->crew)
+		return fail(error, size, -EINVAL,
+			    "a player has no threads of its own; give it virtual=1xN instead");
+	if (o->crew)
+		rc = crew_share(o->crew, &s, sizeof(s), error, size);
+	return rc ? rc : open_player(player, o, 0, error, size);
+}
+
+/* The settings are another process's. 0, or -EPROTO and error. */
+static int
+take_settings(struct hex_options *o, const struct settings *s, char *error, size_t size)
+{
+	if (s->size < BOARD_LEAST || s->size > BOARD_MOST || !s->nodes || !s->threads ||
+	    s->threads > WEIR_INVOKE_THREADS_MAX ||
+	    (uint64_t)s->threads * o->processes > MCTS_THREADS_MAX)
+		return fail(error, size, -EPROTO,
+			    "process 0 has invalid settings; run one version everywhere");
+	o->size = s->size;
+	o->flood = s->flood;
+	o->local = s->local;
+	o->remote_always = s->remote_always;
+	o->nodes = s->nodes;
+	o->threads = s->threads;
+	o->seed = s->seed;
 	return 0;
+}
+
+int
+player_serve(const struct hex_options *o, char *error, size_t size)
+{
+	for (;;) {
+		struct hex_options its = *o;
+		struct settings s = {0};
+		struct player *p;
+		int rc = crew_share(o->crew, &s, sizeof(s), error, size);
+
+		if (rc || !s.size)
+			return rc;
+		rc = take_settings(&its, &s, error, size);
+		if (!rc)
+			rc = open_player(&p, &its, weir_group_rank(o->crew->g), error, size);
+		if (rc)
+			return rc;
+		rc = p->search->serve(p->search);
+		if (rc)
+			fail(error, size, rc, "%s", player_reason(p, rc));
+		player_close(p);
+		if (rc)
+			return rc;
+	}
+}
+
+int
+player_dismiss(const struct hex_options *o, char *error, size_t size)
+{
+	struct settings none = {0};
+
+	return crew_share(o->crew, &none, sizeof(none), error, size);
 }
 
 void
@@ -68,8 +161,10 @@ player_settle(struct player *p)
 }
 
 const char *
-player_reason(int rc)
+player_reason(const struct player *p, int rc)
 {
+	if (p->search->reason)
+		return p->search->reason;
 	switch (rc) {
 	case -ENOMEM:
 		return "no memory for the search; give less --nodes";

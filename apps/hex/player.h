@@ -13,7 +13,7 @@ struct player {
 	bool has_root;
 };
 
-/* 0 and *player, or -errno and error. */
+/* 0 and *player, or -errno and error. A crew has one player at a time. */
 int player_open(struct player **player, const struct hex_options *o, char *error, size_t size);
 void player_close(struct player *p);
 /*
@@ -29,7 +29,12 @@ player_front(const struct player *p)
 	return &p->search->processes[0]->front;
 }
 /* Why a search has failed, and what to do: for an error of player_think(). */
-const char *player_reason(int rc);
+const char *player_reason(const struct player *p, int rc);
+/* Of a crew, in other processes than the first: searches with its players, until it dismisses
+ * them. 0, or -errno and error. */
+int player_serve(const struct hex_options *o, char *error, size_t size);
+/* In the first process of a crew, which has no player any more. 0, or -errno and error. */
+int player_dismiss(const struct hex_options *o, char *error, size_t size);
 /* Runs until nothing is under way any more. 0 or -errno. */
 int player_settle(struct player *p);
 

@@ -15,6 +15,14 @@ struct search {
 	int (*run)(struct search *s, const bool *until, unsigned pieces);
 	uint64_t (*now)(struct search *s); /* ns, since any time */
 	void (*close)(struct search *s);
+	/*
+	 * Of searches by real threads, else NULL. finish() ends the work of all threads, whose
+	 * counts are in `processes` then; nothing but close() may follow. serve() takes its place
+	 * in processes that are not the first: it works until that. 0 or -errno and `reason`.
+	 */
+	int (*finish)(struct search *s);
+	int (*serve)(struct search *s);
+	const char *reason; /* why a call has failed, and what to do; NULL: see its error */
 };
 
 /* ns that pieces of work take in virtual time. */
@@ -31,5 +39,12 @@ int port_one_open(const struct mcts_options *o, struct search **s);
 /* All threads of all processes, one after the other, in virtual time. */
 int port_virtual_open(const struct mcts_options *o, const struct virtual_costs *costs,
 		      struct search **s);
+/*
+ * o->threads real threads of each process of the crew, which call each other. Collective: the front
+ * is that of process 0, the search of all others serves. 0, or -errno and error.
+ */
+struct crew;
+int port_invoke_open(const struct mcts_options *o, struct crew *crew, struct search **s,
+		     char *error, size_t size);
 
 #endif
