@@ -104,6 +104,24 @@ lost(struct weir_invoker *v, uint32_t process, int status, void *user)
 			    process);
 }
 
+/* A call to a thread of `process` has failed; the news of its loss may come later. */
+static int
+fail_call(struct calls *s, uint32_t process, int rc)
+{
+	switch (rc) {
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTDOWN:
+	case -EHOSTUNREACH:
+		return fail_search(s, rc,
+				   "process %u has ended; see its output, and start all of them "
+				   "again",
+				   process);
+	default:
+		return fail_search(s, rc, "process %u: %s", process, weir_reason());
+	}
+}
+
 /* Whether a call has run functions, or may be repeated. */
 static bool
 is_patient(int rc)
@@ -138,7 +156,7 @@ call(struct mcts_port *p, uint32_t to, const struct mcts_message *m, size_t byte
 	while (rc && is_patient(rc) && !w->inside && !atomic_load(&s->error));
 	w->calling = false;
 	if (rc)
-		fail_search(s, rc, "%s", weir_reason());
+		fail_call(s, receiver.process, rc);
 }
 
 static void
@@ -253,6 +271,8 @@ serve(struct worker *w)
 	if (!w->asked)
 		return;
 	rc = weir_answer(s->v, &w->answer, 0, &w->t->counts, sizeof(w->t->counts));
+	if (!rc)
+		rc = weir_invoker_flush(s->v);
 	if (rc)
 		fail_search(s, rc, "%s", weir_reason());
 }
@@ -300,19 +320,20 @@ connect_all(struct worker *w)
 	struct calls *s = w->s;
 	uint32_t all = s->m.o.processes * s->threads;
 	struct weir_line *l;
-	int rc = 0;
 
-	for (uint32_t i = 0; i < all && !rc; i++) {
+	for (uint32_t i = 0; i < all; i++) {
 		struct weir_to to = {i / s->threads, i % s->threads};
+		int rc;
 
 		do
 			rc = weir_line_open(s->v, to, NULL, IDLE_MS, &l);
 		while (rc && is_patient(rc) && !has_failed(s));
+		if (rc) {
+			fail_call(s, to.process, rc);
+			return;
+		}
 	}
-	if (rc)
-		fail_search(s, rc, "%s", weir_reason());
-	else
-		atomic_fetch_add(&s->ready, 1);
+	atomic_fetch_add(&s->ready, 1);
 }
 
 static void *
@@ -451,7 +472,7 @@ finish(struct search *search)
 					      sizeof(*counts), &o);
 		while (rc && is_patient(rc) && !has_failed(s));
 		if (rc)
-			fail_search(s, rc, "%s", weir_reason());
+			fail_call(s, to.process, rc);
 		asked += !rc;
 	}
 	if (!rc)
