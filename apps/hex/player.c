@@ -11,7 +11,7 @@
 
 #define PIECES 256u /* of work between two looks at what else there is */
 
-/* What the first process tells its crew before each search. */
+/* Of process 0, which tells its crew before each search. */
 struct settings {
 	uint32_t size; /* 0: no search follows */
 	uint32_t flood, local, remote_always, nodes, threads;

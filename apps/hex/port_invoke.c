@@ -55,6 +55,7 @@ struct calls {
 	uint32_t threads, started; /* of this process */
 	cpu_set_t cpus;
 	bool finished;
+	_Atomic bool settled;	/* the group waits for the end */
 	_Atomic uint32_t ready; /* threads that are done with the phase */
 	_Atomic uint32_t phase; /* enum phase */
 	_Atomic bool fails;	/* one thread has an error to tell */
@@ -92,7 +93,8 @@ lost(struct weir_invoker *v, uint32_t process, int status, void *user)
 	struct calls *s = user;
 
 	(void)v;
-	if (atomic_load(&s->phase) == OVER)
+	/* from then on the group tells: others may close when all have met */
+	if (atomic_load(&s->settled))
 		return;
 	if (status)
 		fail_search(s, -EHOSTUNREACH, "process %u was lost: %s; start all of them again",
@@ -122,7 +124,7 @@ fail_call(struct calls *s, uint32_t process, int rc)
 	}
 }
 
-/* Whether a call has run functions, or may be repeated. */
+/* Whether a call succeeds, or did not in time and may be repeated. */
 static bool
 is_patient(int rc)
 {
@@ -393,7 +395,7 @@ run(struct search *search, const bool *until, unsigned pieces)
 {
 	struct calls *s = (struct calls *)search;
 
-	/* whoever waits for the search looks at other things while it sleeps */
+	/* after a sleep the program looks at what else there is */
 	while (!*until && !has_failed(s) && pieces-- > 0 && work(s->workers, BUSY_MS))
 		;
 	return atomic_load(&s->error);
@@ -494,6 +496,7 @@ close_calls(struct search *search)
 
 	if (!has_failed(s) && !s->finished && !weir_group_rank(s->crew->g))
 		finish(search);
+	atomic_store(&s->settled, true);
 	/* nobody calls any more behind that */
 	if (!has_failed(s))
 		await_processes(s);

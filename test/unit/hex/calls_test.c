@@ -7,6 +7,7 @@
 #include "worlds/hex_world.h"
 
 #include "hex/crew.h"
+#include "hex/player.h"
 
 #include "weir/invoke.h"
 
@@ -152,4 +153,84 @@ TEST(test_one_node)
 {
 	search_by(WEIR_BATCH_AUTO, true, true, 0);
 	search_by(WEIR_BATCH_FULL, true, false, 2);
+}
+
+/* ---- players: the settings are those of process 0 ---- */
+
+static int
+use_players(struct team *t, uint32_t index)
+{
+	struct crew c = {t->w[index], t->g[index], WEIR_BATCH_AUTO};
+	uint32_t rank = weir_group_rank(c.g);
+	struct hex_options o;
+	struct player *p;
+	char error[256];
+	int rc = option_defaults(&hex_option_table, &o, error, sizeof(error));
+
+	o.crew = &c;
+	o.processes = t->size;
+	o.threads = 1 + rank;
+	o.size = rank ? 9 : 3;
+	if (rank)
+		rc = player_serve(&o, error, sizeof(error));
+	for (o.seed = 1; !rank && !rc && o.seed <= 8; o.seed++) {
+		struct board b;
+
+		o.size = 2 + o.seed % 3;
+		o.nodes = 1u << 16;
+		rc = player_open(&p, &o, error, sizeof(error));
+		if (rc)
+			break;
+		board_start(&b, o.size);
+		rc = player_think(p, &b, 50, UINT64_MAX, NULL, NULL);
+		if (rc)
+			snprintf(error, sizeof(error), "%s", player_reason(p, rc));
+		if (!rc && p->search->processes[0]->front.stat_count > o.size * o.size)
+			return __LINE__;
+		player_close(p);
+	}
+	if (!rank && !rc)
+		rc = player_dismiss(&o, error, sizeof(error));
+	if (rc)
+		fprintf(stderr, "%s\n", error);
+	return rc;
+}
+
+TEST(test_players)
+{
+	team_of(3, use_players);
+}
+
+/* Size, words, nodes, threads, and the seed, as no process 0 has them. */
+static int
+use_bad_settings(struct team *t, uint32_t index)
+{
+	static const uint32_t bad[][8] = {
+	    {BOARD_MOST + 1, 0, 0, 0, 1, 1}, {BOARD_LEAST - 1, 0, 0, 0, 1, 1},
+	    {BOARD_LEAST, 0, 0, 0, 0, 1},    {BOARD_LEAST, 0, 0, 0, 1, 0},
+	    {BOARD_LEAST, 0, 0, 0, 1, 65},
+	};
+	struct crew c = {t->w[index], t->g[index], WEIR_BATCH_AUTO};
+	struct hex_options o;
+	char error[256];
+
+	if (option_defaults(&hex_option_table, &o, error, sizeof(error)))
+		return __LINE__;
+	o.crew = &c;
+	o.processes = t->size;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		uint32_t settings[8];
+
+		memcpy(settings, bad[i], sizeof(settings));
+		if (weir_group_rank(c.g)
+			? player_serve(&o, error, sizeof(error)) != -EPROTO
+			: crew_share(&c, settings, sizeof(settings), error, sizeof(error)))
+			return __LINE__;
+	}
+	return 0;
+}
+
+TEST(test_bad_settings)
+{
+	team_of(2, use_bad_settings);
 }
