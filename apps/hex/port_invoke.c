@@ -355,6 +355,7 @@ run_thread(void *arg)
 	if (!has_failed(s))
 		connect_all(w);
 	serve(w);
+	atomic_fetch_add(&s->ready, 1);
 	/* what others send to it is taken, else they would wait */
 	while (atomic_load(&s->phase) != OVER && !has_failed(s))
 		progress(w, END_MS);
@@ -412,6 +413,9 @@ serve_search(struct search *search)
 	struct calls *s = (struct calls *)search;
 
 	serve(s->workers);
+	/* all threads have ended their work then */
+	while (atomic_load(&s->ready) < s->threads - 1 && !has_failed(s))
+		progress(s->workers, BUSY_MS);
 	return atomic_load(&s->error);
 }
 
