@@ -383,6 +383,10 @@ call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
 		return 0;
 	if (weir_unlikely(o->flags & ~FLAGS))
 		return weir_fail(-EINVAL, "unknown flags 0x%x; see WEIR_CALL_*", o->flags & ~FLAGS);
+	for (unsigned i = 0; i < sizeof(o->more) / sizeof(o->more[0]); i++)
+		if (weir_unlikely(o->more[i]))
+			return weir_fail(-EINVAL, "weir_call_options.more is not 0; zero the "
+						  "options first");
 	c->flags = o->flags;
 	c->timeout_ms = o->timeout_ms;
 	c->sync = o->sync;

@@ -203,7 +203,7 @@ misuse(struct team *t, uint32_t index)
 		       newer_number = index ? 1 : 2, longer_number = index ? 0 : 3;
 	struct weir_batching bad[] = {
 	    {WEIR_BATCH_OVERFLOW + 1, 64, 0}, {0, 63, 0}, {0, WEIR_BATCH_MAX + 1, 0}};
-	struct weir_call_options options = {.flags = 0x80};
+	struct weir_call_options options = {.flags = 0x80}, more = {.more = {0, 0, 0, 0, 1}};
 	struct weir_invoker_options o = standard();
 	struct weir_to other = {1 - index, 0}, self = {0};
 	uint8_t args[300] = {0};
@@ -225,6 +225,7 @@ misuse(struct team *t, uint32_t index)
 	CHECK(weir_call(c.v, other, 4, NULL, 0, NULL) == -EINVAL);
 	CHECK(weir_call(c.v, other, UINT32_MAX, NULL, 0, NULL) == -EINVAL);
 	CHECK(weir_call(c.v, other, misuse_number, NULL, 0, &options) == -EINVAL);
+	CHECK(weir_call(c.v, other, misuse_number, NULL, 0, &more) == -EINVAL);
 	CHECK(weir_call(c.v, other, misuse_number, args, 1, NULL) == -EMSGSIZE);
 	CHECK(weir_call(c.v, other, longer_number, args, 101, NULL) == -EMSGSIZE);
 	CHECK(!weir_call(c.v, other, longer_number, args, 100, NULL));
