@@ -53,9 +53,9 @@ defaults(void)
 	return o;
 }
 
-/* All that is answered. */
+/* All that is written. */
 static char *
-converse_by(const struct hex_options *o, struct writer *w)
+converse_and_draw(const struct hex_options *o, struct writer *w)
 {
 	char *text = NULL, error[256];
 	size_t length;
@@ -71,6 +71,20 @@ converse_by(const struct hex_options *o, struct writer *w)
 	close(fds[0]);
 	pthread_join(thread, NULL);
 	fclose(out);
+	return text;
+}
+
+/* All that is answered. A search that takes long, as on a slow machine, draws meanwhile. */
+static char *
+converse_by(const struct hex_options *o, struct writer *w)
+{
+	char *text = converse_and_draw(o, w), *at = text, *end;
+
+	while ((at = strstr(at, "gogui-gfx:\n"))) {
+		end = strstr(at, "\n\n");
+		assert_non_null(end);
+		memmove(at, end + 2, strlen(end + 2) + 1);
+	}
 	return text;
 }
 
@@ -519,6 +533,7 @@ TEST(test_bytes_that_are_no_text)
 TEST(test_drawing)
 {
 	struct hex_options o = defaults();
+	struct writer w = {.text = "genmove white\n", .length = 14};
 	char *text, *at, *answer;
 	unsigned drawn = 0;
 
@@ -527,7 +542,7 @@ TEST(test_drawing)
 	o.threads = 2;
 	o.rollouts = 2000;
 	o.simulation_ns = 100000;
-	at = text = converse(&o, "genmove white\n");
+	at = text = converse_and_draw(&o, &w);
 	while (!strncmp(at, "gogui-gfx:\n", 11)) {
 		answer = next_answer(&at) + 11;
 		/* the words that HexGui looks for, in its order */
