@@ -29,7 +29,8 @@ front_tell(struct mcts_thread *t, struct node *n, bool last)
 	struct children *c = n ? n->children : NULL;
 	const struct game *g = t->m->o.game;
 	struct mcts_stat *stats = (void *)t->out->state;
-	int best = n ? node_best(t, n) : -1;
+	struct dice *dice = last ? &t->dice : &t->told;
+	int best = n ? node_best(dice, n) : -1;
 	uint16_t list[MCTS_MOVES_MAX];
 	unsigned moves;
 
@@ -39,7 +40,7 @@ front_tell(struct mcts_thread *t, struct node *n, bool last)
 		t->out->move = node_moves(c)[best];
 	else if (n && !g->read(g, t->position, n->state, n->state_bytes) &&
 		 (moves = g->moves(t->position, list)) > 0)
-		t->out->move = list[dice_below(&t->dice, moves)]; /* nothing is known: any */
+		t->out->move = list[dice_below(dice, moves)]; /* nothing is known: any */
 	for (uint32_t i = 0; c && i < c->count; i++) {
 		uint64_t visits = c->of[i].visits, wins = c->of[i].wins;
 
@@ -148,7 +149,7 @@ front_receive(struct mcts_thread *t, struct node *n, const struct mcts_message *
 		t->counts.refused++; /* also if line is negative */
 	} else if (m->kind == STATS && m->node) {
 		memcpy(t->out, m, sizeof(*m) + bytes);
-		pass_line(t, bytes, n, n ? node_best(t, n) : -1);
+		pass_line(t, bytes, n, n ? node_best(&t->told, n) : -1);
 	} else if (m->kind == STATS && t->id == 0) {
 		take_stats(f, m, bytes);
 	} else if (t->id == 0) {

@@ -169,7 +169,7 @@ node_select(struct mcts_thread *t, const struct node *n, struct children *c)
 }
 
 int
-node_best(struct mcts_thread *t, struct node *n)
+node_best(struct dice *dice, struct node *n)
 {
 	struct children *c = atomic_load_explicit(&n->children, memory_order_acquire);
 	uint64_t most = 0, most_wins = 0;
@@ -184,7 +184,7 @@ node_best(struct mcts_thread *t, struct node *n)
 		equal = visits == most && wins == most_wins ? equal + 1 : 1;
 		most = visits;
 		most_wins = wins;
-		if (dice_below(&t->dice, equal) == 0)
+		if (dice_below(dice, equal) == 0)
 			best = (int)i;
 	}
 	return best;

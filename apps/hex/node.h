@@ -98,7 +98,7 @@ int node_expand(struct mcts_thread *t, struct node *n, struct children *c);
 /* The child to visit, by UCB. */
 uint32_t node_select(struct mcts_thread *t, const struct node *n, struct children *c);
 /* The child with most visits, then wins, then chance; -1: none has any. */
-int node_best(struct mcts_thread *t, struct node *n);
+int node_best(struct dice *dice, struct node *n);
 
 void search_send(struct mcts_thread *t, uint32_t to, const struct mcts_message *m);
 void search_send_out(struct mcts_thread *t, uint32_t to, size_t bytes); /* t->out, with a state */

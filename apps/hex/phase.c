@@ -161,7 +161,7 @@ mcts_open(struct mcts *m, const struct mcts_options *o, struct mcts_port *port)
 
 		t->m = m;
 		t->id = o->process * o->threads + i;
-		t->dice = dice_of((*port->random)(port));
+		t->dice = t->told = dice_of((*port->random)(port));
 		t->out = malloc(MCTS_MESSAGE_MAX);
 		t->position = malloc(o->game->position_bytes);
 		made = !node_open(t) && t->out && t->position;

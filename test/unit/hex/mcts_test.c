@@ -183,6 +183,34 @@ TEST(test_same_seed_same_game)
 	assert_true(sums[0] != sums[2]);
 }
 
+/* A slow machine tells figures more often, which is no part of the game. */
+TEST(test_same_game_on_slow_machine)
+{
+	struct game g = board_game(4, false);
+	uint16_t moves[2][16];
+	unsigned count[2] = {0};
+
+	for (unsigned slow = 0; slow < 2; slow++) {
+		struct mcts_options o = {&g, 1, 1, .nodes_max = 1u << 20, .seed = 5};
+		struct virtual_costs costs = {slow ? 500000 : 1};
+		struct search *s;
+		struct board b;
+
+		assert_int_equal(port_virtual_open(&o, &costs, &s), 0);
+		board_start(&b, 4);
+		while (!b.winner) {
+			int move = search_move(s, &b, 100);
+
+			moves[slow][count[slow]++] = (uint16_t)move;
+			g.play(&b, (unsigned)move);
+		}
+		assert_true((s->now(s) > 1000000000) == slow);
+		end(s);
+	}
+	assert_int_equal(count[0], count[1]);
+	assert_memory_equal(moves[0], moves[1], count[0] * sizeof(moves[0][0]));
+}
+
 /* Owners are drawn from all threads. */
 TEST(test_work_is_shared)
 {
