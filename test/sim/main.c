@@ -180,7 +180,7 @@ main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (running = a.from; running <= a.to; running++) {
 		/* under AddressSanitizer some seeds take three minutes, as 200 nodes do */
-		limit_cpu(900);
+		limit_cpu(a.options.nodes || __sanitizer_set_death_callback ? 900 : 120);
 		if (sim_run(&sim, running)) {
 			sim_tally_add(&tally, &sim.counts);
 			continue;

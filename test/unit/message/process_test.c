@@ -569,6 +569,8 @@ TEST(test_arguments)
 		struct weir_request r;
 
 		assert_int_equal(weir_message_connect(p.a.m, to, 0), -EINVAL);
+		/* not for a name that lies behind those of the processes */
+		assert_non_null(strstr(weir_reason(), "give a number below that"));
 		assert_int_equal(weir_message_send(p.a.m, to, 0, "", 0, 0), -EINVAL);
 		assert_int_equal(weir_request_start(p.a.m, &r, to, 0, "", 0, NULL, 0, 0), -EINVAL);
 		assert_int_equal(weir_message_disconnect(p.a.m, to), -ENOTCONN);

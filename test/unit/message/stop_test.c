@@ -30,6 +30,7 @@ struct job {
 	int (*call)(struct job *j);
 	pthread_t thread;
 	_Atomic bool done;
+	_Atomic uint32_t sent;
 	int rc;
 };
 
@@ -329,6 +330,19 @@ call_disconnect_from_other(struct job *j)
 	return weir_message_disconnect(j->p->b.m, A);
 }
 
+/* Whether the peer is in that state. The machine may stand still: it has all the time to close. */
+static bool
+reaches(const struct side *s, struct peer *p, enum peer_state state)
+{
+	bool reached;
+
+	pthread_mutex_lock(&s->m->lock);
+	reached = p->state == state;
+	p->deadline += UINT64_C(1000000000);
+	pthread_mutex_unlock(&s->m->lock);
+	return reached;
+}
+
 /* Both ends close. The end that has a request under way waits for its response. */
 TEST(test_disconnect_of_both)
 {
@@ -348,13 +362,7 @@ TEST(test_disconnect_of_both)
 	await(kept_count == 1);
 	peer = p.a.m->peers[B / NODE_PAGE][B % NODE_PAGE];
 	start(&a);
-	for (bool leaves = false; !leaves;) {
-		pthread_mutex_lock(&p.a.m->lock);
-		leaves = peer->state == PEER_LEAVING;
-		/* the machine may stand still */
-		peer->deadline += PATIENT * UINT64_C(1000000);
-		pthread_mutex_unlock(&p.a.m->lock);
-	}
+	await(reaches(&p.a, peer, PEER_LEAVING));
 	start(&b);
 	while (!asked) {
 		pthread_mutex_lock(&p.a.m->lock);
@@ -362,7 +370,8 @@ TEST(test_disconnect_of_both)
 		pthread_mutex_unlock(&p.a.m->lock);
 		nap(1);
 	}
-	stays(weir_request_wait(&r, 0) == -EAGAIN && !atomic_load(&a.done));
+	stays(reaches(&p.a, peer, PEER_LEAVING) && weir_request_wait(&r, 0) == -EAGAIN &&
+	      !atomic_load(&a.done));
 	must(weir_message_respond(p.b.m, &kept[0], "y", 1));
 	must(weir_request_wait(&r, PATIENT));
 	assert_int_equal(buf[0], 'y');
@@ -371,6 +380,91 @@ TEST(test_disconnect_of_both)
 	assert_int_equal(a.rc, 0);
 	/* the close that A asked for may have ended first */
 	assert_true(b.rc == 0 || b.rc == -ETIMEDOUT || b.rc == -ENOTCONN);
+	close_both(&p);
+}
+
+/* Sends until others may go on; waits for room meanwhile. */
+static int
+call_send_often(struct job *j)
+{
+	static uint8_t bytes[8000];
+	int rc = 0;
+
+	while (!rc && !atomic_load(&go)) {
+		rc = weir_message_send(j->p->a.m, B, TYPE_MUTE, bytes, sizeof(bytes),
+				       WEIR_NO_TIMEOUT);
+		atomic_fetch_add(&j->sent, 1);
+	}
+	return rc;
+}
+
+/* A thread holds a connection that it has no room on: it closes when it has sent. */
+TEST(test_disconnect_beside_waiter)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct both p;
+	struct job sends = {.p = &p, .call = call_send_often},
+		   closes = {.p = &p, .call = call_disconnect};
+	struct peer *peer;
+
+	o.handler_threads = 1; /* nobody takes what the other end blocks */
+	open_both(&p, NULL, &o);
+	register_block(&p.b, 0);
+	/* a connection of another thread, which has room for the good-bye */
+	must(weir_message_send(p.a.m, B, TYPE_BLOCK, "x", 1, PATIENT));
+	await(blocked_now == 1);
+	start(&sends);
+	for (unsigned same = 0; same < 100; same++) { /* it waits, when it sends no more */
+		uint32_t before = atomic_load(&sends.sent);
+
+		nap(1);
+		if (!before || atomic_load(&sends.sent) != before)
+			same = 0;
+	}
+	peer = p.a.m->peers[B / NODE_PAGE][B % NODE_PAGE];
+	start(&closes);
+	await(reaches(&p.a, peer, PEER_LEAVING));
+	stays(reaches(&p.a, peer, PEER_LEAVING) && !atomic_load(&sends.done));
+	atomic_store(&go, 1);
+	pthread_join(sends.thread, NULL);
+	pthread_join(closes.thread, NULL);
+	assert_int_equal(sends.rc, 0);
+	assert_int_equal(closes.rc, 0);
+	close_both(&p);
+}
+
+static void *
+send_and_end(void *arg)
+{
+	static const uint8_t bytes[1000];
+	struct both *p = arg;
+
+	for (unsigned i = 0; i < 20; i++)
+		must(weir_message_send(p->a.m, B, TYPE_MUTE, bytes, sizeof(bytes), PATIENT));
+	return NULL;
+}
+
+/* What a thread has sent arrives, and is waited for, though the thread ends before the other end
+ * takes it. */
+TEST(test_thread_ends)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
+	struct both p;
+	pthread_t t;
+
+	o.handler_threads = 1;
+	open_both(&p, NULL, &o);
+	register_block(&p.b, 0);
+	must(weir_message_send(p.b.m, B, TYPE_BLOCK, "x", 1, PATIENT));
+	await(blocked_now == 1);
+	assert_int_equal(pthread_create(&t, NULL, send_and_end, &p), 0);
+	pthread_join(t, NULL);
+	stays(!p.b.notes);
+	assert_int_equal(weir_messenger_flush(p.a.m, B, 10), -EAGAIN);
+	atomic_store(&go, 1);
+	must(weir_messenger_flush(p.a.m, B, PATIENT));
+	assert_int_equal(p.b.notes, 20);
+	assert_int_equal(p.a.status, 0); /* that was its only connection, which closed in order */
 	close_both(&p);
 }
 
