@@ -79,6 +79,16 @@ is_queued(const struct line *l, const struct batch *b)
 	return q;
 }
 
+/* Calls that the line had accepted were lost while its thread waited. */
+static int
+was_lost(const struct line *l)
+{
+	if (!l->status)
+		return 0;
+	return weir_fail(l->status, "the line to thread %u of process %u was lost: %s; call again",
+			 l->to.thread, l->to.process, strerror(-l->status));
+}
+
 /* Waits until b, or all if NULL, has left. 0, -EAGAIN: not in time, or why it has not. */
 static int
 await_queue(struct line *l, const struct batch *b, int timeout_ms)
@@ -92,7 +102,7 @@ await_queue(struct line *l, const struct batch *b, int timeout_ms)
 		if (!left)
 			return no_room(l);
 		rc = thread_turn(l->thread, 0, left);
-		rc = rc < 0 ? rc : l->status;
+		rc = rc < 0 ? rc : was_lost(l);
 	}
 	return rc;
 }

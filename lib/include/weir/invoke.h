@@ -235,7 +235,8 @@ struct weir_sync {
 
 /*
  * @count  decrements after which the sync ends
- * @done   called at the end, by the thread that learns of it, in a turn; must not wait. May be NULL
+ * @done   called at the end, by the thread that learns of it, in a turn, or inside a call with
+ *         WEIR_CALL_SYNC_SENT; must not wait. May be NULL
  */
 void weir_sync_init(struct weir_sync *s, uint64_t count,
 		    void (*done)(struct weir_sync *s, void *user), void *user);

@@ -92,6 +92,50 @@ TEST(test_flood)
 		team_of(2, flood);
 }
 
+/* ---- lost while it waits ---- */
+
+static _Atomic uint32_t accepted;
+
+static int
+wait_for_lost(struct team *t, uint32_t index)
+{
+	struct weir_invoker_options o = standard();
+	struct numbered n = {0};
+	struct caller c;
+	int rc;
+
+	o.window = 64u << 10;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (!c.process) {
+		while (!(rc = weir_call(c.v, (struct weir_to){1, 0}, COUNT, &n, sizeof(n), NULL)))
+			accepted++;
+		CHECK(rc == -EHOSTUNREACH || rc == -ECONNREFUSED);
+		CHECK(strstr(weir_reason(), "thread 0 of process 1"));
+	} else {
+		/* the caller waits, when it makes no more calls */
+		for (uint32_t same = 0, before = 0; same < 100; same++) {
+			usleep(1000);
+			if (!accepted || accepted != before)
+				same = 0;
+			before = accepted;
+		}
+		CHECK(!weir_invoker_leave(c.v));
+	}
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	return weir_invoker_close(c.v) ? __LINE__ : 0;
+}
+
+/* A call that waits for room says which thread does not run it any more. */
+TEST(test_lost_while_it_waits)
+{
+	team_of(2, wait_for_lost);
+	accepted = 0;
+	team_of_one_node(2, wait_for_lost);
+}
+
 /* ---- the pool ---- */
 
 static _Atomic uint64_t pool_runs;

@@ -444,8 +444,8 @@ send_and_end(void *arg)
 	return NULL;
 }
 
-/* What a thread has sent arrives, and is waited for, though the thread ends before the other end
- * takes it. */
+/* Messages of a thread arrive, and are waited for, though it ends before the other end takes them.
+ */
 TEST(test_thread_ends)
 {
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS_INIT;
