@@ -184,4 +184,5 @@ mcts_close(struct mcts *m)
 	}
 	free(m->threads);
 	free(m->front.state);
+	*m = (struct mcts){0};
 }

@@ -659,3 +659,12 @@ TEST(test_nonsense)
 	assert_true(m.threads->counts.nodes > kept + 16);
 	mcts_close(&m);
 }
+
+/* One that could not be opened, or is closed, may be closed. */
+TEST(test_close_again)
+{
+	begin(3, 1);
+	mcts_close(&m);
+	mcts_close(&m);
+	assert_null(m.threads);
+}
