@@ -444,7 +444,7 @@ send_and_end(void *arg)
 	return NULL;
 }
 
-/* What is under way when a thread ends arrives, and others wait for it. */
+/* Messages under way when a thread ends arrive, and others wait for them. */
 TEST(test_thread_ends)
 {
 	struct both p;
