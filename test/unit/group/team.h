@@ -79,12 +79,17 @@ team_open(struct team *t, uint32_t size, bool one_node)
 static inline void
 team_close(struct team *t)
 {
+	struct weir_event e;
+
 	for (uint32_t i = 0; i < t->size; i++)
 		weir_group_leave(t->g[i]);
 	plane_stop(t->f);
 	/* some ends wait for an engine's timer */
 	for (uint32_t i = 0; i < 60000 && plane_open_ends(t->f); i++) {
 		plane_settle(t->f);
+		/* a connection may have come behind the last call of a thread that has ended */
+		for (uint32_t k = 0; k < t->size; k++)
+			weir_poll(t->w[k], &e, 1);
 		usleep(1000);
 	}
 	assert_int_equal(plane_open_ends(t->f), 0);
