@@ -83,9 +83,8 @@ struct mcts_thread {
 	struct mcts *m;
 	uint32_t id; /* among all processes' */
 	struct dice dice;
-	struct dice
-	    told;	/* for figures that are told by the clock: a game does not depend on them */
-	void *position; /* scratch */
+	struct dice told; /* for figures, which the clock tells: no part of the game */
+	void *position;	  /* scratch */
 	struct mcts_message *out;
 	/* nodes of this thread: chunks of equal size, that stay until the end */
 	char *_Atomic *chunks;

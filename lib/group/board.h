@@ -32,6 +32,8 @@ int group_wait_next(struct weir_group *g, struct weir_wait *wait);
 void group_work_for(struct weir_group *part, struct weir_group *g);
 /* The caller waits for a member, which has left: it counts as ended, and all will hear of it. */
 void group_missing(struct weir_group *g, uint32_t rank);
+/* The members make different calls: no call succeeds any more, and all hear of it. */
+void group_differ(struct weir_group *g);
 /* Whether no call can succeed any more, as far as is known now: a member has failed, or the session
  * has ended. Takes messages that have come. */
 bool group_is_over(struct weir_group *g);
@@ -43,6 +45,17 @@ bool group_is_over(struct weir_group *g);
 int group_look(struct weir_group *g, uint32_t *rank, bool *naps);
 /* Whether that member has ended, as far as is known now. As group_look(). */
 bool group_has_failed(struct weir_group *g, uint32_t rank);
+/* The function of weir_group_idle(). */
+struct group_idle {
+	int (*f)(void *arg);
+	void *arg;
+};
+/* Sets another one. Returns the one before. */
+struct group_idle group_set_idle(struct weir_group *g, struct group_idle idle);
+/* Whether the calling thread is the one that has joined: news of g wake it. */
+bool group_is_home(const struct weir_group *g);
+/* The member that the call which has begun waits for; WEIR_RANK_ANY: none. */
+uint32_t group_awaits(const struct weir_group *g);
 /* Whether a neighbour has left. */
 bool group_has_left(const struct weir_group *g, uint32_t rank);
 

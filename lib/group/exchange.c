@@ -126,6 +126,12 @@ exchange_failed(struct exchange *x, uint32_t rank, int status)
 }
 
 void
+exchange_differ(struct exchange *x)
+{
+	fail_add(x, NOBODY, -EINVAL);
+}
+
+void
 exchange_ended(struct exchange *x, uint32_t neighbour, int status)
 {
 	struct neighbour *n = &x->neighbour[neighbour];
@@ -245,6 +251,12 @@ to_receive(const struct exchange *x)
 {
 	return x->stepping && x->step.from != NOBODY &&
 	       (!x->received_any || x->received < x->step.receive);
+}
+
+uint32_t
+exchange_awaits(const struct exchange *x)
+{
+	return to_receive(x) ? x->neighbour[x->from].rank : NOBODY;
 }
 
 /* Takes the data of a message that is due. */

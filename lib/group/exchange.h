@@ -94,6 +94,8 @@ int exchange_step(struct exchange *x);
 int exchange_announce(struct exchange *x);
 /* Tells neighbours of failures. 0: all know; -EAGAIN: some have no room now. */
 int exchange_tell(struct exchange *x);
+/* Rank of the neighbour whose message the call waits for; NOBODY: none. */
+uint32_t exchange_awaits(const struct exchange *x);
 /* Gives up the call. */
 void exchange_cancel(struct exchange *x);
 
@@ -108,6 +110,8 @@ void exchange_input(struct exchange *x, uint32_t neighbour, const uint8_t *messa
 void exchange_ended(struct exchange *x, uint32_t neighbour, int status);
 /* A member has ended, as somebody else found. */
 void exchange_failed(struct exchange *x, uint32_t rank, int status);
+/* The members' calls differ, as the caller finds. */
+void exchange_differ(struct exchange *x);
 /* How the group has ended; 0: it has not. */
 int exchange_error(const struct exchange *x);
 /* Members that are known to have ended. */

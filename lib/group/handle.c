@@ -19,11 +19,32 @@ weir_group_leave(struct weir_group *g)
 	group_free(g);
 }
 
+struct group_idle
+group_set_idle(struct weir_group *g, struct group_idle idle)
+{
+	struct group_idle before = {g->idle, g->idle_arg};
+
+	g->idle = idle.f;
+	g->idle_arg = idle.arg;
+	return before;
+}
+
 void
 weir_group_idle(struct weir_group *g, int (*f)(void *arg), void *arg)
 {
-	g->idle = f;
-	g->idle_arg = arg;
+	group_set_idle(g, (struct group_idle){f, arg});
+}
+
+bool
+group_is_home(const struct weir_group *g)
+{
+	return weir_thread_get(g->endpoint->worker->w) == g->endpoint->worker;
+}
+
+uint32_t
+group_awaits(const struct weir_group *g)
+{
+	return exchange_awaits(&g->x);
 }
 
 void

@@ -400,6 +400,15 @@ group_missing(struct weir_group *g, uint32_t rank)
 	exchange_failed(&g->x, rank, -ECONNRESET);
 }
 
+void
+group_differ(struct weir_group *g)
+{
+	group_set_inside(g, true);
+	exchange_differ(&g->x);
+	group_spread(g);
+	group_set_inside(g, false);
+}
+
 bool
 group_has_left(const struct weir_group *g, uint32_t rank)
 {

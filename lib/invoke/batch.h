@@ -20,6 +20,7 @@
 #define FUNCTION_DONE 0xfff0u	/* struct done_args */
 #define FUNCTION_RESULT 0xfff1u /* struct result_args, then the result */
 #define FUNCTION_SIGNAL 0xfff2u /* struct signal_args */
+#define FUNCTION_TREE 0xfff3u	/* struct tree_args, then arguments; may have a result */
 #define FUNCTION_LIBRARY FUNCTION_DONE
 
 /* All calls up to a batch that has asked have run. */
@@ -37,6 +38,17 @@ struct result_args {
 struct signal_args {
 	uint64_t name, count;
 };
+
+/* A call of all threads, or of one per process. */
+struct tree_args {
+	uint32_t process, thread; /* that makes it: the root */
+	uint16_t function;	  /* number at the process that gets this */
+	uint8_t flags;		  /* TREE_* */
+	uint8_t arity;
+	uint32_t zero;
+};
+#define TREE_LEAF 0x1u	  /* runs in this thread, and is not forwarded */
+#define TREE_PROCESS 0x2u /* one thread of each process runs it */
 
 struct run_head {
 	uint16_t function; /* number at the process that runs it */

@@ -124,10 +124,14 @@ send_alone(struct line *l, const struct call *c)
 	struct batch *b;
 	int rc = -EAGAIN;
 
+	/* before it leaves: it is in `sent` when it has run */
+	invoke_count(&l->thread->sent, 1);
 	if (l->receiver) {
 		b = batch_make(l->thread, RUN_HEAD + run_stride(c->length, c->run_flags));
-		if (!b)
+		if (!b) {
+			invoke_count(&l->thread->sent, -UINT64_C(1));
 			return invoke_no_memory();
+		}
 		memcpy(b->data, &head, RUN_HEAD);
 		memcpy(b->data + RUN_HEAD, &c->id, id_bytes);
 		if (c->length)
@@ -150,13 +154,14 @@ send_alone(struct line *l, const struct call *c)
 		if (rc == -EAGAIN)
 			rc = message_lane_send(l->lane, &tag, parts, 3, 0);
 	}
-	if (rc == -EAGAIN)
-		return rc;
 	if (weir_unlikely(rc)) {
+		invoke_count(&l->thread->sent, -UINT64_C(1));
+		if (rc == -EAGAIN)
+			return rc;
 		rc = line_failed(l, rc);
 		return line_lose(l, rc);
 	}
-	invoke_count(&l->thread->counters.made, 1);
+	invoke_count(&l->thread->counters.made, !(c->flags & CALL_LIBRARY));
 	invoke_count(&l->thread->counters.messages, 1);
 	return 0;
 }
@@ -172,6 +177,14 @@ is_of_open_run(const struct line *l, const struct call *c)
 {
 	return l->head && l->number == c->number && l->function == c->function &&
 	       l->length == c->length && l->flags == c->run_flags;
+}
+
+static int
+queue_is_full(const struct weir_invoker *v)
+{
+	return weir_fail(-EAGAIN,
+			 "calls of queue_bytes, %llu, wait for room; make fewer, or raise that",
+			 (unsigned long long)v->o.queue_bytes);
 }
 
 /* Results have room where calls of functions have none any more; but a peer that expects more and
@@ -211,10 +224,7 @@ make_room(struct line *l, const struct call *c)
 		room = l->batching.mode == WEIR_BATCH_EAGER ? RUN_HEAD + stride : WEIR_BATCH_MAX;
 		if (l->first && atomic_load_explicit(&v->queued, memory_order_relaxed) + room >
 				    queue_bound(v, c))
-			return weir_fail(-EAGAIN,
-					 "calls of queue_bytes, %llu, wait for room; make fewer, "
-					 "or raise that",
-					 (unsigned long long)v->o.queue_bytes);
+			return queue_is_full(v);
 		rc = line_open_batch(l, room);
 		return rc;
 	}
@@ -364,6 +374,21 @@ line_call(struct line *l, struct call *c)
 }
 
 int
+call_await_room(struct line *l, const struct call *c)
+{
+	if (!l->first)
+		return 0;
+	if (c->flags & WEIR_CALL_FULL_FAILS)
+		return no_room(l);
+	if (!thread_is_inside(l->thread))
+		return await_queue(l, NULL, c->timeout_ms);
+	return atomic_load_explicit(&l->thread->v->queued, memory_order_relaxed) >
+		       l->thread->v->o.queue_bytes
+		   ? queue_is_full(l->thread->v)
+		   : 0;
+}
+
+int
 line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
 	 size_t length)
 {
@@ -379,11 +404,9 @@ line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const vo
 
 /* ---- of the program ---- */
 
-#define FLAGS (WEIR_CALL_NOW | WEIR_CALL_FULL_FAILS | WEIR_CALL_SYNC_SENT)
-
 int
 call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
-	     const struct weir_call_options *o)
+	     const struct weir_call_options *o, uint32_t flags)
 {
 	*c = (struct call){.function = function,
 			   .length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX,
@@ -391,8 +414,9 @@ call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
 			   .timeout_ms = -1};
 	if (!o)
 		return 0;
-	if (weir_unlikely(o->flags & ~FLAGS))
-		return weir_fail(-EINVAL, "unknown flags 0x%x; see WEIR_CALL_*", o->flags & ~FLAGS);
+	if (weir_unlikely(o->flags & ~flags))
+		return weir_fail(-EINVAL, "invalid flags 0x%x for the call; see WEIR_CALL_*",
+				 o->flags & ~flags);
 	for (unsigned i = 0; i < sizeof(o->more) / sizeof(o->more[0]); i++)
 		if (weir_unlikely(o->more[i]))
 			return weir_fail(-EINVAL, "weir_call_options.more is not 0; zero the "
@@ -415,7 +439,7 @@ weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const vo
 
 	if (weir_unlikely(!t))
 		return thread_foreign(v);
-	rc = call_prepare(&c, function, args, length, options);
+	rc = call_prepare(&c, function, args, length, options, CALL_FLAGS);
 	if (rc)
 		return rc;
 	if (c.sync && c.flags & WEIR_CALL_SYNC_SENT) {
@@ -440,7 +464,7 @@ weir_line_call_slow(struct weir_line *fast, uint32_t function, const void *args,
 
 	if (weir_unlikely(thread_own(l->thread->v) != l->thread))
 		return weir_fail(-EPERM, "the line belongs to another thread; open one here");
-	call_prepare(&c, function, args, length, NULL);
+	call_prepare(&c, function, args, length, NULL, 0);
 	return line_call(l, &c);
 }
 

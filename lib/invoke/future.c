@@ -147,27 +147,14 @@ futures_init(struct invoke_thread *t)
 /* ---- of the program ---- */
 
 int
-weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
-		 size_t length, struct weir_future *f, void *result, size_t size,
-		 const struct weir_call_options *options)
+future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
+	    int (*make)(struct line *l, struct call *c))
 {
-	struct invoke_thread *t = thread_own(v);
+	struct invoke_thread *t = l->thread;
 	struct future_slot *slot;
-	struct call c;
-	struct line *l;
 	uint32_t i;
 	int rc;
 
-	if (weir_unlikely(!t))
-		return thread_foreign(v);
-	if (weir_unlikely(t->index == WEIR_THREAD_ANY))
-		return thread_of_pool();
-	rc = call_prepare(&c, function, args, length, options);
-	if (rc)
-		return rc;
-	l = line_get(t, to, &rc);
-	if (!l)
-		return rc;
 	if (t->slot_free == FREE) {
 		rc = grow(t);
 		if (rc)
@@ -179,13 +166,13 @@ weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, c
 	slot->future = f;
 	slot->line = l;
 	slot->lost = 0;
-	c.id = (uint64_t)slot->generation << 32 | i;
-	*inside(f) = (struct future){c.id, result, size, c.sync};
+	c->id = (uint64_t)slot->generation << 32 | i;
+	*inside(f) = (struct future){c->id, result, size, c->sync};
 	f->status = -EINPROGRESS;
 	f->length = 0;
-	c.sync = NULL; /* counts with the future */
-	rc = line_call(l, &c);
-	if (rc && inside(f)->id == c.id) {
+	c->sync = NULL; /* counts with the future */
+	rc = make(l, c);
+	if (rc && inside(f)->id == c->id) {
 		/* it was not accepted: nobody else is told */
 		void (*then)(struct weir_future *, void *) = f->then;
 
@@ -195,6 +182,27 @@ weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, c
 		f->then = then;
 	}
 	return rc;
+}
+
+int
+weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+		 size_t length, struct weir_future *f, void *result, size_t size,
+		 const struct weir_call_options *options)
+{
+	struct invoke_thread *t = thread_own(v);
+	struct call c;
+	struct line *l;
+	int rc;
+
+	if (weir_unlikely(!t))
+		return thread_foreign(v);
+	if (weir_unlikely(t->index == WEIR_THREAD_ANY))
+		return thread_of_pool();
+	rc = call_prepare(&c, function, args, length, options, CALL_FLAGS);
+	if (rc)
+		return rc;
+	l = line_get(t, to, &rc);
+	return l ? future_call(l, &c, f, result, size, line_call) : rc;
 }
 
 static bool
@@ -258,9 +266,9 @@ struct answer {
 };
 static_assert(sizeof(struct answer) <= sizeof(struct weir_answer), "its place");
 
-static int
-give(struct invoke_thread *t, struct weir_to to, uint64_t id, int status, const void *result,
-     size_t length)
+int
+future_give(struct invoke_thread *t, struct weir_to to, uint64_t id, int status, const void *result,
+	    size_t length)
 {
 	struct {
 		struct result_args head;
@@ -283,7 +291,7 @@ answer(struct weir_incoming *c, int status, const void *result, size_t length)
 	if (!c->id || c->answered)
 		return weir_fail(-EINVAL, c->id ? "the call has its result already"
 						: "the caller expects no result");
-	rc = give(c->thread, c->from, c->id, status, result, length);
+	rc = future_give(c->thread, c->from, c->id, status, result, length);
 	c->answered = !rc;
 	return rc;
 }
@@ -346,5 +354,5 @@ weir_answer(struct weir_invoker *v, const struct weir_answer *a, int error, cons
 	memcpy(&in, a->internal, sizeof(in));
 	if (!rc && (in.serial != v->serial || !in.id))
 		rc = weir_fail(-EINVAL, "not an answer of weir_incoming_later()");
-	return rc ? rc : give(t, in.to, in.id, -error, result, length);
+	return rc ? rc : future_give(t, in.to, in.id, -error, result, length);
 }

@@ -82,6 +82,7 @@ came_back(struct invoke_thread *t, const struct batch *b)
 
 	if (b->asks_answer) {
 		t->local_asks--;
+		t->ran++; /* made in inbox_put(): what it ends may make calls */
 		if (l)
 			asks_answered(l, b->ask, status);
 	}
@@ -144,6 +145,7 @@ inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b)
 	}
 	b->receiver = to->index;
 	from->local_asks += b->asks_answer;
+	invoke_count(&from->sent, b->asks_answer);
 	from->in_flight[to->index] += b->length;
 	push(&to->inbox, b);
 	/* pairs with the exchange in thread_turn(): one of both sees the other's */

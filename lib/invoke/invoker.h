@@ -54,6 +54,7 @@ struct function_table {
 
 struct invoke_process {
 	uint32_t threads, pool_threads;
+	uint32_t seat; /* number among those that have threads: their place in trees */
 	const struct function_table *table;
 	_Atomic int status;   /* why it was lost last; 0: it is connected. The pool writes */
 	_Atomic bool unheard; /* the program has not been told of that */
@@ -108,6 +109,52 @@ struct sync_name {
 	uint32_t generation;
 };
 
+/* Sums over threads. */
+struct wave {
+	uint64_t closed, sent, lost;
+};
+
+/* The arguments that agree in all threads. Without padding: compared whole. */
+struct meeting_call {
+	uint32_t kind;	   /* enum meeting_kind */
+	uint32_t type, op; /* REDUCE */
+	uint32_t zero;
+	uint64_t count;
+};
+
+/* A thread's part in collective calls. It writes under the meeting's lock; others read under that.
+ */
+struct attendance {
+	bool joined;	 /* has begun a call, and does not know that it has ended */
+	bool gone;	 /* has left; it takes no part until it enters again */
+	bool is_home;	 /* the thread that has joined the group */
+	uint64_t number; /* of the call */
+	/* its own: */
+	bool waits;    /* in that call */
+	uint64_t seen; /* `news` when it looked last */
+	struct meeting_call call;
+	const void *mine;
+	void *result;
+};
+
+/* The collective call of the process's threads. */
+struct meeting {
+	pthread_mutex_t lock;
+	struct meeting_call call;     /* of those that have joined */
+	uint32_t joined;	      /* threads */
+	struct invoke_thread *leader; /* makes the call of the group; NULL: not all have joined */
+	_Atomic uint64_t news;	      /* changes that threads that wait look at */
+	uint64_t number;	      /* calls that are complete */
+	int result;		      /* of the last one */
+	int over;		      /* why no call succeeds any more; 0: they may */
+	char why[200];		      /* of `result` or `over` */
+	/* the leader's */
+	bool begun;   /* the group's call has */
+	void *buffer; /* REDUCE: the elements of the process */
+	uint32_t waves;
+	struct wave mine, sum, last;
+};
+
 struct invoke_thread {
 	struct weir_invoker *v;
 	uint32_t index;		 /* WEIR_THREAD_ANY: of the pool */
@@ -127,7 +174,14 @@ struct invoke_thread {
 	bool futures_lost;		/* some have `lost` */
 	struct sync_name *names;
 	uint32_t name_count;
+	uint32_t trees;			 /* of others, passed on, that have not ended */
 	struct invoke_counters counters; /* it alone writes, all read */
+	/* of the calls that it has made and run, those of the library with them (meet.c) */
+	_Atomic uint64_t sent;	 /* it alone writes, before they leave */
+	uint64_t ran;		 /* its own */
+	_Atomic uint64_t closed; /* `ran` when all calls that those have made were in `sent` */
+	_Atomic(const struct weir_function *) running; /* NULL: none. It alone writes */
+	struct attendance meets;
 	/* written by other threads */
 	_Alignas(64) _Atomic(pthread_t) entered; /* 0: nobody. It alone writes */
 	_Atomic(struct batch *) inbox;		 /* the latest first */
@@ -139,6 +193,7 @@ struct invoke_thread {
 
 struct weir_invoker {
 	struct weir *w;
+	struct weir_group *g;	  /* of collective calls */
 	struct weir_messenger *m; /* NULL: closed */
 	uint64_t serial;	  /* never given twice */
 	uint64_t word;		  /* of the group: a process without it makes no calls */
@@ -146,6 +201,9 @@ struct weir_invoker {
 	struct weir_function *functions;
 	struct invoke_process *processes;
 	uint32_t process_count, self;
+	uint32_t *seats, seat_count; /* processes that have threads */
+	struct meeting meeting;
+	_Atomic uint64_t lost; /* how often calls did not run, or may not have */
 	SLIST_HEAD(, function_table) tables;
 	struct invoke_thread *threads, *pool; /* o.threads; o.pool_threads, at least one */
 	_Atomic uint32_t pool_used;
@@ -251,6 +309,9 @@ int thread_of_pool(void) __attribute__((cold));
 void thread_wake(struct invoke_thread *t);
 /* One turn, which may sleep for up to `timeout_ms`. As weir_messenger_progress(). */
 int thread_turn(struct invoke_thread *t, unsigned max, int timeout_ms);
+/* It sleeps from now on, unless it finds what has come before: other threads wake it. */
+void thread_falls_asleep(struct invoke_thread *t);
+void thread_is_awake(struct invoke_thread *t);
 /* Callbacks of the messenger. */
 bool thread_take(struct weir_messenger *m, const struct message_taken *taken, void *user);
 unsigned thread_work(struct weir_messenger *m, unsigned most, void *user);
@@ -274,14 +335,23 @@ unsigned lines_ended(struct invoke_thread *t);
 int line_flush(struct line *l);
 /* Sends what all lines of t have. The number of batches. */
 unsigned lines_flush(struct invoke_thread *t);
+/* All calls of t's lines are in `sent`. False: a line still owes an answer. */
+bool lines_close_runs(struct invoke_thread *t);
+/* Calls that the line accepted did not run, or may not have. */
+void line_has_lost(const struct line *l);
 /* Drops what it has, and frees it. */
 void line_free(struct line *l);
 
 /* ---- call.c ---- */
 
-/* Reads the program's options. 0 or -EINVAL. */
+/* Reads the program's options, with these flags. 0 or -EINVAL. */
 int call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
-		 const struct weir_call_options *options);
+		 const struct weir_call_options *options, uint32_t flags);
+#define CALL_FLAGS (WEIR_CALL_NOW | WEIR_CALL_FULL_FAILS | WEIR_CALL_SYNC_SENT)
+/* Makes a call whose `number` and `run_flags` are set. As line_call(). */
+int call_make(struct line *l, struct call *c);
+/* Waits as c says until the line has room for one more. 0, -EAGAIN, or why not. */
+int call_await_room(struct line *l, const struct call *c);
 int line_call(struct line *l, struct call *c);
 /* A call of the library, accepted unless the line cannot be. */
 int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
@@ -329,6 +399,12 @@ void sync_signalled(struct invoke_thread *t, const struct signal_args *a);
 
 /* ---- future.c ---- */
 
+/* Makes a call by `make` whose result ends f. As weir_call_return(). */
+int future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
+		int (*make)(struct line *l, struct call *c));
+/* Gives the result of the call that has this id to its thread. As line_say(), -EMSGSIZE. */
+int future_give(struct invoke_thread *t, struct weir_to to, uint64_t id, int status,
+		const void *result, size_t length);
 /* A result has come. False: it is malformed. */
 bool future_result(struct invoke_thread *t, struct weir_to from, const void *data, size_t length);
 /* Results that come on the line back from there do not come any more. */
@@ -340,7 +416,34 @@ void futures_init(struct invoke_thread *t);
 /* A call has run: without a result it gets an empty one. False: that has no room. */
 bool incoming_complete(struct weir_incoming *c);
 
+/* ---- tree.c ---- */
+
+/* A call of a tree has come; id: of the result, 0: none is expected. False: malformed. */
+bool tree_run(struct invoke_thread *t, struct weir_to from, uint64_t id, const uint8_t *data,
+	      uint32_t length);
+
+/* ---- meet.c ---- */
+
+void meeting_init(struct weir_invoker *v);
+void meeting_free(struct weir_invoker *v);
+/* The thread has entered, or is nobody any more. */
+void meeting_enter(struct invoke_thread *t);
+void meeting_leave(struct invoke_thread *t);
+/* Whether there are news for a thread that waits. */
+static inline bool
+meeting_has_news(const struct invoke_thread *t)
+{
+	/* pairs with the addition in tell(): one of both sees the other's */
+	return t->meets.waits &&
+	       atomic_load_explicit(&t->v->meeting.news, memory_order_seq_cst) != t->meets.seen;
+}
+/* The end of a turn: what has run counts as run when what it has called counts as made. */
+void turn_close(struct invoke_thread *t);
+
 /* ---- run.c ---- */
+
+/* Runs one call whose length is checked; *c has thread and function. */
+void run_one(struct weir_incoming *c, const void *args, size_t length);
 
 /* Runs the calls of a batch in t. False: it is malformed; calls before that place have run. */
 bool run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uint32_t bytes);

@@ -138,7 +138,9 @@ line_close_run(struct line *l)
 	memcpy(l->head, &(uint64_t){run_head_word(l->number, l->flags, l->length, count)},
 	       RUN_HEAD);
 	l->open->calls += count;
-	invoke_count(&l->thread->counters.made, count);
+	invoke_count(&l->thread->sent, count);
+	if (l->function < FUNCTION_LIBRARY)
+		invoke_count(&l->thread->counters.made, count);
 	l->head = NULL;
 	line_end_fast_path(l);
 }
@@ -227,6 +229,12 @@ unqueue(struct line *l)
 	return b;
 }
 
+void
+line_has_lost(const struct line *l)
+{
+	atomic_fetch_add_explicit(&l->thread->v->lost, 1, memory_order_relaxed);
+}
+
 int
 line_lose(struct line *l, int rc)
 {
@@ -234,6 +242,8 @@ line_lose(struct line *l, int rc)
 
 	if (l->open)
 		close_batch(l);
+	if (l->first)
+		line_has_lost(l);
 	while (l->first) {
 		b = unqueue(l);
 		invoke_count(&l->thread->counters.dropped, b->calls);
@@ -285,6 +295,7 @@ lines_ended(struct invoke_thread *t)
 			    l ? atomic_exchange_explicit(&l->ended, 0, memory_order_relaxed) : 0;
 			if (!status)
 				continue;
+			line_has_lost(l);
 			line_lose(l, status);
 			n++;
 		}
@@ -305,7 +316,8 @@ line_take_out(struct line *l, struct batch *b)
 		l->last = at;
 	atomic_fetch_sub_explicit(&l->thread->v->queued, b->length, memory_order_relaxed);
 	/* counted when it was queued */
-	atomic_fetch_sub_explicit(&l->thread->counters.made, 1, memory_order_relaxed);
+	invoke_count(&l->thread->sent, -UINT64_C(1));
+	invoke_count(&l->thread->counters.made, -UINT64_C(1));
 	batch_asks_forget(l->thread, b);
 	line_free_batch(l, b);
 	return true;
@@ -461,6 +473,20 @@ lines_flush(struct invoke_thread *t)
 	}
 	return (unsigned)(atomic_load_explicit(&t->counters.messages, memory_order_relaxed) -
 			  before);
+}
+
+bool
+lines_close_runs(struct invoke_thread *t)
+{
+	bool all = true;
+	struct line *l;
+
+	TAILQ_FOREACH(l, &t->busy, in_busy)
+	{
+		line_close_run(l);
+		all &= !l->owes;
+	}
+	return all;
 }
 
 int

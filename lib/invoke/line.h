@@ -28,7 +28,4 @@ int line_failed(const struct line *l, int rc) __attribute__((cold));
 /* -ECONNREFUSED */
 int line_not_entered(const struct line *l) __attribute__((cold));
 
-/* Makes a call whose number and run_flags are set. As line_call(). */
-int call_make(struct line *l, struct call *c);
-
 #endif

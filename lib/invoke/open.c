@@ -117,6 +117,10 @@ check(const struct weir_invoker_options *o)
 		return weir_fail(-EINVAL, "%u threads and a pool of %u; give at most %u and %u",
 				 o->threads, o->pool_threads, WEIR_INVOKE_THREADS_MAX,
 				 WEIR_INVOKE_POOL_MAX);
+	if (o->arity < 2 || o->arity > WEIR_ARITY_MAX || o->reserved)
+		return weir_fail(-EINVAL,
+				 "invalid arity %u (expected 2 to %u), or reserved is not 0",
+				 o->arity, WEIR_ARITY_MAX);
 	if (o->queue_bytes < WEIR_BATCH_MAX)
 		return weir_fail(-EINVAL, "queue_bytes is %llu (expected at least %u)",
 				 (unsigned long long)o->queue_bytes, WEIR_BATCH_MAX);
@@ -278,6 +282,9 @@ learn(struct weir_invoker *v, struct weir_group *g, const struct function_table 
 		}
 		v->processes[i].threads = cards[i].threads;
 		v->processes[i].pool_threads = cards[i].pool_threads;
+		v->processes[i].seat = v->seat_count;
+		if (cards[i].threads)
+			v->seats[v->seat_count++] = i;
 		rc = weir_group_member(g, i, &member);
 		at[i].node = member.node;
 		snprintf(at[i].service, sizeof(at[i].service), "call.%016llx",
@@ -342,6 +349,8 @@ free_invoker(struct weir_invoker *v)
 	if (v->has_key)
 		pthread_key_delete(v->key);
 	functions_free(v);
+	meeting_free(v);
+	free(v->seats);
 	free(v->processes);
 	free(v);
 }
@@ -391,17 +400,20 @@ weir_invoker_open(struct weir *w, struct weir_group *g, const struct weir_invoke
 	if (!v)
 		return weir_fail(-ENOMEM, "no memory for an invoker; free some");
 	v->w = w;
+	v->g = g;
 	v->o = o;
+	meeting_init(v);
 	v->serial = atomic_fetch_add(&serials, 1);
 	v->process_count = weir_group_size(g);
 	v->self = weir_group_rank(g);
 	SLIST_INIT(&v->tables);
 	v->processes = calloc(v->process_count, sizeof(*v->processes));
+	v->seats = calloc(v->process_count, sizeof(*v->seats));
 	v->threads = make_threads(v, o.threads, false);
 	v->pool = make_threads(v, pool_size(v), true);
 	at = calloc(v->process_count, sizeof(*at));
 	rc = functions_adopt(v, &o, &own);
-	if (!rc && (!v->processes || !v->threads || !v->pool || !at))
+	if (!rc && (!v->processes || !v->seats || !v->threads || !v->pool || !at))
 		rc = weir_fail(-ENOMEM, "no memory for %u processes; free some", v->process_count);
 	/* before the messenger's: of a thread that ends, lines go first */
 	if (!rc) {

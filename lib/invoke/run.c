@@ -5,6 +5,17 @@
 
 #include "client/likely.h"
 
+void
+run_one(struct weir_incoming *c, const void *args, size_t length)
+{
+	const struct weir_function *f = c->function;
+
+	if (f->run)
+		f->run(c, args, length);
+	else
+		f->run_many(c, args, length, run_stride((uint32_t)length, 0), 1);
+}
+
 static void
 run_each(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
 {
@@ -23,17 +34,12 @@ run_each(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
 static bool
 run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
 {
-	const struct weir_function *f = c->function;
 	uint32_t stride = run_stride(h->length, RUN_RETURN);
 
 	for (uint32_t i = 0; i < h->count; i++, args += stride) {
 		memcpy(&c->id, args, sizeof(c->id));
 		c->answered = false;
-		if (f->run)
-			f->run(c, args + sizeof(c->id), h->length);
-		else
-			f->run_many(c, args + sizeof(c->id), h->length, run_stride(h->length, 0),
-				    1);
+		run_one(c, args + sizeof(c->id), h->length);
 		if (!incoming_complete(c))
 			return false;
 	}
@@ -46,13 +52,16 @@ static bool
 run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
 	    const struct run_head *h)
 {
-	uint32_t stride = run_stride(h->length, 0);
+	uint32_t stride = run_stride(h->length, h->flags), id_bytes = 0;
 	struct signal_args signal;
 	struct done_args done;
+	uint64_t id = 0;
 	struct line *l;
 
-	if (t->index == WEIR_THREAD_ANY || h->flags)
+	if (t->index == WEIR_THREAD_ANY || (h->flags && h->function != FUNCTION_TREE))
 		return false;
+	if (h->flags)
+		id_bytes = sizeof(id);
 	for (uint32_t i = 0; i < h->count; i++, args += stride)
 		switch (h->function) {
 		case FUNCTION_DONE:
@@ -73,6 +82,13 @@ run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
 				return false;
 			memcpy(&signal, args, sizeof(signal));
 			sync_signalled(t, &signal);
+			break;
+		case FUNCTION_TREE:
+			memcpy(&id, args, id_bytes);
+			if (h->flags && !id)
+				return false;
+			if (!tree_run(t, from, id, args + id_bytes, h->length))
+				return false;
 			break;
 		default:
 			return false;
@@ -96,6 +112,7 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 		good = n;
 		if (weir_unlikely(!good))
 			break;
+		t->ran += h.count;
 		if (weir_unlikely(h.function >= v->o.function_count)) {
 			good = run_library(t, from, data + at + RUN_HEAD, &h);
 			continue;
@@ -104,6 +121,7 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 		good = h.length >= c.function->min_length && h.length <= c.function->max_length;
 		if (weir_unlikely(!good))
 			break;
+		atomic_store_explicit(&t->running, c.function, memory_order_relaxed);
 		if (weir_unlikely(h.flags & RUN_RETURN))
 			good = run_returning(&c, data + at + RUN_HEAD, &h);
 		else
@@ -111,6 +129,7 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 		run += h.count;
 	}
 	t->inside--;
+	atomic_store_explicit(&t->running, NULL, memory_order_relaxed);
 	invoke_count(&t->counters.run, run);
 	return good;
 }

@@ -148,8 +148,10 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 		n += asks_count(t);
 	if (weir_unlikely(t->futures_lost))
 		n += futures_end_lost(t);
-	return n + (t->index != WEIR_THREAD_ANY &&
-		    atomic_load_explicit(&v->news, memory_order_relaxed));
+	turn_close(t);
+	return n + meeting_has_news(t) +
+	       (t->index != WEIR_THREAD_ANY &&
+		atomic_load_explicit(&v->news, memory_order_relaxed));
 }
 
 /* Tells the program of processes that were lost. */
@@ -176,21 +178,31 @@ tell(struct weir_invoker *v)
 	return any;
 }
 
+void
+thread_falls_asleep(struct invoke_thread *t)
+{
+	if (t->local_asks)
+		atomic_store_explicit(&t->wants_returned, true, memory_order_seq_cst);
+	/* pairs with the loads in inbox_put() and give_back(): one of both sees the other's */
+	atomic_exchange_explicit(&t->asleep, true, memory_order_seq_cst);
+}
+
+void
+thread_is_awake(struct invoke_thread *t)
+{
+	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
+}
+
 int
 thread_turn(struct invoke_thread *t, unsigned max, int timeout_ms)
 {
 	int rc;
 
 	weir_assert(!thread_is_inside(t));
-	if (timeout_ms) {
-		if (t->local_asks)
-			atomic_store_explicit(&t->wants_returned, true, memory_order_seq_cst);
-		/* pairs with the loads in inbox_put() and give_back(): one of both sees the other's
-		 */
-		atomic_exchange_explicit(&t->asleep, true, memory_order_seq_cst);
-	}
+	if (timeout_ms)
+		thread_falls_asleep(t);
 	rc = weir_messenger_progress(t->v->m, max, timeout_ms);
-	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
+	thread_is_awake(t);
 	return tell(t->v) && !rc ? 1 : rc;
 }
 
@@ -257,6 +269,7 @@ weir_invoker_enter(struct weir_invoker *v, uint32_t index)
 		return rc;
 	t = &v->threads[index];
 	pthread_setspecific(v->key, t);
+	meeting_enter(t);
 	/* pairs with the acquire in inbox_put() */
 	atomic_store_explicit(&t->entered, pthread_self(), memory_order_release);
 	return 0;
@@ -266,6 +279,7 @@ void
 thread_drop(struct invoke_thread *t)
 {
 	struct weir_invoker *v = t->v;
+	uint64_t dropped;
 
 	/* of its lines, those with calls drop these */
 	for (uint32_t p = 0; t->lines && p < v->process_count; p++) {
@@ -278,7 +292,10 @@ thread_drop(struct invoke_thread *t)
 	t->lines = NULL;
 	asks_count(t);
 	futures_end_all(t, -ECANCELED);
-	invoke_count(&t->counters.dropped, inbox_drop(t));
+	dropped = inbox_drop(t);
+	invoke_count(&t->counters.dropped, dropped);
+	if (dropped)
+		atomic_fetch_add_explicit(&v->lost, 1, memory_order_relaxed);
 }
 
 /* The calling thread is nobody any more. */
@@ -286,6 +303,7 @@ static void
 forget(struct invoke_thread *t)
 {
 	atomic_store_explicit(&t->entered, 0, memory_order_relaxed);
+	meeting_leave(t);
 	thread_drop(t);
 	latest.serial = 0;
 }

@@ -16,7 +16,8 @@
  * call of this header for long keeps what it has packed.
  *
  * Outcome: 0 means that the call was accepted. It then runs once, or the line to its thread is
- * lost: its process or thread has ended, or did not take it in time.
+ * lost: its process or thread has ended, or did not take it in time. A sync or a future reports
+ * which; without one the outcome is not reported.
  *
  * Errors, unless a function says otherwise: -EHOSTUNREACH the process was lost (weir_reason() names
  * it), -ENODEV the data plane is gone, -ECONNABORTED an operator ended the session, -ENOTCONN in a
@@ -41,6 +42,7 @@ extern "C" {
 #define WEIR_FUNCTIONS_MAX 4096u
 #define WEIR_FUNCTION_NAME_MAX 63u
 #define WEIR_BATCH_MAX 8120u /* bytes of calls in one message */
+#define WEIR_ARITY_MAX 32u   /* processes that a process of a tree calls */
 
 struct weir_invoker;  /* valid until weir_invoker_close() */
 struct weir_incoming; /* a call while it runs; valid until its function returns */
@@ -117,14 +119,16 @@ struct weir_invoker_options {
 	 * has entered, inside its calls of this header. May be NULL.
 	 */
 	void (*lost)(struct weir_invoker *v, uint32_t process, int status, void *user);
-	void *user; /* passed to lost */
+	void *user;	   /* passed to lost */
+	uint32_t arity;	   /* of the trees of weir_call_all(): 2 to WEIR_ARITY_MAX */
+	uint32_t reserved; /* 0 */
 };
 #define WEIR_INVOKE_LAYOUT 1u
 #define WEIR_INVOKER_OPTIONS_INIT                                                                  \
 	{                                                                                          \
 		sizeof(struct weir_invoker_options), NULL, 0, 1, 0, 0,                             \
 		    {WEIR_BATCH_AUTO, WEIR_BATCH_MAX, 50}, WEIR_INVOKE_LAYOUT, 64ull << 20, NULL,  \
-		    NULL                                                                           \
+		    NULL, 4, 0                                                                     \
 	}
 
 /*
@@ -133,7 +137,8 @@ struct weir_invoker_options {
  * process does not have fails at once.
  *
  * @w        session handle with which the caller has joined g
- * @g        group; its ranks are the numbers of processes. It may be left before the invoker closes
+ * @g        group; its ranks are the numbers of processes. It may be left before the invoker
+ * closes, behind the last collective call
  * @options  functions and settings
  * @invoker  receives the handle, freed by weir_invoker_close()
  *
@@ -190,7 +195,8 @@ uint32_t weir_invoker_threads(const struct weir_invoker *v, uint32_t process);
 	0x2u /* without room return -EAGAIN; never queue, also in a function                       \
 	      */
 
-#define WEIR_CALL_SYNC_SENT 0x4u /* the sync counts when the arguments may be used again */
+#define WEIR_CALL_SYNC_SENT 0x4u	/* the sync counts when the arguments may be used again */
+#define WEIR_CALL_ONCE_PER_PROCESS 0x8u /* weir_call_all(): in one thread of each process */
 
 struct weir_sync;
 /* Zero, then change single fields. NULL stands for {.timeout_ms = -1}. */
@@ -222,6 +228,22 @@ struct weir_call_options {
  */
 int weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
 	      size_t length, const struct weir_call_options *options);
+
+/*
+ * Makes every thread of every process run a function, the caller included, along a tree of
+ * processes with `arity` branches (SE-26): no process sends to more than that. Thread 0 of a
+ * process forwards the call, so that process waits for its turn. A process without threads of the
+ * program has no part in it. In the function, weir_incoming_from() is the thread that calls here.
+ *
+ * The order relative to other calls is not defined. The sync counts once, when all have run. It
+ * fails with the error of a thread that the call did not reach, the first that the caller learns
+ * of; others have run.
+ *
+ * Returns as weir_call(), of any of the processes; -EHOSTUNREACH at once if one is known to be
+ * lost. Blocks until there is room on the lines to the processes that the own one calls.
+ */
+int weir_call_all(struct weir_invoker *v, uint32_t function, const void *args, size_t length,
+		  const struct weir_call_options *options);
 
 /* ---- Syncs ---- */
 
@@ -405,6 +427,53 @@ int weir_invoker_progress(struct weir_invoker *v, unsigned max, int timeout_ms);
 /* Sends the calls that the calling thread has packed, as far as there is room. 0 or as
  * weir_invoker_progress(). Does not block. */
 int weir_invoker_flush(struct weir_invoker *v);
+
+/* ---- Collective calls ---- */
+
+/*
+ * All threads of all processes make these calls, in the same order and with matching arguments: the
+ * threads that were announced by `threads` of the options, until they leave. Threads of a process
+ * join, then one of them makes the call of the group. All run calls while they wait.
+ *
+ * After -EAGAIN (the time is over), -EINTR and -ENOMEM the call has begun: the thread makes the
+ * same call again, with the same arguments, and it continues. Its buffers stay untouched until
+ * then. weir_reason() names threads of the process that have not made the call, else a process.
+ *
+ * Errors: -EPERM, the thread has not entered; -EDEADLK, called in a function; -EINVAL, a process
+ * has no threads, or the calls of threads differ; -EBUSY, the thread has begun another one, or the
+ * others have before it entered again; and those of collective calls of groups: if a process ends,
+ * a call fails in all threads that wait in it, and so does each later one. Calls, syncs and futures
+ * among the others go on. Open an invoker over weir_group_survivors() for more collective calls.
+ *
+ * No thread makes collective calls of the group, or leaves it, meanwhile. A function that was set
+ * by weir_group_idle() runs, too.
+ */
+
+/* Waits until all threads have made the call. */
+int weir_invoker_barrier(struct weir_invoker *v, int timeout_ms);
+
+/*
+ * A barrier that also waits until each call made in any thread or function has run, with all the
+ * calls that were made in those functions, and results and syncs have arrived. A result that comes
+ * later (weir_incoming_later()) is not waited for until it is given.
+ *
+ * Also returns -EHOSTUNREACH: a line was lost, and with it calls that do not run, or may not have.
+ */
+int weir_invoker_quiet(struct weir_invoker *v, int timeout_ms);
+
+/*
+ * Combines the elements of all threads: those of thread 0 of process 0, then those of its thread 1,
+ * ..., then those of process 1, in brackets that depend on the numbers of processes and threads
+ * alone. So all threads get the same bits, and the same ones in each run, floating point included.
+ *
+ * @mine    own elements, packed
+ * @result  receives the combined ones, aligned for the type; may be `mine`
+ * @count   elements, equal in all threads
+ * @type    enum weir_type
+ * @op      enum weir_acc; one that weir_acc_valid() allows for the type
+ */
+int weir_invoker_reduce(struct weir_invoker *v, const void *mine, void *result, size_t count,
+			enum weir_type type, enum weir_acc op, int timeout_ms);
 
 /* ---- Counters ---- */
 

@@ -215,7 +215,7 @@ TEST(test_done)
 	assert_false(done(x, 1u << 16, 0));
 	assert_false(done(x, UINT16_MAX, 1));
 	assert_false(say(x, FUNCTION_DONE, &(uint64_t){0}, 4));
-	assert_false(say(x, FUNCTION_SIGNAL + 1, &(uint64_t){0}, 8));
+	assert_false(say(x, FUNCTION_TREE + 1, &(uint64_t){0}, 8));
 	assert_int_equal(weir_sync_left(&x->sync, NULL), 6);
 	assert_true(done(x, 0, 0)); /* the first two */
 	assert_int_equal(weir_sync_left(&x->sync, NULL), 3);
