@@ -69,16 +69,6 @@ connect_line(struct line *l, int timeout_ms)
 	return rc;
 }
 
-static bool
-is_queued(const struct line *l, const struct batch *b)
-{
-	const struct batch *q = l->first;
-
-	while (q && q != b)
-		q = q->next;
-	return q;
-}
-
 /* Calls that the line had accepted were lost while its thread waited. */
 static int
 was_lost(const struct line *l)
@@ -89,15 +79,15 @@ was_lost(const struct line *l)
 			 l->to.thread, l->to.process, strerror(-l->status));
 }
 
-/* Waits until b, or all if NULL, has left. 0, -EAGAIN: not in time, or why it has not. */
+/* Waits until all batches up to that place have left. 0, -EAGAIN: not in time, or why not. */
 static int
-await_queue(struct line *l, const struct batch *b, int timeout_ms)
+await_queue(struct line *l, uint64_t place, int timeout_ms)
 {
 	uint64_t end = weir_time_end(timeout_ms);
 	int rc = 0, left;
 
 	l->status = 0;
-	while (!rc && (b ? is_queued(l, b) : l->first != NULL)) {
+	while (!rc && l->first && l->first->place <= place) {
 		left = weir_time_left(end);
 		if (!left)
 			return no_room(l);
@@ -216,7 +206,7 @@ make_room(struct line *l, const struct call *c)
 		if (l->first && c->flags & WEIR_CALL_FULL_FAILS)
 			return no_room(l);
 		if (l->first && waits(l, c)) {
-			rc = await_queue(l, NULL, c->timeout_ms);
+			rc = await_queue(l, UINT64_MAX, c->timeout_ms);
 			if (rc)
 				return rc;
 			continue;
@@ -306,28 +296,33 @@ pack(struct line *l, const struct call *c)
 	if (rc || !shall_leave(l, c))
 		return rc;
 	rc = line_flush(l);
-	return rc == -EAGAIN ? 0 : rc;
+	/* its sync tells that it was lost: the call was accepted */
+	return rc == -EAGAIN || c->sync ? 0 : rc;
 }
 
 /* One message per call: it waits in the queue, and its thread for it. */
 static int
 queue_alone(struct line *l, const struct call *c)
 {
-	struct batch *b;
 	int rc = make_room(l, c);
+	uint64_t place;
 
 	if (!rc)
 		rc = append(l, c);
 	if (rc)
 		return rc;
-	b = l->open;
 	rc = line_send_open(l);
-	if (rc != -EAGAIN)
-		return rc;
-	if (!waits(l, c))
-		return 0;
-	rc = c->flags & WEIR_CALL_FULL_FAILS ? no_room(l) : await_queue(l, b, c->timeout_ms);
-	return (rc == -EAGAIN || rc == -EINTR) && !line_take_out(l, b) ? 0 : rc;
+	place = l->queued;
+	if (rc == -EAGAIN) {
+		if (!waits(l, c))
+			return 0;
+		rc = c->flags & WEIR_CALL_FULL_FAILS ? no_room(l)
+						     : await_queue(l, place, c->timeout_ms);
+		if (rc && line_take_out(l, place))
+			return rc;
+	}
+	/* it has left, or its sync tells that it was lost */
+	return rc == -EAGAIN || rc == -EINTR || c->sync ? 0 : rc;
 }
 
 int
@@ -340,6 +335,11 @@ call_make(struct line *l, struct call *c)
 		rc = connect_line(l, waits(l, c) ? c->timeout_ms : 0);
 		/* a call that does not wait for room does not wait for the connection */
 		if (rc && (rc != -EAGAIN || waits(l, c)))
+			return rc;
+	}
+	if (c->expects) {
+		rc = future_begin(l, c);
+		if (rc)
 			return rc;
 	}
 	if (!l->open && !l->first && !c->sync &&
@@ -369,7 +369,7 @@ line_call(struct line *l, struct call *c)
 	if (weir_unlikely(weir_state(v->w) != WEIR_UP))
 		return weir_gone(v->w);
 	c->number = target->number;
-	c->run_flags = c->id ? RUN_RETURN : 0;
+	c->run_flags = c->expects ? RUN_RETURN : 0;
 	return call_make(l, c);
 }
 
@@ -381,7 +381,7 @@ call_await_room(struct line *l, const struct call *c)
 	if (c->flags & WEIR_CALL_FULL_FAILS)
 		return no_room(l);
 	if (!thread_is_inside(l->thread))
-		return await_queue(l, NULL, c->timeout_ms);
+		return await_queue(l, UINT64_MAX, c->timeout_ms);
 	return atomic_load_explicit(&l->thread->v->queued, memory_order_relaxed) >
 		       l->thread->v->o.queue_bytes
 		   ? queue_is_full(l->thread->v)

@@ -147,9 +147,9 @@ futures_init(struct invoke_thread *t)
 /* ---- of the program ---- */
 
 int
-future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
-	    int (*make)(struct line *l, struct call *c))
+future_begin(const struct line *l, struct call *c)
 {
+	const struct expected_result *e = c->expects;
 	struct invoke_thread *t = l->thread;
 	struct future_slot *slot;
 	uint32_t i;
@@ -163,24 +163,50 @@ future_call(struct line *l, struct call *c, struct weir_future *f, void *result,
 	i = t->slot_free;
 	slot = &t->slots[i];
 	t->slot_free = slot->next;
-	slot->future = f;
+	slot->future = e->future;
 	slot->line = l;
 	slot->lost = 0;
 	c->id = (uint64_t)slot->generation << 32 | i;
-	*inside(f) = (struct future){c->id, result, size, c->sync};
-	f->status = -EINPROGRESS;
-	f->length = 0;
+	*inside(e->future) = (struct future){c->id, e->result, e->size, e->sync};
+	e->future->status = -EINPROGRESS;
+	e->future->length = 0;
+	return 0;
+}
+
+/* The call was not accepted: nobody else is told. */
+static void
+withdraw(struct invoke_thread *t, struct weir_future *f, int rc)
+{
+	void (*then)(struct weir_future *, void *) = f->then;
+
+	f->then = NULL;
+	inside(f)->sync = NULL;
+	end(t, f, rc, NULL, 0);
+	f->then = then;
+}
+
+int
+future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
+	    int (*make)(struct line *l, struct call *c))
+{
+	const struct expected_result e = {f, result, size, c->sync};
+	struct invoke_thread *t = l->thread;
+	int rc;
+
+	c->expects = &e;
 	c->sync = NULL; /* counts with the future */
 	rc = make(l, c);
-	if (rc && inside(f)->id == c->id) {
-		/* it was not accepted: nobody else is told */
-		void (*then)(struct weir_future *, void *) = f->then;
-
-		f->then = NULL;
-		inside(f)->sync = NULL;
-		end(t, f, rc, NULL, 0);
-		f->then = then;
+	if (!rc)
+		return 0;
+	if (!c->id) {
+		f->status = rc;
+		return rc;
 	}
+	/* it may have ended while the call waited, and tells why: it may be gone, then */
+	if (t->slots[(uint32_t)c->id].future != f ||
+	    t->slots[(uint32_t)c->id].generation != c->id >> 32)
+		return 0;
+	withdraw(t, f, rc);
 	return rc;
 }
 

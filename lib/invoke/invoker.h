@@ -79,6 +79,7 @@ struct batch {
 	uint32_t room, length, calls;
 	uint32_t receiver;	      /* handed over: index of the thread */
 	uint64_t since;		      /* ns: the first call was packed */
+	uint64_t place;		      /* among all that its line has queued */
 	struct ask *asks, *asks_last; /* until it is sent */
 	uint16_t ask;		      /* handed over: its number */
 	bool asks_answer;	      /* it has one */
@@ -224,17 +225,26 @@ struct weir_incoming {
 	bool answered; /* it was given, or will be */
 };
 
+struct expected_result {
+	struct weir_future *future;
+	void *result;
+	size_t size;
+	struct weir_sync *sync; /* counts with the future; or NULL */
+};
+
 /* A call while it is made. */
 struct call {
 	uint32_t function, length;
 	const void *args;
 	uint32_t flags; /* WEIR_CALL_*, CALL_LIBRARY */
 	int timeout_ms;
-	struct weir_sync *sync; /* counts when it has run; NULL: none */
-	uint64_t id;		/* of the result; 0: none */
+	struct weir_sync *sync;		       /* counts when it has run; NULL: none */
+	const struct expected_result *expects; /* NULL: none */
 	/* line_call() sets */
 	uint32_t number; /* of the function there */
 	uint32_t run_flags;
+	/* call_make() sets */
+	uint64_t id; /* of the result; 0: none */
 };
 #define CALL_LIBRARY 0x80000000u /* a function of the library: does not wait, has no bound */
 
@@ -255,6 +265,7 @@ struct line {
 	/* of that run: of the caller, there, bytes, RUN_* */
 	uint32_t function, number, length, flags;
 	struct batch *first, **last;   /* batches that wait for room */
+	uint64_t queued;	       /* that ever have */
 	struct ask *asks, **asks_last; /* sent, and not answered */
 	uint16_t asked, answered;      /* numbers of batches */
 	uint16_t owed;		       /* this line answers up to this batch of the other end */
@@ -399,6 +410,8 @@ void sync_signalled(struct invoke_thread *t, const struct signal_args *a);
 
 /* ---- future.c ---- */
 
+/* A call on a line that is connected begins to expect its result: sets its id. 0 or -errno. */
+int future_begin(const struct line *l, struct call *c);
 /* Makes a call by `make` whose result ends f. As weir_call_return(). */
 int future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
 		int (*make)(struct line *l, struct call *c));

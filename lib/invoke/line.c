@@ -212,6 +212,7 @@ close_batch(struct line *l)
 	l->fast.at = l->fast.check = NULL;
 	*l->last = b;
 	l->last = &b->next;
+	b->place = ++l->queued;
 	add_queued(t->v, b->length);
 }
 
@@ -303,13 +304,14 @@ lines_ended(struct invoke_thread *t)
 }
 
 bool
-line_take_out(struct line *l, struct batch *b)
+line_take_out(struct line *l, uint64_t place)
 {
-	struct batch **at = &l->first;
+	struct batch **at = &l->first, *b;
 
-	while (*at && *at != b)
+	while (*at && (*at)->place != place)
 		at = &(*at)->next;
-	if (!*at)
+	b = *at;
+	if (!b)
 		return false;
 	*at = b->next;
 	if (!*at)

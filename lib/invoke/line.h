@@ -17,9 +17,9 @@ void line_end_fast_path(struct line *l);
 void line_free_batch(struct line *l, struct batch *b);
 /* The open batch leaves, behind those that wait. As line_flush(). */
 int line_send_open(struct line *l);
-/* Takes b, which was not accepted, out of the queue; functions may have made calls behind it.
- * False: it has left. */
-bool line_take_out(struct line *l, struct batch *b);
+/* Takes the batch of that place, which was not accepted, out of the queue; functions may have made
+ * calls behind it. False: it has left, or was lost. */
+bool line_take_out(struct line *l, uint64_t place);
 /* The line has failed: what was accepted on it does not run, or nobody knows whether it does.
  * Returns rc. */
 int line_lose(struct line *l, int rc);

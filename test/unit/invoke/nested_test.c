@@ -94,26 +94,76 @@ TEST(test_flood)
 
 /* ---- lost while it waits ---- */
 
+#define LOST_MOST 20000u
+
 static _Atomic uint32_t accepted;
+static uint32_t lost_mode;
+static uint8_t ended[LOST_MOST]; /* of each call: how often its future told the end */
+
+static void
+note_end(struct weir_future *f, void *user)
+{
+	++*(uint8_t *)user;
+}
+
+/* Calls until one is refused. Each is refused, or its sync or future ends once. */
+static int
+call_until_refused(struct caller *c, const struct weir_call_options *with, bool returns)
+{
+	struct weir_future *f = calloc(LOST_MOST, sizeof(*f));
+	struct weir_to to = {1, 0};
+	struct numbered n = {0};
+	uint32_t made = 0;
+	int rc;
+
+	memset(ended, 0, sizeof(ended));
+	do {
+		CHECK(made < LOST_MOST);
+		f[made] = (struct weir_future){.then = note_end, .user = &ended[made]};
+		if (with->sync)
+			weir_sync_add(with->sync, 1);
+		rc = returns
+			 ? weir_call_return(c->v, to, COUNT, &n, sizeof(n), &f[made], NULL, 0, with)
+			 : weir_call(c->v, to, COUNT, &n, sizeof(n), with);
+		atomic_store(&accepted, ++made);
+	} while (!rc);
+	CHECK(rc == -EHOSTUNREACH || rc == -ECONNREFUSED);
+	/* of a sync or a future, another one found nobody */
+	CHECK(strstr(weir_reason(), with->sync || returns ? "process 1" : "thread 0 of process 1"));
+	for (uint32_t i = 0; returns && i < made - 1; i++)
+		CHECK(weir_future_wait(c->v, &f[i], PATIENT) <= 0 && ended[i] == 1);
+	CHECK(!ended[made - 1]);
+	while (with->sync && weir_sync_left(with->sync, NULL) > 1)
+		CHECK(weir_invoker_progress(c->v, 0, 10) >= 0);
+	CHECK(weir_invoker_progress(c->v, 0, 0) >= 0);
+	CHECK(!with->sync || weir_sync_left(with->sync, NULL) == 1);
+	free(f);
+	return 0;
+}
 
 static int
 wait_for_lost(struct team *t, uint32_t index)
 {
+	struct weir_call_options with = {.timeout_ms = -1};
 	struct weir_invoker_options o = standard();
-	struct numbered n = {0};
+	struct weir_sync s;
 	struct caller c;
 	int rc;
 
 	o.window = 64u << 10;
+	o.batching.mode = lost_mode & 1 ? WEIR_BATCH_EAGER : WEIR_BATCH_AUTO;
+	if (lost_mode & 2) {
+		weir_sync_init(&s, 0, NULL, NULL);
+		with.sync = &s;
+	}
 	rc = begin(t, index, &o, &c);
 	CHECK(!rc);
 	weir_group_idle(t->g[index], NULL, NULL);
 	CHECK(!weir_group_barrier(t->g[index], PATIENT));
 	if (!c.process) {
-		while (!(rc = weir_call(c.v, (struct weir_to){1, 0}, COUNT, &n, sizeof(n), NULL)))
-			accepted++;
-		CHECK(rc == -EHOSTUNREACH || rc == -ECONNREFUSED);
-		CHECK(strstr(weir_reason(), "thread 0 of process 1"));
+		rc = call_until_refused(&c, &with, lost_mode & 4);
+		if (rc)
+			return rc;
 	} else {
 		/* the caller waits, when it makes no more calls */
 		for (uint32_t same = 0, before = 0; same < 100; same++) {
@@ -128,12 +178,16 @@ wait_for_lost(struct team *t, uint32_t index)
 	return weir_invoker_close(c.v) ? __LINE__ : 0;
 }
 
-/* A call that waits for room says which thread does not run it any more. */
+/* A call that waits for room says which thread does not run it any more. No call is both refused
+ * and reported. */
 TEST(test_lost_while_it_waits)
 {
-	team_of(2, wait_for_lost);
-	accepted = 0;
-	team_of_one_node(2, wait_for_lost);
+	for (lost_mode = 0; lost_mode < 8; lost_mode++) {
+		accepted = 0;
+		team_of(2, wait_for_lost);
+		accepted = 0;
+		team_of_one_node(2, wait_for_lost);
+	}
 }
 
 /* ---- the pool ---- */
