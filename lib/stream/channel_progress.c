@@ -55,6 +55,15 @@ message_ok(struct weir_conn *c, const struct weir_head *h, weir_place place)
 	return weir_place_data(c, weir_message_number(c, h), place, h->length);
 }
 
+/* Bulk messages take no credit. */
+static uint32_t
+message_cost(const struct weir_head *h)
+{
+	if (h->flags & WEIR_SLOT_BULK || (h->op == WEIR_OP_PLACE && h->length > WEIR_BLOCK_SIZE))
+		return 0;
+	return weir_cost(h->length);
+}
+
 /* Moves the message at the ring's head, which is ok, to c's queue. False: no memory, it stays. */
 static bool
 enqueue(struct weir_conn *c, const struct weir_head *h, weir_place place)
@@ -76,12 +85,10 @@ enqueue(struct weir_conn *c, const struct weir_head *h, weir_place place)
 		p->length = h->length;
 		p->at = place;
 		p->pipe = c->pipe;
-		p->cost = h->length > WEIR_BLOCK_SIZE ? 0 : weir_cost(h->length);
 		weir_ring_pop(r, 1);
 	}
 	p->vqpn = c->vqpn;
-	if (h->flags & WEIR_SLOT_BULK)
-		p->cost = 0;
+	p->cost = message_cost(h);
 	weir_rx_queue_append(c, p);
 	return true;
 }
@@ -119,6 +126,8 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 		if (h->op == WEIR_OP_PLACE)
 			weir_ctrl_release(ch, place);
 		weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
+		if (c && c->state == CONN_CLOSING && c->pipe == &ch->pipe)
+			weir_conn_dropped(c, message_cost(h));
 		return true;
 	}
 	if (!message_ok(c, h, place)) {

@@ -370,11 +370,12 @@ void
 weir_conn_close(struct weir_conn *c)
 {
 	bool ended = c->state == CONN_ENDED || c->ending;
+	uint32_t dropped;
 
 	weir_assert(weir_worker_locked(c->worker));
 	weir_conn_bind_to(c, c->worker, NULL);
 	weir_conn_unready(c);
-	weir_rx_queue_clear(c);
+	dropped = weir_rx_queue_clear(c);
 	weir_posts_free(c);
 	weir_reservations_clear(c);
 	c->cookies.head = c->cookies.tail;
@@ -386,6 +387,7 @@ weir_conn_close(struct weir_conn *c)
 		return;
 	}
 	c->worker->closing++;
+	weir_conn_dropped(c, dropped);
 	weir_ctrl_room_unneeded(c);
 	c->end_due = false; /* CLOSE says it */
 	if (!weir_partial_left(c))

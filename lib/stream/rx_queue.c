@@ -157,17 +157,29 @@ weir_conn_hold(struct weir_conn *c, const struct weir_conn *want, bool large)
 	return true;
 }
 
-void
+uint32_t
 weir_rx_queue_clear(struct weir_conn *c)
 {
 	struct weir_rx_message *p;
+	uint32_t cost = 0;
 
 	while ((p = c->queue)) {
 		c->queue = p->next;
+		cost += p->cost;
 		weir_rx_message_free(p);
 	}
 	c->queue_end = &c->queue;
 	weir_conn_update_next(c);
+	return cost;
+}
+
+void
+weir_conn_dropped(struct weir_conn *c, uint32_t cost)
+{
+	weir_assert(c->state == CONN_CLOSING);
+	/* CLOSE of a local one waits for nothing; after the end there is nobody to tell */
+	if (cost && !c->local && !c->remote && !c->end && !c->end_held)
+		weir_conn_consumed(c, cost);
 }
 
 void

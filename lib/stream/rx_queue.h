@@ -35,8 +35,13 @@ void weir_rx_message_free(struct weir_rx_message *p);
 /* Copies an inline message at the pipe's head out of the ring. NULL: no memory, it stays. */
 struct weir_rx_message *weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h);
 void weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p);
-/* Frees all messages not received. */
-void weir_rx_queue_clear(struct weir_conn *c);
+/* Frees all messages not received. Returns their cost. */
+uint32_t weir_rx_queue_clear(struct weir_conn *c);
+/*
+ * Messages of that cost were dropped behind weir_close(). They count as consumed: CLOSE may wait in
+ * the ring behind messages to a program that itself waits until its messages are taken.
+ */
+void weir_conn_dropped(struct weir_conn *c, uint32_t cost);
 /*
  * The program gets a message of c on loan. All but a receive block counts as consumed; a block does
  * so when the loan ends, and until then against the largest window alone.

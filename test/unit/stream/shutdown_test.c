@@ -511,3 +511,28 @@ TEST(test_hostile_peer)
 		pair_close(&p);
 	}
 }
+
+/* The window opens behind weir_close(), though CLOSE has not been taken: it may wait behind
+ * messages to a program that is waiting to send. */
+TEST(test_close_unread)
+{
+	for (int queued = 0; queued < 2; queued++) {
+		struct pair p = pair_open(PLANE_REMOTE, &plane, false);
+		struct weir_conn *d = p.d;
+		struct weir_event e;
+
+		for (int i = 0; i < 150; i++) /* more than half of the window */
+			assert_int_equal(weir_send(p.c, "unread", 6, 0), 0);
+		plane_settle(p.f);
+		if (queued) /* else they are in the ring */
+			assert_int_equal(weir_poll(p.b, &e, 1), 1);
+		weir_close(d);
+		for (int i = 0; i < 1000; i++)
+			weir_poll(p.b, &e, 1);
+		/* it is there until the data plane has taken CLOSE */
+		assert_int_equal(d->consumed, p.c->spent);
+		assert_int_equal(d->returned, d->consumed);
+		p.d = NULL;
+		pair_close(&p);
+	}
+}
