@@ -148,7 +148,7 @@ inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b)
 	invoke_count(&from->sent, b->asks_answer);
 	from->in_flight[to->index] += b->length;
 	push(&to->inbox, b);
-	/* pairs with the exchange in thread_turn(): one of both sees the other's */
+	/* pairs with the exchange in thread_falls_asleep(): one of both sees the other's */
 	if (to != from && atomic_load_explicit(&to->asleep, memory_order_seq_cst))
 		message_wake(to->v->m, to->index);
 	return 0;

@@ -201,10 +201,12 @@ uint32_t weir_invoker_threads(const struct weir_invoker *v, uint32_t process);
 struct weir_sync;
 /* Zero, then change single fields. NULL stands for {.timeout_ms = -1}. */
 struct weir_call_options {
-	uint32_t flags;		/* WEIR_CALL_* */
-	int32_t timeout_ms;	/* for room; below 0: no limit. Not in a function */
-	struct weir_sync *sync; /* counts once when the function has returned; or NULL */
-	uint64_t more[5];	/* 0 */
+	uint32_t flags;	    /* WEIR_CALL_* */
+	int32_t timeout_ms; /* for room; below 0: no limit. Not in a function */
+	/* counts once when the function has returned, or is lost; not if the call is refused. Or
+	 * NULL */
+	struct weir_sync *sync;
+	uint64_t more[5]; /* 0 */
 };
 
 /*
@@ -263,7 +265,10 @@ struct weir_sync {
 void weir_sync_init(struct weir_sync *s, uint64_t count,
 		    void (*done)(struct weir_sync *s, void *user), void *user);
 
-/* Adds to the count of a sync that has not ended. Any thread. */
+/*
+ * Adds to the count of a sync that has not ended. Any thread. (uint64_t)-1 takes back the one of a
+ * call that was then refused; `done` is not called if none is left.
+ */
 void weir_sync_add(struct weir_sync *s, uint64_t count);
 
 /* Returns the outstanding count; *failed (may be NULL) receives how many decrements stand for calls

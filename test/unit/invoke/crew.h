@@ -18,14 +18,11 @@ struct crew_run {
 };
 static struct crew_run crew;
 
-static __thread struct hand *me;
-
 static inline void *
 be_hand(void *arg)
 {
 	struct hand *h = arg;
 
-	me = h;
 	own = &h->c;
 	h->c.self = pthread_self();
 	h->line = weir_invoker_enter(h->c.v, h->c.thread) ? __LINE__ : crew.run(h);

@@ -87,7 +87,7 @@ TEST(test_reduce)
 
 /* ---- quiet ---- */
 
-enum { SPLIT, REPLY };
+enum { SPLIT };
 
 static _Atomic uint64_t made, ran;
 static __thread uint64_t dice;

@@ -51,6 +51,9 @@ count(struct team *t, uint32_t index)
 		CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
 	/* the last one counts by a signal of its own */
 	CHECK(!weir_sync_left(&other, NULL));
+	/* as if its call had been refused */
+	weir_sync_add(&many, (uint64_t)-1);
+	CHECK(!weir_sync_wait(c.v, &many, PATIENT) && !ends);
 	CHECK(!c.wrong);
 	return end(t, index, &c);
 }

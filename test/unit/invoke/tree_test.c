@@ -60,7 +60,7 @@ static const struct weir_function table[TREE_FUNCTIONS] = {
 static int
 call_all(struct hand *h)
 {
-	uint32_t threads = weir_invoker_threads(h->c.v, UINT32_MAX), ends = 0;
+	uint32_t threads = weir_invoker_threads(h->c.v, UINT32_MAX);
 	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
 	struct weir_call_options with = {.timeout_ms = -1};
 	uint8_t bytes[WEIR_ARGS_MAX];
@@ -69,7 +69,7 @@ call_all(struct hand *h)
 
 	memset(noted, 0, sizeof(noted));
 	CHECK(!weir_invoker_barrier(h->c.v, PATIENT));
-	weir_sync_init(&s, 0, NULL, &ends);
+	weir_sync_init(&s, 0, NULL, NULL);
 	for (uint32_t i = 0; i < CALLS; i++) {
 		uint32_t length = i % 9 ? 4 + i * h->number % 100 : i % 5 ? 4000 : WEIR_ARGS_MAX;
 
