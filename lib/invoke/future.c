@@ -350,7 +350,10 @@ weir_incoming_refuse(struct weir_incoming *c, int error)
 {
 	int rc = check_error(error);
 
-	return rc ? rc : answer(c, -error, NULL, 0);
+	if (rc)
+		return rc;
+	invoke_count(&c->thread->counters.refused, 1);
+	return answer(c, -error, NULL, 0);
 }
 
 int

@@ -397,7 +397,8 @@ void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user *
  */
 int weir_incoming_result(struct weir_incoming *c, const void *result, size_t length);
 
-/* Ends the caller's future with -error, 1 to 4095. Returns as weir_incoming_result(). */
+/* Ends the caller's future with -error, 1 to 4095. Returns as weir_incoming_result(). The call is
+ * counted as refused, also if the caller expects no result. */
 int weir_incoming_refuse(struct weir_incoming *c, int error);
 
 /* Names the future of a caller whose result comes later. Copied freely. */
@@ -496,7 +497,8 @@ int weir_invoker_reduce(struct weir_invoker *v, const void *mine, void *result, 
 	X(queue_peak, "largest number of bytes queued at a time")                                  \
 	X(dropped, "accepted calls that were lost with their line")                                \
 	X(ignored, "results and signals for what has ended")                                       \
-	X(malformed, "lines ended because of malformed input")
+	X(malformed, "lines ended because of malformed input")                                     \
+	X(refused, "calls that functions ended by weir_incoming_refuse()")
 struct weir_invoker_stats {
 	size_t size; /* sizeof(struct weir_invoker_stats), set by WEIR_INVOKER_STATS_INIT */
 #define WEIR_INVOKER_COUNTER(name, help) uint64_t name;
