@@ -17,7 +17,7 @@ complain()
 
 c_files()
 {
-	find lib dataplane control apps test -name '*.[ch]' -not -path '*/corpus/*' | sort
+	find lib dataplane control apps test \( -name '*.[ch]' -o -name '*.[ch]pp' \) -not -path '*/corpus/*' | sort
 }
 
 shell_files()
@@ -37,7 +37,7 @@ source_files()
 
 text_files()
 {
-	source_files | grep -E '(\.([chsp]|sh|py|md|build|proto|map|service|txt|in|[1-8]|yml|yaml)|meson_options\.txt|\.ci/run)$' |
+	source_files | grep -E '(\.([chsp]|[ch]pp|sh|py|md|build|proto|map|service|txt|in|[1-8]|yml|yaml)|meson_options\.txt|\.ci/run)$' |
 		grep -v /corpus/
 }
 
@@ -60,7 +60,7 @@ lint_whitespace()
 # Comments, messages, documents and man pages. The rules' own test breaks them.
 lint_prose()
 {
-	text_files | grep -E '\.([ch]|md|sh|build|[1-8]\.in)$|meson_options\.txt$|\.ci/run$' |
+	text_files | grep -E '\.([ch]|[ch]pp|md|sh|build|[1-8]\.in)$|meson_options\.txt$|\.ci/run$' |
 		grep -v '^test/unit/lint_test\.sh$' | xargs -r python3 scripts/lint_text.py prose || bad=1
 }
 
@@ -108,7 +108,7 @@ lint_shellcheck()
 	shell_files | xargs -r shellcheck || bad=1
 }
 
-# Every public header compiles alone, in C and in C++; its structures have no padding (docs/abi.md).
+# Every public header compiles alone, in C and in C++; its structures have no padding (docs/abi.md). Those of C++ are C++17.
 lint_headers()
 {
 	local h
@@ -116,6 +116,10 @@ lint_headers()
 	for h in lib/include/weir/*.h; do
 		gcc -std=c11 -pedantic -Wall -Wextra -Wpadded -Werror -fsyntax-only -Ilib/include -x c "$h" || bad=1
 		clang++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -Ilib/include \
+			-Wno-pragma-once-outside-header -x c++ "$h" || bad=1
+	done
+	for h in lib/include/weir/*.hpp; do
+		[ ! -f "$h" ] || clang++ -std=c++17 -pedantic -Wall -Wextra -Werror -fsyntax-only -Ilib/include \
 			-Wno-pragma-once-outside-header -x c++ "$h" || bad=1
 	done
 }

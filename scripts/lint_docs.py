@@ -3,7 +3,7 @@
 """lint_docs.py BUILD: documents against what is there.
 
 Paths that docs/*.md and README.md name exist, and so do the tests that coverage.md names in files of tests, and files
-that comments of C and of models name. Samples of C compile. Man pages and --help of the programs in BUILD name the
+that comments of C, C++ and models name. Samples of both compile. Man pages and --help of the programs in BUILD name the
 same options. Prints FILE: what. Exits 1 if there was anything to print.
 """
 import glob
@@ -16,9 +16,10 @@ from lint_text import LEXEMES
 
 PATH = re.compile(r"`((?:lib|dataplane|control|apps|test|scripts|docs|\.ci)/[\w./@-]*)`")
 # In a comment: with a suffix, since words such as test/compare are no paths.
-FILE = re.compile(r"(?<![\w./<-])(?:[\w-]+/)+[\w.-]*\.(?:c|h|pml|sh|py|md|json|proto|patch)\b")
+FILE = re.compile(r"(?<![\w./<-])(?:[\w-]+/)+[\w.-]*\.(?:cpp|hpp|c|h|pml|sh|py|md|json|proto|patch)\b")
 TESTS = re.compile(r"`(test/[\w/]+\.c)` \(([^)]*)\)")
-SAMPLE = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
+SAMPLE = re.compile(r"^```(c|cpp)\n(.*?)^```", re.M | re.S)
+COMPILERS = {"c": ["gcc", "-std=gnu11", "-x", "c"], "cpp": ["g++", "-std=c++17", "-x", "c++"]}
 LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*|-[a-zA-Z])(?![\w-])")
 # Of DPDK, not ours.
@@ -67,7 +68,7 @@ def missing_files():
     for top in ("lib", "dataplane", "control", "apps", "test"):
         for folder, _, names in sorted(os.walk(top)):
             roots = ("", top, folder, "lib", "lib/include")
-            for source in sorted(os.path.join(folder, name) for name in names if name.endswith((".c", ".h", ".pml"))):
+            for source in sorted(os.path.join(folder, name) for name in names if name.endswith((".c", ".h", ".cpp", ".hpp", ".pml"))):
                 for path in sorted(set(FILE.findall(comments_of(source)))):
                     if not any(os.path.exists(os.path.join(root, path)) for root in roots):
                         yield f"{source}: names {path}, which is not there"
@@ -96,9 +97,8 @@ def different_options(build):
 
 def broken_samples():
     for doc in ["README.md"] + sorted(glob.glob("docs/*.md")):
-        for number, sample in enumerate(SAMPLE.findall(read(doc)), 1):
-            gcc = subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
-                                  "-Ilib/include", "-x", "c", "-"],
+        for number, (language, sample) in enumerate(SAMPLE.findall(read(doc)), 1):
+            gcc = subprocess.run(COMPILERS[language] + ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Ilib/include", "-"],
                                  input=sample, capture_output=True, text=True)
             if gcc.returncode:
                 yield f"{doc}: sample {number} does not compile: {gcc.stderr.strip()}"

@@ -86,7 +86,7 @@ def prose(path, data):
         yield from prose_of_document(text)
     elif re.search(r"\.[1-8]\.in$", path):
         yield from prose_of_manual(text)
-    elif path.endswith((".c", ".h")):
+    elif path.endswith((".c", ".h", ".cpp", ".hpp")):
         yield from prose_of_code(text, LEXEMES, ("comment", "string"))
     else: # of shell scripts the messages
         yield from prose_of_code(text, SCRIPT, ("string", "comment") if "meson" in path else ("string",))

@@ -69,7 +69,7 @@ def sources():
     for top in ("lib", "dataplane", "control", "apps"):
         for folder, _, names in os.walk(top):
             for name in names:
-                if name.endswith((".c", ".h")):
+                if name.endswith((".c", ".h", ".cpp", ".hpp")):
                     yield os.path.join(folder, name)
 
 def wall_of(path):

@@ -15,7 +15,7 @@ ninja -C "$build" -t deps | grep -E '/(rte_|dpdk|infiniband|event2|openssl|curl|
 [ ! -s "$weir_tmp/foreign" ] || fail "it includes $(head -n 1 "$weir_tmp/foreign")"
 DESTDIR=$weir_tmp/dest meson install -C "$build" --no-rebuild --quiet >"$weir_tmp/install.log" 2>&1 || die "meson install"
 (cd "$weir_tmp/dest/usr" && find . ! -type d | sort) >"$weir_tmp/files"
-grep -vE '^\./(include/weir/[a-z]*\.h|lib/libweir\.(a|so[.0-9]*)|lib/pkgconfig/weir\.pc)$' "$weir_tmp/files" && fail "more than the library is installed"
+grep -vE '^\./(include/weir/[a-z]*\.h(pp)?|lib/libweir\.(a|so[.0-9]*)|lib/pkgconfig/weir\.pc)$' "$weir_tmp/files" && fail "more than the library is installed"
 libdir=$weir_tmp/dest/usr/lib
 
 # The archive has the names of the shared library and no others.

@@ -209,10 +209,12 @@ says 'word.sh line 3' "a word that is split"
 printf 'size_t bytes(void);\n' >"$header/alone.h"
 printf 'struct padded {\n\tchar a;\n\tint b;\n};\n' >"$header/padded.h"
 printf 'int take(int new);\n' >"$header/plus.h"
+printf 'int take(auto a);\n' >"$header/lambda.hpp"
 whole headers && { echo "FAILED: headers are content"; failed=1; }
 says 'alone.h:1:.*size_t' "a header that needs another one"
 says 'padded.h:3:.*padding' "padding"
 says 'plus.h:1:.*error' "a header that C++ refuses"
+says 'lambda.hpp:1:.*error' "a header of C++ that C++17 refuses"
 
 # docs: a tree without a fault, then one with a fault of each kind
 mkdir -p "$tmp/paper"/{docs,test/unit,lib}
@@ -233,13 +235,13 @@ done <"$tmp/programs"
 printf '/* as unit/a.c, test/unit/a.c */\nvoid test_one_thing(void); // weir/weir.h\n' >"$tmp/paper/test/unit/a.c"
 printf '/* "of a.c */ const char *s = "/* of test/b.c */";\n' >"$tmp/paper/test/unit/b.h"
 printf 'See [a](docs/a.md#part), `docs/a.md` and `scripts/NAME.sh`.\n' >"$tmp/paper/README.md"
-printf '[coverage](coverage.md)\n```c\n#include <weir/weir.h>\n\nint f(void);\n```\n' >"$tmp/paper/docs/a.md"
+printf '[coverage](coverage.md)\n```c\n#include <weir/weir.h>\n\nint f(void);\n```\n```cpp\nnamespace a { int g(); }\n```\n' >"$tmp/paper/docs/a.md"
 printf '| `test/unit/a.c` (one, one thing) |\n' >"$tmp/paper/docs/coverage.md"
 (cd "$tmp/paper" && python3 "$scripts/lint_docs.py" build) >"$tmp/out" || { echo "FAILED: these documents are right: $(cat "$tmp/out")"; failed=1; }
 printf 'See [b](docs/b.md) and `lib/nowhere.c`.\n' >>"$tmp/paper/README.md"
 printf '/* as test/b.c */\n' >>"$tmp/paper/test/unit/a.c"
 printf '/*\n * Of the engine (docs/a.md,\n * engine/b.c).\n */\n' >"$tmp/paper/test/m.pml"
-printf '[c](c.md), `control/nowhere`\n```c\nint f(void) { return g; }\n```\n' >>"$tmp/paper/docs/a.md"
+printf '[c](c.md), `control/nowhere`\n```c\nint f(void) { return g; }\n```\n```cpp\nint g() { return h; }\n```\n' >>"$tmp/paper/docs/a.md"
 printf '| `test/unit/a.c` (other thing), `test/unit/b.c` (one) |\n' >>"$tmp/paper/docs/coverage.md"
 {
 	read -r more manual_more
@@ -258,12 +260,13 @@ says "^docs/coverage.md: names the test 'other thing', which is not in test/unit
 says "^docs/coverage.md: names the test 'one', which is not in test/unit/b.c" "a test of a file that is not there"
 says '^test/unit/a.c: names test/b.c, which is not there' "a file that a comment names"
 says '^test/m.pml: names engine/b.c, which is not there' "a file that a model names"
-says '^docs/a.md: sample 2 does not compile' "a wrong sample"
+says '^docs/a.md: sample 3 does not compile' "a wrong sample"
+says '^docs/a.md: sample 4 does not compile' "a wrong sample of C++"
 says "^$manual_more: has --extra, which --help lacks" "an option that $more lacks"
 says "^$manual_less: lacks --quick, which --help has" "an option that a page lacks"
 says "^build/$gone: not there" "a program that was not built"
 grep -v '^ ' "$tmp/out" | grep -cE '^(README.md|docs/|build/|test/).*: (names|links|sample|has|lacks|not there)' >"$tmp/count"
-[ "$(cat "$tmp/count")" -eq 13 ] || { echo "FAILED: docs finds other than 13 places: $(cat "$tmp/out")"; failed=1; }
+[ "$(cat "$tmp/count")" -eq 14 ] || { echo "FAILED: docs finds other than 14 places: $(cat "$tmp/out")"; failed=1; }
 
 # man pages: head, default and variable of an option come from --help; an option in one of both only is an error
 cat >"$tmp/program" <<'EOF'
