@@ -14,6 +14,9 @@ libdir=$(dirname "$(dirname "$pc")")
 mkdir "$weir_tmp/outside"
 cat >"$weir_tmp/outside/other.c" <<'C'
 #include <weir/stream.h>
+#ifdef __cplusplus
+#include <weir/invoke.hpp>
+#endif
 #include <stdio.h>
 int main(void)
 {
@@ -27,7 +30,7 @@ int main(void)
 	return 0;
 }
 C
-for compiler in "gcc -x c -std=c11" "g++ -x c++"; do
+for compiler in "gcc -x c -std=c11" "g++ -x c++ -std=c++17"; do
 	# shellcheck disable=SC2046
 	(cd "$weir_tmp/outside" && PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR=$weir_tmp/dest &&
 		export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR &&
