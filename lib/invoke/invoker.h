@@ -107,6 +107,7 @@ struct future_slot {
 /* A sync that other processes may signal. */
 struct sync_name {
 	struct weir_sync *sync; /* NULL: none */
+	uint64_t left;		/* of its count, that signals may take */
 	uint32_t generation;
 };
 
@@ -407,6 +408,8 @@ unsigned asks_count(struct invoke_thread *t);
 void asks_free(struct invoke_thread *t);
 struct signal_args;
 void sync_signalled(struct invoke_thread *t, const struct signal_args *a);
+/* No signal counts any more. */
+void sync_names_drop(struct invoke_thread *t);
 
 /* ---- future.c ---- */
 

@@ -25,7 +25,6 @@ struct sync {
 	void *user;
 	_Atomic(struct invoke_thread *) waiter; /* sleeps until it ends; NULL: nobody */
 	_Atomic int32_t error;			/* the first one */
-	uint32_t name;				/* number + 1 of its name; 0: none */
 };
 static_assert(sizeof(struct sync) <= sizeof(struct weir_sync), "its place");
 
@@ -265,7 +264,7 @@ asks_free(struct invoke_thread *t)
 #define NAME_THREAD(name) ((uint32_t)((name)&0xffu))
 
 int
-weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t *name)
+weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t count, uint64_t *name)
 {
 	struct invoke_thread *t = thread_own(v);
 	struct sync_name *names;
@@ -275,8 +274,12 @@ weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t *name)
 		return thread_foreign(v);
 	if (t->index == WEIR_THREAD_ANY)
 		return thread_of_pool();
+	if (!count || count > weir_sync_left(s, NULL))
+		return weir_fail(
+		    -EINVAL, "%llu signals of %llu that the sync counts; give 1 to all",
+		    (unsigned long long)count, (unsigned long long)weir_sync_left(s, NULL));
 	for (i = 0; i < t->name_count; i++)
-		if (!t->names[i].sync || !weir_sync_left(t->names[i].sync, NULL))
+		if (!t->names[i].sync)
 			break;
 	if (i == t->name_count) {
 		if (i == NAMES_MAX)
@@ -290,6 +293,7 @@ weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t *name)
 		t->name_count = room;
 	}
 	t->names[i].sync = s;
+	t->names[i].left = count;
 	t->names[i].generation++;
 	*name = (uint64_t)t->names[i].generation << 32 | i << 8 | t->index;
 	return 0;
@@ -301,16 +305,24 @@ sync_signalled(struct invoke_thread *t, const struct signal_args *a)
 	uint32_t i = NAME_NUMBER(a->name);
 	struct sync_name *n = i < t->name_count ? &t->names[i] : NULL;
 	struct weir_sync *s = n && n->generation == a->name >> 32 ? n->sync : NULL;
-	uint64_t left = s ? weir_sync_left(s, NULL) : 0;
 
-	/* a peer signals: not below 0 */
-	if (!s || !a->count || a->count > left) {
+	/* a peer signals: what calls count is not its own. So the sync is there while it has a
+	 * name */
+	if (!s || !a->count || a->count > n->left) {
 		invoke_count(&t->counters.ignored, 1);
 		return;
 	}
-	if (a->count == left)
+	n->left -= a->count;
+	if (!n->left)
 		n->sync = NULL;
 	sync_count(t, s, a->count, 0);
+}
+
+void
+sync_names_drop(struct invoke_thread *t)
+{
+	for (uint32_t i = 0; i < t->name_count; i++)
+		t->names[i].sync = NULL;
 }
 
 int

@@ -282,15 +282,18 @@ uint64_t weir_sync_left(const struct weir_sync *s, uint64_t *failed);
 int weir_sync_wait(struct weir_invoker *v, struct weir_sync *s, int timeout_ms);
 
 /*
- * Gives s a name, by which other processes may decrement it until it has ended. A name is no
- * secret: any member can guess it. Returns 0, -EPERM (not a thread that has entered), -ENOSPC or
- * -ENOMEM.
+ * Gives s a name, by which other processes may decrement it, `count` times together. These are part
+ * of the count of s; the rest is left to calls. A name is no secret: any member can guess it. It
+ * ends with the last signal, or when the thread leaves.
+ *
+ * Returns 0, -EINVAL (0, or more than is outstanding), -EPERM (not a thread that has entered),
+ * -ENOSPC or -ENOMEM.
  */
-int weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t *name);
+int weir_sync_export(struct weir_invoker *v, struct weir_sync *s, uint64_t count, uint64_t *name);
 
 /*
- * Decrements the sync that `process` has exported under `name`. One that has ended, or has less
- * outstanding, ignores it. Returns 0 (accepted) or as weir_call(). Does not wait.
+ * Decrements the sync that `process` has exported under `name`. A name that has ended, or has fewer
+ * signals left, ignores it. Returns 0 (accepted) or as weir_call(). Does not wait.
  */
 int weir_sync_signal(struct weir_invoker *v, uint32_t process, uint64_t name, uint64_t count);
 

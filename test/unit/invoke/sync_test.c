@@ -211,10 +211,14 @@ signal_all(struct team *t, uint32_t index)
 	int rc = begin(t, index, &o, &c);
 
 	CHECK(!rc);
-	weir_sync_init(&none, 0, NULL, NULL);
-	CHECK(!weir_sync_export(c.v, &none, &old_name));
+	weir_sync_init(&none, 1, NULL, NULL);
+	CHECK(weir_sync_export(c.v, &none, 0, &old_name) == -EINVAL);
+	CHECK(weir_sync_export(c.v, &none, 2, &old_name) == -EINVAL);
+	CHECK(!weir_sync_export(c.v, &none, 1, &old_name));
+	CHECK(!weir_sync_signal(c.v, c.process, old_name, 1));
+	CHECK(!weir_sync_wait(c.v, &none, PATIENT));
 	weir_sync_init(&s, 10 * t->size, note, &ends);
-	CHECK(!weir_sync_export(c.v, &s, &name));
+	CHECK(!weir_sync_export(c.v, &s, 10 * t->size, &name));
 	CHECK(name != old_name);
 	CHECK(!weir_group_allgather(t->g[index], &name, sizeof(name), names, PATIENT));
 	CHECK(!weir_group_allgather(t->g[index], &old_name, sizeof(old_name), old_names, PATIENT));
@@ -244,4 +248,68 @@ TEST(test_signal)
 {
 	team_of(1, signal_all);
 	team_of(3, signal_all);
+}
+
+/* The peer signals what is not its own, and what is gone. */
+static int
+signal_too_often(struct team *t, uint32_t index)
+{
+	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_invoker_options o = standard();
+	struct weir_sync *s = malloc(sizeof(*s));
+	uint64_t name[2], names[2][2];
+	uint32_t row[3] = {0};
+	struct caller c;
+	int rc = begin(t, index, &o, &c);
+
+	CHECK(!rc && s);
+	/* two signals and a call; one that stays */
+	weir_sync_init(s, 3, NULL, NULL);
+	CHECK(!weir_sync_export(c.v, s, 2, &name[0]));
+	CHECK(!weir_group_allgather(t->g[index], name, sizeof(name[0]), names, PATIENT));
+	name[1] = names[0][1 - c.process];
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK(!weir_sync_signal(c.v, 1 - c.process, name[1], i == 4 ? UINT64_MAX : 1));
+	do {
+		CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+		CHECK(!weir_invoker_stats(c.v, &stats));
+	} while (stats.ignored < 3);
+	CHECK(weir_sync_left(s, NULL) == 1);
+	with.sync = s;
+	CHECK(!weir_call(c.v, (struct weir_to){1 - c.process, 0}, ROW, row, sizeof(row), &with));
+	CHECK(!weir_sync_wait(c.v, s, PATIENT));
+	free(s);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	CHECK(!weir_sync_signal(c.v, 1 - c.process, name[1], 1));
+	while (stats.ignored < 4) {
+		CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+		CHECK(!weir_invoker_stats(c.v, &stats));
+	}
+	/* a name ends with the thread that gave it */
+	s = malloc(sizeof(*s));
+	CHECK(s);
+	weir_sync_init(s, 1, NULL, NULL);
+	CHECK(!weir_sync_export(c.v, s, 1, &name[0]));
+	CHECK(!weir_group_allgather(t->g[index], name, sizeof(name[0]), names, PATIENT));
+	name[1] = names[0][1 - c.process];
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_invoker_leave(c.v));
+	CHECK(!weir_invoker_enter(c.v, 0));
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	weir_group_idle(t->g[index], serve, c.v);
+	CHECK(!weir_sync_signal(c.v, 1 - c.process, name[1], 1));
+	row[0] = 1;
+	CHECK(!weir_call(c.v, (struct weir_to){1 - c.process, 0}, ROW, row, sizeof(row), NULL));
+	while (c.run < 2)
+		CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+	CHECK(!weir_invoker_stats(c.v, &stats) && stats.ignored == 5);
+	CHECK(weir_sync_left(s, NULL) == 1);
+	free(s);
+	return end(t, index, &c);
+}
+
+TEST(test_signal_too_often)
+{
+	team_of(2, signal_too_often);
 }
