@@ -132,6 +132,11 @@ futures_end_all(struct invoke_thread *t, int status)
 	for (uint32_t i = 0; i < t->slot_count; i++)
 		if (t->slots[i].future)
 			end(t, t->slots[i].future, status, NULL, 0);
+}
+
+void
+futures_free(struct invoke_thread *t)
+{
 	free(t->slots);
 	t->slots = NULL;
 	t->slot_count = 0;

@@ -162,6 +162,7 @@ struct invoke_thread {
 	uint32_t index;		 /* WEIR_THREAD_ANY: of the pool */
 	uint32_t inside;	 /* functions of the program that it is in */
 	struct line ***lines;	 /* by process, then by thread; the last one is that to any */
+	uint16_t **asked;	 /* likewise: where a line goes on whose thread has left */
 	TAILQ_HEAD(, line) busy; /* have calls that have not left */
 	struct batch *spare;
 	uint32_t in_flight[WEIR_INVOKE_THREADS_MAX]; /* bytes handed to threads of the process */
@@ -329,6 +330,8 @@ bool thread_take(struct weir_messenger *m, const struct message_taken *taken, vo
 unsigned thread_work(struct weir_messenger *m, unsigned most, void *user);
 /* Drops all that the thread has, and its lines. */
 void thread_drop(struct invoke_thread *t);
+/* The memory of one that is dropped. */
+void thread_free(struct invoke_thread *t);
 void thread_ended(void *thread);
 
 /* ---- line.c ---- */
@@ -351,8 +354,9 @@ unsigned lines_flush(struct invoke_thread *t);
 bool lines_close_runs(struct invoke_thread *t);
 /* Calls that the line accepted did not run, or may not have. */
 void line_has_lost(const struct line *l);
-/* Drops what it has, and frees it. */
-void line_free(struct line *l);
+/* Drops what t's lines have, and frees them. */
+void lines_drop(struct invoke_thread *t);
+void lines_free(struct invoke_thread *t);
 
 /* ---- call.c ---- */
 
@@ -428,6 +432,7 @@ void futures_lost(struct invoke_thread *t, const struct line *l, int status);
 /* Ends futures that are lost; all: with this status. How many. */
 unsigned futures_end_lost(struct invoke_thread *t);
 void futures_end_all(struct invoke_thread *t, int status);
+void futures_free(struct invoke_thread *t);
 void futures_init(struct invoke_thread *t);
 /* A call has run: without a result it gets an empty one. False: that has no room. */
 bool incoming_complete(struct weir_incoming *c);

@@ -19,23 +19,37 @@
 
 /* ---- making and freeing ---- */
 
-/* Where t keeps its line to a thread. NULL: no memory. */
+/* Where t keeps its line to a thread. */
+static uint32_t
+index_of(const struct invoke_thread *t, struct weir_to to)
+{
+	return to.thread == WEIR_THREAD_ANY ? t->v->processes[to.process].threads : to.thread;
+}
+
+/* NULL: no memory. */
 static struct line **
 place_of(struct invoke_thread *t, struct weir_to to)
 {
-	const struct invoke_process *p = &t->v->processes[to.process];
+	const struct weir_invoker *v = t->v;
+	uint32_t threads = v->processes[to.process].threads;
 	struct line ***of_process;
+	uint16_t **asked;
 
 	if (!t->lines)
-		t->lines = calloc(t->v->process_count, sizeof(*t->lines));
-	if (!t->lines)
+		t->lines = calloc(v->process_count, sizeof(*t->lines));
+	if (!t->asked)
+		t->asked = calloc(v->process_count, sizeof(*t->asked));
+	if (!t->lines || !t->asked)
 		return NULL;
 	of_process = &t->lines[to.process];
+	asked = &t->asked[to.process];
 	if (!*of_process)
-		*of_process = calloc(p->threads + 1, sizeof(**of_process));
-	if (!*of_process)
+		*of_process = calloc(threads + 1, sizeof(**of_process));
+	if (!*asked)
+		*asked = calloc(threads + 1, sizeof(**asked));
+	if (!*of_process || !*asked)
 		return NULL;
-	return &(*of_process)[to.thread == WEIR_THREAD_ANY ? p->threads : to.thread];
+	return &(*of_process)[index_of(t, to)];
 }
 
 int
@@ -61,6 +75,7 @@ make(struct invoke_thread *t, struct weir_to to, int *rc)
 	l->batching = v->o.batching;
 	l->last = &l->first;
 	l->asks_last = &l->asks;
+	l->asked = l->answered = t->asked[to.process][index_of(t, to)];
 	if (to.process == v->self && to.thread != WEIR_THREAD_ANY) {
 		l->receiver = &v->threads[to.thread];
 		l->connected = true;
@@ -78,10 +93,9 @@ make(struct invoke_thread *t, struct weir_to to, int *rc)
 struct line *
 line_find(const struct invoke_thread *t, struct weir_to to)
 {
-	const struct invoke_process *p = &t->v->processes[to.process];
-	uint32_t i = to.thread == WEIR_THREAD_ANY ? p->threads : to.thread;
+	uint32_t i = index_of(t, to), last = t->v->processes[to.process].threads;
 
-	return t->lines && t->lines[to.process] && i <= p->threads ? t->lines[to.process][i] : NULL;
+	return t->lines && t->lines[to.process] && i <= last ? t->lines[to.process][i] : NULL;
 }
 
 struct line *
@@ -259,14 +273,41 @@ line_lose(struct line *l, int rc)
 	return rc;
 }
 
-void
-line_free(struct line *l)
+static void
+drop(struct line *l)
 {
+	struct invoke_thread *t = l->thread;
+
 	line_lose(l, -ECANCELED);
 	set_busy(l, false);
-	if (l->lane && l->thread->v->m)
+	/* answers that are under way are none for the line that follows */
+	t->asked[l->to.process][index_of(t, l->to)] = l->asked;
+	if (l->lane && t->v->m)
 		message_lane_close(l->lane);
 	free(l);
+}
+
+void
+lines_drop(struct invoke_thread *t)
+{
+	for (uint32_t p = 0; t->lines && p < t->v->process_count; p++)
+		for (uint32_t i = 0; t->lines[p] && i <= t->v->processes[p].threads; i++)
+			if (t->lines[p][i]) {
+				drop(t->lines[p][i]);
+				t->lines[p][i] = NULL;
+			}
+}
+
+void
+lines_free(struct invoke_thread *t)
+{
+	for (uint32_t p = 0; t->lines && p < t->v->process_count; p++) {
+		free(t->lines[p]);
+		if (t->asked)
+			free(t->asked[p]);
+	}
+	free(t->lines);
+	free(t->asked);
 }
 
 void

@@ -320,18 +320,10 @@ make_threads(struct weir_invoker *v, uint32_t count, bool pool)
 static void
 free_threads(struct invoke_thread *t, uint32_t count)
 {
-	struct batch *b, *next;
-
 	for (uint32_t i = 0; t && i < count; i++)
 		thread_drop(&t[i]);
-	for (uint32_t i = 0; t && i < count; i++) {
-		inbox_settle(&t[i]);
-		asks_free(&t[i]);
-		for (b = t[i].spare; b; b = next) {
-			next = b->next;
-			free(b);
-		}
-	}
+	for (uint32_t i = 0; t && i < count; i++)
+		thread_free(&t[i]);
 	free(t);
 }
 

@@ -98,6 +98,7 @@ pool_own(struct weir_invoker *v)
 	return thread_own(v);
 }
 
+/* Whether there is such a thread, and its calls to this receiver come in messages. */
 static bool
 is_known(const struct weir_invoker *v, struct weir_to thread)
 {
@@ -278,24 +279,31 @@ weir_invoker_enter(struct weir_invoker *v, uint32_t index)
 void
 thread_drop(struct invoke_thread *t)
 {
-	struct weir_invoker *v = t->v;
 	uint64_t dropped;
 
-	/* of its lines, those with calls drop these */
-	for (uint32_t p = 0; t->lines && p < v->process_count; p++) {
-		for (uint32_t i = 0; t->lines[p] && i <= v->processes[p].threads; i++)
-			if (t->lines[p][i])
-				line_free(t->lines[p][i]);
-		free(t->lines[p]);
-	}
-	free(t->lines);
-	t->lines = NULL;
+	lines_drop(t);
 	asks_count(t);
 	futures_end_all(t, -ECANCELED);
+	sync_names_drop(t);
 	dropped = inbox_drop(t);
 	invoke_count(&t->counters.dropped, dropped);
 	if (dropped)
-		atomic_fetch_add_explicit(&v->lost, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&t->v->lost, 1, memory_order_relaxed);
+}
+
+void
+thread_free(struct invoke_thread *t)
+{
+	struct batch *b;
+
+	inbox_settle(t);
+	lines_free(t);
+	asks_free(t);
+	futures_free(t);
+	while ((b = t->spare)) {
+		t->spare = b->next;
+		free(b);
+	}
 }
 
 /* The calling thread is nobody any more. */
@@ -304,8 +312,8 @@ forget(struct invoke_thread *t)
 {
 	atomic_store_explicit(&t->entered, 0, memory_order_relaxed);
 	meeting_leave(t);
+	latest.serial = 0; /* functions of the program that learn of the end make no calls */
 	thread_drop(t);
-	latest.serial = 0;
 }
 
 void

@@ -118,15 +118,8 @@ destroy(struct world *x)
 	for (uint32_t i = 0; i < THREADS; i++)
 		thread_drop(&x->threads[i]);
 	for (uint32_t i = 0; i < THREADS; i++) {
-		struct batch *b;
-
-		inbox_settle(&x->threads[i]);
 		x->threads[i].spare_ask = NULL;
-		asks_free(&x->threads[i]);
-		while ((b = x->threads[i].spare)) {
-			x->threads[i].spare = b->next;
-			free(b);
-		}
+		thread_free(&x->threads[i]);
 	}
 	free(x);
 }

@@ -383,3 +383,126 @@ TEST(test_greedy)
 {
 	team_of(2, be_greedy);
 }
+
+/* The same of a thread that calls itself, or another one of its process: it learns which results
+ * had no room. */
+static int
+be_greedy_inside(struct team *t, uint32_t index)
+{
+	static struct weir_future f[GREEDY];
+	struct weir_invoker_options o = WEIR_INVOKER_OPTIONS_INIT;
+	uint32_t lost = 0;
+	struct caller c;
+	int rc;
+
+	o.functions = returning;
+	o.function_count = sizeof(returning) / sizeof(returning[0]);
+	o.queue_bytes = 1u << 20;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	for (uint32_t i = 0; i < GREEDY; i++) {
+		f[i] = (struct weir_future){0};
+		CHECK(!weir_call_return(c.v, (struct weir_to){c.process, 0}, LONG, NULL, 0, &f[i],
+					NULL, 0, NULL));
+	}
+	for (uint32_t i = 0; i < GREEDY; i++) {
+		rc = weir_future_wait(c.v, &f[i], PATIENT);
+		CHECK(!rc || rc == -EHOSTUNREACH);
+		lost += rc != 0;
+	}
+	CHECK(lost);
+	/* when those that had room have come */
+	do {
+		CHECK(!weir_call_return(c.v, (struct weir_to){c.process, 0}, MUTE, NULL, 0, &f[0],
+					NULL, 0, NULL));
+		rc = weir_future_wait(c.v, &f[0], PATIENT);
+		CHECK(!rc || rc == -EHOSTUNREACH);
+	} while (rc);
+	return end(t, index, &c);
+}
+
+TEST(test_greedy_inside)
+{
+	team_of(1, be_greedy_inside);
+}
+
+/* ---- a thread that leaves, and enters again ---- */
+
+static int refused;
+
+/* The thread leaves: it makes no calls any more. */
+static void
+call_again(struct weir_future *f, void *user)
+{
+	struct weir_to self = {own->process, 0};
+
+	if (f->status != -ECANCELED)
+		own->wrong++;
+	refused = weir_call(own->v, self, MUTE, NULL, 0, NULL);
+}
+
+/* Process 0 makes the same calls twice. Answers of process 1 to those of the thread that has left
+ * is nothing to those of the one that has entered. */
+static int
+enter_again(struct team *t, uint32_t index)
+{
+	struct weir_future f[2] = {{.then = call_again}, {0}};
+	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
+	struct weir_call_options with = {.flags = WEIR_CALL_NOW, .timeout_ms = -1};
+	const struct weir_to other = {1, 0};
+	struct weir_sync s[2];
+	struct caller c;
+
+	CHECK(!start(t, index, &c));
+	weir_group_idle(t->g[index], NULL, NULL);
+	answer_count = 0;
+	if (c.process) {
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		while (answer_count < 1 || c.run < 1)
+			CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+		/* behind what it says to the one that has left */
+		CHECK(!weir_call(c.v, (struct weir_to){0, 0}, MUTE, NULL, 0, &with));
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		while (answer_count < 2 || c.run < 2)
+			CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+		CHECK(!weir_answer(c.v, &answers[0], 0, NULL, 0));
+		CHECK(!weir_call(c.v, (struct weir_to){0, 0}, MUTE, NULL, 0, &with));
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		CHECK(!weir_answer(c.v, &answers[1], 0, NULL, 0));
+	} else {
+		for (uint32_t i = 0; i < 2; i++) {
+			with.sync = &s[i];
+			weir_sync_init(&s[i], 1, NULL, NULL);
+			CHECK(!weir_call(c.v, other, MUTE, NULL, 0, &with));
+			with.sync = NULL;
+			CHECK(!weir_call_return(c.v, other, LATER, NULL, 0, &f[i], NULL, 0, &with));
+			if (i)
+				break;
+			CHECK(!weir_invoker_leave(c.v) && refused == -EPERM);
+			CHECK(f[0].status == -ECANCELED && !weir_sync_left(&s[0], NULL));
+			CHECK(!weir_invoker_enter(c.v, 0));
+			CHECK(!weir_group_barrier(t->g[index], PATIENT));
+			CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		}
+		while (c.run < 1)
+			CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+		CHECK(weir_sync_left(&s[1], NULL) == 1);
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		while (c.run < 2)
+			CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+		CHECK(f[1].status == -EINPROGRESS);
+		CHECK(!weir_sync_wait(c.v, &s[1], PATIENT));
+		CHECK(!weir_invoker_stats(c.v, &stats) && stats.ignored == 1 && !stats.malformed);
+		CHECK(!weir_group_barrier(t->g[index], PATIENT));
+		CHECK(!weir_future_wait(c.v, &f[1], PATIENT));
+	}
+	weir_group_idle(t->g[index], serve, c.v);
+	return end(t, index, &c);
+}
+
+TEST(test_enter_again)
+{
+	for (mode = WEIR_BATCH_AUTO; mode <= WEIR_BATCH_OVERFLOW; mode++)
+		team_of(2, enter_again);
+}
