@@ -189,7 +189,10 @@ inbox_run(struct invoke_thread *t, unsigned most)
 		t->arrived = b->next;
 		n += b->calls;
 		from.thread = b->from->index;
-		run_batch(t, from, b->data, b->length);
+		/* a result of it has no room: its thread does not wait for it, and those behind */
+		b->lost = !run_batch(t, from, b->data, b->length);
+		if (b->lost)
+			atomic_fetch_add_explicit(&t->v->lost, 1, memory_order_relaxed);
 		give_back(b);
 	}
 	return n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Threads that make and run calls: those of the program that have entered, and the pool. */
 #include "batch.h"
-#include "invoker.h"
+#include "line.h"
 
 #include "client/likely.h"
 #include "client/reason.h"
@@ -100,11 +100,25 @@ pool_own(struct weir_invoker *v)
 
 /* Whether there is such a thread, and its calls to this receiver come in messages. */
 static bool
-is_known(const struct weir_invoker *v, struct weir_to thread)
+is_known(const struct weir_invoker *v, struct weir_to thread, uint32_t receiver)
 {
 	const struct invoke_process *p = &v->processes[thread.process];
 
-	return thread.thread == WEIR_THREAD_ANY || thread.thread < p->threads;
+	return (thread.thread == WEIR_THREAD_ANY || thread.thread < p->threads) &&
+	       (thread.process != v->self || receiver == MESSAGE_HANDLERS);
+}
+
+/* The line from there ends, and the line to there: what that thread owes may have been on the
+ * first. */
+static void
+refuse(struct invoke_thread *t, struct weir_to from)
+{
+	struct line *l = line_find(t, from);
+
+	if (!l)
+		return;
+	line_has_lost(l);
+	line_lose(l, -EHOSTUNREACH);
 }
 
 bool
@@ -115,12 +129,14 @@ thread_take(struct weir_messenger *m, const struct message_taken *taken, void *u
 	struct invoke_thread *t;
 
 	t = taken->receiver == MESSAGE_HANDLERS ? pool_own(v) : &v->threads[taken->receiver];
-	if (weir_likely(taken->tag.kind == KIND_CALLS && is_known(v, from) &&
+	if (weir_unlikely(!is_known(v, from, taken->receiver)))
+		return false;
+	if (weir_likely(taken->tag.kind == KIND_CALLS &&
 			(taken->tag.flags ? taken->tag.flags == TAG_ASKS : !taken->tag.type) &&
 			run_batch(t, from, taken->data, taken->length) &&
 			(!taken->tag.flags || !line_owe(t, from, taken->tag.type))))
 		return true;
-	invoke_count(&t->counters.malformed, 1);
+	refuse(t, from);
 	return false;
 }
 

@@ -332,6 +332,7 @@ be_greedy(struct team *t, uint32_t index)
 	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
 	struct weir_invoker_options o = standard();
 	static struct weir_future f[GREEDY];
+	struct weir_future waits = {0};
 	uint32_t lost = 0;
 	struct caller c;
 	int rc;
@@ -342,6 +343,12 @@ be_greedy(struct team *t, uint32_t index)
 	o.window = 64u << 10;
 	rc = begin(t, index, &o, &c);
 	CHECK(!rc);
+	answer_count = 0;
+	if (c.process)
+		CHECK(!weir_call_return(c.v, (struct weir_to){0, 0}, LATER, NULL, 0, &waits, NULL,
+					0, NULL));
+	while (!c.process && !answer_count)
+		CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
 	weir_group_idle(t->g[index], NULL, NULL);
 	if (!c.process) {
 		/* results are not taken meanwhile */
@@ -351,6 +358,9 @@ be_greedy(struct team *t, uint32_t index)
 					      NULL, 0, NULL);
 			CHECK(!rc || rc == -EHOSTUNREACH);
 		}
+		/* behind all that */
+		rc = weir_answer(c.v, &answers[0], 0, NULL, 0);
+		CHECK(!rc || rc == -EHOSTUNREACH);
 		CHECK(!weir_group_barrier(t->g[index], PATIENT));
 		for (uint32_t i = 0; i < GREEDY; i++) {
 			rc = weir_future_wait(c.v, &f[i], PATIENT);
@@ -370,6 +380,8 @@ be_greedy(struct team *t, uint32_t index)
 			CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
 			CHECK(!weir_invoker_stats(c.v, &stats));
 		} while (!stats.malformed);
+		/* what it waits for was on the line that has ended */
+		CHECK(waits.status == -EHOSTUNREACH);
 		CHECK(stats.queue_peak <= 2 * o.queue_bytes && stats.queue_peak > o.queue_bytes);
 		weir_group_idle(t->g[index], serve, c.v);
 		CHECK(!weir_group_barrier(t->g[index], PATIENT));
