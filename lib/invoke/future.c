@@ -85,19 +85,20 @@ future_result(struct invoke_thread *t, struct weir_to from, const void *data, si
 {
 	struct result_args a;
 	struct future_slot *slot;
-	uint32_t i;
+	uint32_t former; /* ids of the slot since */
 
 	memcpy(&a, data, sizeof(a));
-	if (a.status > 0 || a.status < -4095 || a.zero)
+	if (a.status > 0 || a.status < -4095 || a.zero || (uint32_t)a.id >= t->slot_count)
 		return false;
-	i = (uint32_t)a.id;
-	slot = i < t->slot_count ? &t->slots[i] : NULL;
-	if (!slot || slot->generation != a.id >> 32 || !slot->future ||
-	    slot->line->to.process != from.process)
-		invoke_count(&t->counters.ignored, 1);
-	else
+	slot = &t->slots[(uint32_t)a.id];
+	former = slot->generation - (uint32_t)(a.id >> 32);
+	if (!former && slot->future && slot->line->to.process == from.process)
 		end(t, slot->future, a.status, (const uint8_t *)data + sizeof(a),
 		    length - sizeof(a));
+	else if (former && former <= INT32_MAX)
+		invoke_count(&t->counters.ignored, 1);
+	else /* no call has had that id, or it was another process's */
+		return false;
 	return true;
 }
 
@@ -138,9 +139,6 @@ void
 futures_free(struct invoke_thread *t)
 {
 	free(t->slots);
-	t->slots = NULL;
-	t->slot_count = 0;
-	t->slot_free = FREE;
 }
 
 void

@@ -270,6 +270,8 @@ struct line {
 	uint64_t queued;	       /* that ever have */
 	struct ask *asks, **asks_last; /* sent, and not answered */
 	uint16_t asked, answered;      /* numbers of batches */
+	uint16_t told;		       /* by the other end, last */
+	bool is_told;		       /* since the line was lost */
 	uint16_t owed;		       /* this line answers up to this batch of the other end */
 	bool owes;		       /* it has not yet */
 	_Atomic int ended;	       /* why the connection has; others set, its thread clears */
@@ -404,6 +406,8 @@ bool asks_have_room(const struct line *l);
 void asks_sent(struct line *l, struct batch *b);
 /* All up to that number have run, or were lost. False: there is no such number. */
 bool asks_answered(struct line *l, uint32_t number, int status);
+/* The same of a number that the other end says. False, too: it has said a later one. */
+bool asks_told(struct line *l, uint32_t number);
 /* Asks of the line, or of b, end in the thread's next turn. */
 void asks_lost(struct line *l, int status);
 void batch_asks_lost(struct line *l, struct batch *b, int status);

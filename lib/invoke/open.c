@@ -481,12 +481,15 @@ add(struct weir_invoker_stats *sum, const struct invoke_counters *n)
 int
 weir_invoker_stats(const struct weir_invoker *v, struct weir_invoker_stats *stats)
 {
+	struct weir_messenger_stats of_lanes = WEIR_MESSENGER_STATS_INIT;
 	struct weir_invoker_stats sum = {0};
 
 	for (uint32_t i = 0; i < v->o.threads; i++)
 		add(&sum, &v->threads[i].counters);
 	for (uint32_t i = 0; i < pool_size(v); i++)
 		add(&sum, &v->pool[i].counters);
+	weir_messenger_stats(v->m, &of_lanes);
+	sum.malformed = of_lanes.malformed;
 	sum.queue_bytes = atomic_load_explicit(&v->queued, memory_order_relaxed);
 	sum.queue_peak = atomic_load_explicit(&v->queue_peak, memory_order_relaxed);
 	return weir_sized_write(stats, &sum, sizeof(sum), "WEIR_INVOKER_STATS_INIT");

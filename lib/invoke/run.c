@@ -69,7 +69,7 @@ run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
 			if (!l || h->length != sizeof(done))
 				return false;
 			memcpy(&done, args, sizeof(done));
-			if (done.zero || !asks_answered(l, done.ask, 0))
+			if (done.zero || !asks_told(l, done.ask))
 				return false;
 			break;
 		case FUNCTION_RESULT:

@@ -221,9 +221,22 @@ asks_answered(struct line *l, uint32_t number, int status)
 	return true;
 }
 
+bool
+asks_told(struct line *l, uint32_t number)
+{
+	uint16_t back = (uint16_t)(l->told - number);
+
+	if ((l->is_told && back && back <= INT16_MAX) || !asks_answered(l, number, 0))
+		return false;
+	l->told = (uint16_t)number;
+	l->is_told = true;
+	return true;
+}
+
 void
 asks_lost(struct line *l, int status)
 {
+	l->is_told = false;
 	asks_answered(l, l->asked, status);
 }
 

@@ -148,6 +148,18 @@ pass(struct spread *s, struct weir_to to, uint32_t function, uint32_t flags)
 	}
 }
 
+/* The function's number there. FUNCTION_NONE: such a call would be malformed there. */
+static uint32_t
+number_at(const struct spread *s, uint32_t process, uint32_t function)
+{
+	const struct function_target *target =
+	    &s->thread->v->processes[process].table->targets[function];
+	uint32_t length = s->length - sizeof(s->args.head);
+
+	return length >= target->min_length && length <= target->max_length ? target->number
+									    : FUNCTION_NONE;
+}
+
 /* To the branches of this process, and to its threads from this one on. */
 static void
 pass_on(struct spread *s, uint32_t function, uint32_t flags, uint32_t first_thread)
@@ -159,8 +171,7 @@ pass_on(struct spread *s, uint32_t function, uint32_t flags, uint32_t first_thre
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t process = process_at(v, root, first + i);
 
-		pass(s, (struct weir_to){process, 0},
-		     v->processes[process].table->targets[function].number, flags);
+		pass(s, (struct weir_to){process, 0}, number_at(s, process, function), flags);
 	}
 	for (uint32_t i = first_thread; !(flags & TREE_PROCESS) && i < v->o.threads; i++)
 		pass(s, (struct weir_to){v->self, i}, function, flags | TREE_LEAF);

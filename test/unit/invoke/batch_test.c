@@ -208,8 +208,10 @@ TEST(test_done)
 {
 	struct listener *x = listener_create();
 
-	assert_true(done(x, UINT16_MAX - 1, 0));   /* known */
 	assert_true(done(x, UINT16_MAX - 100, 0)); /* of an earlier connection */
+	assert_true(done(x, UINT16_MAX - 1, 0));   /* known */
+	assert_true(done(x, UINT16_MAX - 1, 0));
+	assert_false(done(x, UINT16_MAX - 2, 0)); /* it goes back */
 	assert_int_equal(weir_sync_left(&x->sync, NULL), 6);
 	assert_false(done(x, 2, 0)); /* not sent yet */
 	assert_false(done(x, 1u << 16, 0));
@@ -222,6 +224,10 @@ TEST(test_done)
 	assert_true(done(x, 1, 0));
 	assert_int_equal(weir_sync_left(&x->sync, NULL), 0);
 	assert_null(x->line.asks);
+	assert_false(done(x, 0, 0));
+	assert_false(done(x, UINT16_MAX, 0));
+	asks_lost(&x->line, -EHOSTUNREACH); /* and another connection */
+	assert_true(done(x, 0, 0));
 	/* a thread without a line to it has asked nothing; a thread of the pool neither */
 	x->of_process[9] = NULL;
 	assert_false(done(x, 1, 0));
@@ -241,18 +247,24 @@ TEST(test_result)
 		uint64_t value;
 	} r = {.value = 77};
 	const uint64_t good = 3ull << 32;
-	static const uint64_t wrong[] = {0, 1, 3ull << 32 | 1, 2ull << 32, 4ull << 32, UINT64_MAX};
+	static const uint64_t former[] = {0, 1ull << 32, 2ull << 32, 0xffffffffull << 32},
+			      never[] = {1, 3ull << 32 | 1, 4ull << 32, 0x7fffffffull << 32,
+					 UINT64_MAX};
 
 	x->t.slots = calloc(1, sizeof(*x->t.slots));
 	x->t.slot_count = 1;
 	x->t.slots[0] = (struct future_slot){.future = &f, .line = &x->line, .generation = 3};
 	memcpy(f.internal, (uint64_t[]){good, (uintptr_t)&value, sizeof(value), 0},
 	       sizeof(f.internal));
-	for (uint32_t i = 0; i < 6; i++) {
-		r.head.id = wrong[i];
+	for (uint32_t i = 0; i < 4; i++) {
+		r.head.id = former[i];
 		assert_true(say(x, FUNCTION_RESULT, &r, sizeof(r)));
 	}
-	assert_int_equal(x->t.counters.ignored, 6);
+	assert_int_equal(x->t.counters.ignored, 4);
+	for (uint32_t i = 0; i < 5; i++) {
+		r.head.id = never[i];
+		assert_false(say(x, FUNCTION_RESULT, &r, sizeof(r)));
+	}
 	r.head.id = good;
 	r.head.status = 1;
 	assert_false(say(x, FUNCTION_RESULT, &r, sizeof(r)));
@@ -267,15 +279,16 @@ TEST(test_result)
 	x->line.to.process = 4;
 	x->lines[4] = x->of_process;
 	x->t.slots[0].line = &(struct line){.to = {5, 9}};
-	assert_true(say(x, FUNCTION_RESULT, &r, sizeof(r)));
-	assert_int_equal(x->t.counters.ignored, 7);
+	assert_false(say(x, FUNCTION_RESULT, &r, sizeof(r)));
 	assert_int_equal(value, 0);
 	x->line.to.process = 5;
 	assert_true(say(x, FUNCTION_RESULT, &r, sizeof(r)));
 	assert_int_equal(value, 77);
 	assert_int_equal(f.length, sizeof(value));
 	assert_true(say(x, FUNCTION_RESULT, &r, sizeof(r)));
-	assert_int_equal(x->t.counters.ignored, 8);
+	assert_int_equal(x->t.counters.ignored, 5);
+	r.head.id = 4ull << 32; /* the one that is given next */
+	assert_false(say(x, FUNCTION_RESULT, &r, sizeof(r)));
 	free(x->t.slots);
 	free(x);
 }

@@ -268,8 +268,9 @@ say(struct weir_to from, const struct tree_args *a, uint32_t length)
 	uint32_t seats[] = {0, 1, 2, 4, 5};
 	struct weir_function one = {
 	    .name = "f", .min_length = 4, .max_length = 8, .run = run_nothing};
-	struct function_target none = {.number = FUNCTION_NONE};
-	struct function_table targets = {.targets = &none};
+	/* nothing is passed on: the others have it, with arguments of another length */
+	struct function_target longer = {.number = 0, .min_length = 9, .max_length = 100};
+	struct function_table targets = {.targets = &longer};
 	struct weir_invoker v = {.functions = &one,
 				 .o = {.function_count = 1, .threads = 1, .queue_bytes = 100000},
 				 .processes = processes,
@@ -291,6 +292,8 @@ say(struct weir_to from, const struct tree_args *a, uint32_t length)
 	atomic_store(&runs, 0);
 	good = tree_run(&t, from, 0, bytes, length);
 	assert_int_equal(atomic_load(&runs), good);
+	/* processes 4 and 5, where the root is 0; none below process 5 */
+	assert_int_equal(t.counters.dropped, good && !a->process ? 2 : 0);
 	return good;
 }
 
