@@ -454,7 +454,7 @@ call_again(struct weir_future *f, void *user)
 }
 
 /* Process 0 makes the same calls twice. Answers of process 1 to those of the thread that has left
- * is nothing to those of the one that has entered. */
+ * are nothing to those of the one that has entered. */
 static int
 enter_again(struct team *t, uint32_t index)
 {
