@@ -401,6 +401,14 @@ message_handle(struct handler_thread *k)
 	dispatch(k);
 }
 
+void
+message_bare(struct handler_thread *k)
+{
+	k->lane->bare = 0;
+	if (!model_take_bare(k))
+		malformed(k, -EPROTO);
+}
+
 unsigned
 messages_admitted(struct handler_thread *k)
 {

@@ -14,6 +14,8 @@ struct handler {
 
 /* Handles the message that k has in hand. Nothing locked. */
 void message_handle(struct handler_thread *k);
+/* The same without a head. */
+void message_bare(struct handler_thread *k);
 /* Releases it. Worker not locked. */
 void message_finish(struct handler_thread *k);
 /* Tells a handler that a message broke off. In the handler thread, or after its end. */

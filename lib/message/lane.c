@@ -240,6 +240,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	lane->handle = NULL;
 	lane->receiver = MESSAGE_HANDLERS;
 	lane->key = lane->made = 0;
+	lane->bare = 0;
 	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->bye_received, 0, memory_order_relaxed);
@@ -528,6 +529,9 @@ lane_end(struct lane *lane, int status)
 		while (lane->first)
 			lane_unsay(lane);
 		assembly_drop(lane);
+		if (lane->state)
+			m->model->dropped(lane->state, m->model->user);
+		lane->state = NULL;
 	}
 	closed = !lane->conn;
 	weir_thread_wake(lane->worker);

@@ -61,6 +61,9 @@ struct lane {
 	bool hello_received; /* incoming: its HELLO has come. m->lock */
 	bool bye_sent;	     /* incoming: BYE for it is sent. m->lock */
 	struct held *held;   /* place for a message that waits; kept */
+	/* incoming: the thread `running`'s; else under worker */
+	void *state;   /* the model's; NULL: none */
+	uint32_t bare; /* length of the bare message that comes next; 0: none does */
 	/* worker writes; evict() reads */
 	_Atomic uint32_t used; /* m->epoch at the last message */
 	/* requests, and messages with a cookie, sent on it and not ended */

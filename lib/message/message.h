@@ -17,6 +17,8 @@
 
 #include "public.h"
 
+#include "weir/stream.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -88,6 +90,11 @@ struct message_model {
 	 * sleep, and weir_messenger_progress() returns. Nothing locked. May be NULL.
 	 */
 	unsigned (*turn)(struct weir_messenger *m, unsigned most, void *user);
+	/*
+	 * A connection that has a state (message_state()) has ended: the state is the model's. As
+	 * replied(). NULL: no connection has one.
+	 */
+	void (*dropped)(void *state, void *user);
 	void *user;
 };
 
@@ -154,6 +161,41 @@ int message_lane_reserve(struct message_lane *lane, size_t room, int timeout_ms,
 			 struct weir_draft *draft);
 int message_lane_commit(struct message_lane *lane, struct weir_draft *draft, size_t length,
 			const struct message_tag *tag, int timeout_ms);
+
+/* ---- data behind a message ---- */
+
+/*
+ * A bare message is bytes alone, without a tag: it lies aligned where it arrives, and memory that
+ * is posted for it receives nothing else. The receiver has to expect it, which it does as messages
+ * before it say; any other message may come before it, too.
+ */
+#define MESSAGE_BARE 0u /* its kind in take() */
+#define MESSAGE_BARE_MIN 1024u
+
+/* The number of the lane's present connection; 0: it has none. Only the thread that opened it. */
+uint64_t message_lane_connection(struct message_lane *lane);
+/*
+ * Sends a bare message of MESSAGE_BARE_MIN to WEIR_MESSAGE_WHOLE bytes on this connection, without
+ * waiting. Only the thread that opened the lane. 0; -EAGAIN; -EHOSTUNREACH: it is not the present
+ * one any more; or as message_lane_send().
+ */
+int message_lane_send_bare(struct message_lane *lane, uint64_t connection, const void *data,
+			   uint32_t length);
+
+/* The rest is for take(), with `from` of the message that it takes, which came on a lane. */
+
+/* The model's data of the connection, NULL at first. */
+void **message_state(const struct weir_reply *from);
+/* A bare message of this length comes next on the connection, or later. */
+void message_expect(const struct weir_reply *from, uint32_t length);
+/*
+ * If the next message on the connection is longer than a receive block, and `data` lies in memory
+ * that was adopted for receiving, it may be received there. One more call is about the message
+ * behind it. 0, or as weir_recv_into().
+ */
+int message_post(const struct weir_reply *from, void *data, uint32_t length);
+/* The message, which is bare, stays where it is until weir_release(). */
+void message_keep(const struct weir_reply *from, struct weir_loan *loan);
 
 /* Sends a message of the model back to the sender of `reply`, without waiting: without room it is
  * copied. Any thread. -EHOSTUNREACH: the connection is gone; -EINVAL: `reply` is empty, as that of

@@ -50,6 +50,7 @@ size_t model_hello(const struct lane *lane, struct message_hello_process *own,
 bool model_greets(struct lane *lane, const uint8_t *data, uint32_t length);
 /* Hands the message that k has in hand to the model. False: it is malformed. Nothing locked. */
 bool model_take(struct handler_thread *k);
+bool model_take_bare(struct handler_thread *k);
 /* The same for a message on a lane of ours. Worker locked. */
 bool model_reply(struct lane *lane, const struct weir_taken *taken);
 /* Reserves on the lane, which is pinned, for a message with a head of 8 bytes: unpinned on failure.

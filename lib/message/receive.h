@@ -13,6 +13,7 @@ enum {
 	TAKE_MESSAGE = 1, /* of an incoming lane */
 	TAKE_ENDED = 2,	  /* the lane's connection has ended: *life, *status */
 	TAKE_MOVED = 3,	  /* another slot was taken */
+	TAKE_BARE = 4,	  /* as MESSAGE, without a head */
 };
 struct take {
 	struct weir_taken taken;

@@ -134,6 +134,8 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 		k->taken = take.taken;
 		take.lane->running = k;
 		lane_used(take.lane);
+		if (weir_unlikely(take.taken.loan && take.lane->bare == take.taken.length))
+			rc = TAKE_BARE;
 	}
 	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
 		weir_thread_wake(t);
@@ -203,8 +205,14 @@ pump(struct handler_thread *k, struct weir_thread *t, bool helps, unsigned most)
 
 	while (n < BATCH && messages < most && (rc = next(k, t, helps)) != TAKE_NOTHING) {
 		n++;
-		if (rc != TAKE_MESSAGE)
+		if (rc != TAKE_MESSAGE) {
+			if (rc != TAKE_BARE)
+				continue;
+			if (!messages++)
+				begin_batch(k);
+			message_bare(k);
 			continue;
+		}
 		if (!messages++)
 			begin_batch(k);
 		if (weir_unlikely(helps))

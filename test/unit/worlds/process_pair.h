@@ -121,7 +121,11 @@ open_process(struct process_pair *p, struct process *s, uint16_t self, uint32_t 
 /* Process 0 on the first node, process 1 on the second one, process 2 beside that; or all on node
  * 0, if the plane has no nodes. */
 static inline void
-open_processes(struct process_pair *p, const struct plane_options *plane, uint32_t handler_threads)
+open_processes_with(struct process_pair *p, const struct plane_options *plane,
+		    uint32_t handler_threads,
+		    bool (*takes)(struct weir_messenger *m, const struct message_taken *taken,
+				  void *user),
+		    void (*dropped)(void *state, void *user))
 {
 	*p = (struct process_pair){.f = plane_create(plane)};
 	p->a.w = plane_attach(p->f);
@@ -136,12 +140,19 @@ open_processes(struct process_pair *p, const struct plane_options *plane, uint32
 					  .hello = SECRET,
 					  .hello_length = sizeof(SECRET),
 					  .greeted = greeted,
-					  .take = take,
+					  .take = takes,
 					  .replied = replied,
-					  .ended = ended};
+					  .ended = ended,
+					  .dropped = dropped};
 	plane_run(p->f);
 	open_process(p, &p->a, 0, handler_threads);
 	open_process(p, &p->b, 1, handler_threads);
+}
+
+static inline void
+open_processes(struct process_pair *p, const struct plane_options *plane, uint32_t handler_threads)
+{
+	open_processes_with(p, plane, handler_threads, take, NULL);
 }
 
 static inline void
