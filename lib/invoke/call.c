@@ -13,11 +13,15 @@
 #include "client/wait.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define LOOK 512u /* bytes of calls between two looks */
 static_assert(WEIR_BATCH_MAX / 8 <= UINT16_MAX, "a run has at most as many calls as its head says");
 
 static const uint8_t zeros[8];
+
+static_assert(WEIR_PAYLOAD_MAX < UINT32_MAX, "struct payload_args");
+static_assert(PAYLOAD_PIECE <= WEIR_MESSAGE_WHOLE, "a piece is one message");
 
 /* Whether earlier calls have left far enough that one more need not be packed. */
 static bool
@@ -189,7 +193,7 @@ queue_bound(const struct weir_invoker *v, const struct call *c)
 static int
 make_room(struct line *l, const struct call *c)
 {
-	uint32_t stride = run_stride(c->length, c->run_flags), need, room;
+	uint32_t stride = run_stride(c->length, c->run_flags) + c->behind, need, room;
 	struct weir_invoker *v = l->thread->v;
 	int rc;
 
@@ -211,7 +215,10 @@ make_room(struct line *l, const struct call *c)
 				return rc;
 			continue;
 		}
-		room = l->batching.mode == WEIR_BATCH_EAGER ? RUN_HEAD + stride : WEIR_BATCH_MAX;
+		/* a payload is the last of its batch: what waits takes no more than that */
+		room = l->batching.mode == WEIR_BATCH_EAGER || (l->first && c->payload_length)
+			   ? RUN_HEAD + stride
+			   : WEIR_BATCH_MAX;
 		if (l->first && atomic_load_explicit(&v->queued, memory_order_relaxed) + room >
 				    queue_bound(v, c))
 			return queue_is_full(v);
@@ -325,10 +332,10 @@ queue_alone(struct line *l, const struct call *c)
 	return rc == -EAGAIN || rc == -EINTR || c->sync ? 0 : rc;
 }
 
-int
-call_make(struct line *l, struct call *c)
+/* Before a call is made: the line connects, the call has an id. */
+static inline __attribute__((always_inline)) int
+begin(struct line *l, struct call *c)
 {
-	uint32_t mode = l->batching.mode;
 	int rc;
 
 	if (weir_unlikely(!l->connected)) {
@@ -337,11 +344,17 @@ call_make(struct line *l, struct call *c)
 		if (rc && (rc != -EAGAIN || waits(l, c)))
 			return rc;
 	}
-	if (c->expects) {
-		rc = future_begin(l, c);
-		if (rc)
-			return rc;
-	}
+	return c->expects ? future_begin(l, c) : 0;
+}
+
+int
+call_make(struct line *l, struct call *c)
+{
+	uint32_t mode = l->batching.mode;
+	int rc = begin(l, c);
+
+	if (rc)
+		return rc;
 	if (!l->open && !l->first && !c->sync &&
 	    (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || c->flags & WEIR_CALL_NOW ||
 	     (mode == WEIR_BATCH_AUTO && path_is_free(l)))) {
@@ -354,8 +367,9 @@ call_make(struct line *l, struct call *c)
 	return mode == WEIR_BATCH_EAGER ? queue_alone(l, c) : pack(l, c);
 }
 
-int
-line_call(struct line *l, struct call *c)
+/* The function is there, and takes arguments of this length. */
+static inline __attribute__((always_inline)) int
+check_call(struct line *l, struct call *c)
 {
 	const struct weir_invoker *v = l->thread->v;
 	const struct function_target *target;
@@ -370,7 +384,217 @@ line_call(struct line *l, struct call *c)
 		return weir_gone(v->w);
 	c->number = target->number;
 	c->run_flags = c->expects ? RUN_RETURN : 0;
-	return call_make(l, c);
+	return 0;
+}
+
+int
+line_call(struct line *l, struct call *c)
+{
+	int rc = check_call(l, c);
+
+	return rc ? rc : call_make(l, c);
+}
+
+/* ---- with a payload ---- */
+
+static bool
+is_large(const struct call *c)
+{
+	return c->payload_length > payload_in_batch(c->length);
+}
+
+/* A number for a payload that later calls overtake; 0: it keeps the order. */
+static uint32_t
+take_number(struct line *l, const struct call *c)
+{
+	const struct weir_function *f = &l->thread->v->functions[c->function];
+	uint32_t number;
+
+	if (l->receiver || !is_large(c) || !(f->flags & WEIR_FUNCTION_UNORDERED) || !~l->numbers)
+		return 0;
+	number = (uint32_t)__builtin_ctzll(~l->numbers);
+	l->numbers |= UINT64_C(1) << number;
+	return number + 1;
+}
+
+/* Behind the last call of the open batch, which has room. */
+static void
+append_with_payload(struct line *l, const struct call *c, uint32_t number)
+{
+	const struct payload_args args = {(uint32_t)c->payload_length, number};
+	uint32_t stride = run_stride(c->length, c->run_flags);
+	uint8_t *at;
+
+	line_close_run(l);
+	l->head = l->fast.at;
+	l->function = c->function;
+	l->number = c->number;
+	l->length = c->length;
+	l->flags = c->run_flags;
+	at = l->head + RUN_HEAD;
+	if (c->id) {
+		memcpy(at, &c->id, sizeof(c->id));
+		at += sizeof(c->id);
+	}
+	memcpy(at, &args, sizeof(args));
+	at += sizeof(args);
+	memcpy(l->head + RUN_HEAD + stride - sizeof(zeros), zeros, c->length ? sizeof(zeros) : 0);
+	if (c->length)
+		memcpy(at, c->args, c->length);
+	l->fast.at = l->head + RUN_HEAD + stride;
+	line_close_run(l);
+	if (!c->behind)
+		return;
+	memcpy(l->fast.at + c->behind - sizeof(zeros), zeros, sizeof(zeros));
+	memcpy(l->fast.at, c->payload, c->payload_length);
+	l->fast.at += c->behind;
+	line_end_fast_path(l);
+}
+
+static struct parcel *
+make_parcel(struct line *l, const struct call *c)
+{
+	struct parcel *p = malloc(sizeof(*p));
+
+	if (!p) {
+		invoke_no_memory();
+		return NULL;
+	}
+	*p = (struct parcel){.data = c->payload, .length = (uint32_t)c->payload_length};
+	p->ask = c->sync ? ask_make(l->thread, c->sync) : NULL;
+	if (!c->sync || p->ask)
+		return p;
+	free(p);
+	return NULL;
+}
+
+/* The open batch ends with a call that has this parcel. As line_send_open(). */
+static int
+send_with_parcel(struct line *l, struct parcel *p)
+{
+	l->open->parcel = p;
+	return line_send_open(l);
+}
+
+/* A sync of a payload that is not in the batch counts when that has left. */
+int
+payload_call(struct line *l, struct call *c)
+{
+	struct parcel *p = NULL;
+	int rc = check_call(l, c);
+
+	if (rc)
+		return rc;
+	if (!c->payload || c->payload_length > WEIR_PAYLOAD_MAX)
+		return c->payload
+			   ? weir_fail(-EMSGSIZE, "a payload of %zu bytes; give at most %llu",
+				       c->payload_length, WEIR_PAYLOAD_MAX)
+			   : weir_fail(-EINVAL, "a payload of %zu bytes at NULL",
+				       c->payload_length);
+	c->run_flags |= RUN_PAYLOAD;
+	if (!is_large(c))
+		c->behind = ((uint32_t)c->payload_length + 7) & ~7u;
+	rc = begin(l, c);
+	if (!rc)
+		rc = make_room(l, c);
+	if (rc)
+		return rc;
+	if (is_large(c)) {
+		p = make_parcel(l, c);
+		rc = p ? 0 : -ENOMEM;
+	} else if (c->sync) {
+		rc = asks_add(l, l->open, c->sync);
+	}
+	if (rc)
+		return rc;
+	if (p)
+		p->number = take_number(l, c);
+	append_with_payload(l, c, p ? p->number : 0);
+	if (p)
+		rc = send_with_parcel(l, p);
+	else if (shall_leave(l, c))
+		rc = line_flush(l);
+	return rc == -EAGAIN || c->sync ? 0 : rc;
+}
+
+void
+line_send_piece(struct line *l)
+{
+	struct parcel *whole = l->behind, *p;
+	struct piece_args args = {.number = whole->number};
+	uint32_t length = payload_piece(whole->length - whole->sent);
+	struct call c = {.function = FUNCTION_PIECE,
+			 .number = FUNCTION_PIECE,
+			 .args = &args,
+			 .length = sizeof(args),
+			 .payload = whole->data + whole->sent,
+			 .payload_length = length,
+			 .flags = CALL_LIBRARY};
+
+	if (!whole->connection || whole->connection != message_lane_connection(l->lane)) {
+		line_lose(l, -EHOSTUNREACH);
+		return;
+	}
+	/* without memory: in the next turn */
+	if (make_room(l, &c))
+		return;
+	p = make_parcel(l, &c);
+	if (!p || append(l, &c)) {
+		free(p);
+		return;
+	}
+	whole->sent += length;
+	if (whole->sent == whole->length) {
+		p->ask = whole->ask;
+		l->behind = whole->next;
+		if (!l->behind)
+			l->behind_last = &l->behind;
+		/* the other end has the whole before it sees the number again */
+		l->numbers &= ~(UINT64_C(1) << (whole->number - 1));
+		free(whole);
+	}
+	send_with_parcel(l, p);
+}
+
+static void
+free_future(struct weir_future *f, void *user)
+{
+	(void)user;
+	free(f);
+}
+
+/* weir_call() with a payload. */
+static int
+call_with_payload(struct line *l, struct call *c)
+{
+	struct weir_sync *sync = c->sync;
+	bool sent = c->flags & WEIR_CALL_SYNC_SENT;
+	struct weir_future *f;
+	int rc;
+
+	if (is_large(c) && !sync)
+		return weir_fail(-EINVAL,
+				 "a payload of %zu bytes is not copied, and stays "
+				 "unchanged until a sync counts; give one",
+				 c->payload_length);
+	if (!is_large(c) && sent) {
+		c->sync = NULL;
+		rc = payload_call(l, c);
+		if (!rc && sync) /* all is copied */
+			sync_count(l->thread, sync, 1, 0);
+		return rc;
+	}
+	if (!is_large(c) || sent)
+		return payload_call(l, c);
+	/* it runs behind its batch: a result tells of it */
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return invoke_no_memory();
+	f->then = free_future;
+	rc = future_call(l, c, f, NULL, 0, payload_call);
+	if (rc)
+		free(f);
+	return rc;
 }
 
 int
@@ -424,6 +648,8 @@ call_prepare(struct call *c, uint32_t function, const void *args, size_t length,
 	c->flags = o->flags;
 	c->timeout_ms = o->timeout_ms;
 	c->sync = o->sync;
+	c->payload = o->payload;
+	c->payload_length = o->payload_length;
 	return 0;
 }
 
@@ -442,13 +668,16 @@ weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const vo
 	rc = call_prepare(&c, function, args, length, options, CALL_FLAGS);
 	if (rc)
 		return rc;
+	if (c.sync && !(c.flags & WEIR_CALL_SYNC_SENT) &&
+	    weir_unlikely(t->index == WEIR_THREAD_ANY))
+		return thread_of_pool();
+	l = line_get(t, to, &rc);
+	if (weir_unlikely(c.payload_length && l))
+		return call_with_payload(l, &c);
 	if (c.sync && c.flags & WEIR_CALL_SYNC_SENT) {
 		sent = c.sync;
 		c.sync = NULL;
-	} else if (weir_unlikely(c.sync && t->index == WEIR_THREAD_ANY)) {
-		return thread_of_pool();
 	}
-	l = line_get(t, to, &rc);
 	if (l)
 		rc = line_call(l, &c);
 	if (!rc && sent) /* arguments are copied */

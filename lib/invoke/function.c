@@ -39,8 +39,9 @@ check(const struct weir_function *f, uint32_t number)
 				 "'%s': arguments of %u to %u bytes (expected a range within 0 to "
 				 "%u)",
 				 f->name, f->min_length, f->max_length, WEIR_ARGS_MAX);
-	if (f->flags)
-		return weir_fail(-EINVAL, "'%s' has unknown flags 0x%x; give 0", f->name, f->flags);
+	if (f->flags & ~WEIR_FUNCTION_UNORDERED)
+		return weir_fail(-EINVAL, "'%s' has unknown flags 0x%x; see WEIR_FUNCTION_*",
+				 f->name, f->flags & ~WEIR_FUNCTION_UNORDERED);
 	if (!f->run && !f->run_many)
 		return weir_fail(-EINVAL, "'%s' has neither run nor run_many; give one", f->name);
 	return 0;

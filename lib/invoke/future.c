@@ -231,7 +231,8 @@ weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, c
 	if (rc)
 		return rc;
 	l = line_get(t, to, &rc);
-	return l ? future_call(l, &c, f, result, size, line_call) : rc;
+	return l ? future_call(l, &c, f, result, size, c.payload_length ? payload_call : line_call)
+		 : rc;
 }
 
 static bool

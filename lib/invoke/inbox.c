@@ -35,6 +35,7 @@ batch_make(struct invoke_thread *t, uint32_t room)
 	b->length = b->calls = 0;
 	b->asks = b->asks_last = NULL;
 	b->asks_answer = b->lost = false;
+	b->parcel = NULL;
 	return b;
 }
 
@@ -86,6 +87,8 @@ came_back(struct invoke_thread *t, const struct batch *b)
 		if (l)
 			asks_answered(l, b->ask, status);
 	}
+	if (b->parcel)
+		parcel_end(t, b->parcel, status);
 	if (b->lost && l)
 		futures_lost(t, l, status);
 }
@@ -178,7 +181,7 @@ fetch(struct invoke_thread *t)
 unsigned
 inbox_run(struct invoke_thread *t, unsigned most)
 {
-	struct weir_to from = {.process = t->v->self};
+	struct origin origin = {.from.process = t->v->self};
 	unsigned n = 0;
 	struct batch *b;
 
@@ -188,9 +191,10 @@ inbox_run(struct invoke_thread *t, unsigned most)
 	while ((b = t->arrived) && n < most) {
 		t->arrived = b->next;
 		n += b->calls;
-		from.thread = b->from->index;
+		origin.from.thread = b->from->index;
+		origin.batch = b;
 		/* a result of it has no room: its thread does not wait for it, and those behind */
-		b->lost = !run_batch(t, from, b->data, b->length);
+		b->lost = !run_batch(t, &origin, b->data, b->length);
 		if (b->lost)
 			atomic_fetch_add_explicit(&t->v->lost, 1, memory_order_relaxed);
 		give_back(b);

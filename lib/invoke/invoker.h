@@ -25,8 +25,10 @@
 #define TAG_ASKS 0x1u /* the thread that runs them says when it has */
 #define FUNCTION_NONE UINT16_MAX
 
+struct arrivals;
 struct line;
 struct invoke_thread;
+struct run_head;
 
 /* ---- functions ---- */
 
@@ -71,6 +73,16 @@ struct ask {
 	int status;	 /* once they have ended */
 };
 
+/* A payload on its way behind its call. */
+struct parcel {
+	struct parcel *next;
+	const uint8_t *data;
+	uint32_t length, sent;
+	uint32_t number;     /* struct payload_args */
+	uint64_t connection; /* that its call has left on; 0: it has not */
+	struct ask *ask;     /* ends when the bytes have left; NULL: none */
+};
+
 /* Calls that leave together. */
 struct batch {
 	struct batch *next;	    /* in a queue, an inbox, or a list of spares */
@@ -84,6 +96,7 @@ struct batch {
 	uint16_t ask;		      /* handed over: its number */
 	bool asks_answer;	      /* it has one */
 	bool lost;		      /* came back, and has not run */
+	struct parcel *parcel;	      /* payload behind its last call; NULL: none */
 	struct weir_draft draft;      /* data NULL: none */
 	_Alignas(8) uint8_t bytes[];
 };
@@ -191,7 +204,8 @@ struct invoke_thread {
 	_Atomic(struct batch *) returned;	 /* its batches that have run */
 	_Atomic bool asleep;			 /* it alone writes */
 	_Atomic bool wants_returned;		 /* a line waits for these. It sets, others clear */
-	_Atomic bool lane_ended; /* of a line: `ended` is set. Others set, it clears */
+	_Atomic bool lane_ended;	   /* of a line: `ended` is set. Others set, it clears */
+	_Atomic(struct arrivals *) broken; /* of connections that have ended */
 };
 
 struct weir_invoker {
@@ -206,7 +220,8 @@ struct weir_invoker {
 	uint32_t process_count, self;
 	uint32_t *seats, seat_count; /* processes that have threads */
 	struct meeting meeting;
-	_Atomic uint64_t lost; /* how often calls did not run, or may not have */
+	_Atomic uint64_t lost;	    /* how often calls did not run, or may not have */
+	_Atomic uint64_t assembled; /* bytes of payloads for which the library has memory */
 	SLIST_HEAD(, function_table) tables;
 	struct invoke_thread *threads, *pool; /* o.threads; o.pool_threads, at least one */
 	_Atomic uint32_t pool_used;
@@ -217,6 +232,20 @@ struct weir_invoker {
 	LIST_ENTRY(weir_invoker) in_all;     /* open.c's */
 };
 
+/* Where a batch has come from. */
+struct origin {
+	struct weir_to from;
+	const struct batch *batch;	/* of a thread of the process; NULL: of a peer */
+	const struct weir_reply *reply; /* of a peer */
+};
+
+enum payload_place {
+	PAYLOAD_ELSEWHERE, /* goes away behind the call */
+	PAYLOAD_LENT,	   /* a message on its own */
+	PAYLOAD_ALLOCATED, /* by the library */
+	PAYLOAD_PLACED,	   /* by the program */
+};
+
 /* A call, or a row of calls, while it runs. */
 struct weir_incoming {
 	struct weir_invoker *v;
@@ -225,6 +254,11 @@ struct weir_incoming {
 	struct weir_to from;
 	uint64_t id;   /* of the result that the caller expects; 0: none */
 	bool answered; /* it was given, or will be */
+	bool kept;     /* the payload is */
+	enum payload_place place;
+	const struct origin *origin;
+	const void *payload; /* NULL: none */
+	size_t payload_length;
 };
 
 struct expected_result {
@@ -242,9 +276,13 @@ struct call {
 	int timeout_ms;
 	struct weir_sync *sync;		       /* counts when it has run; NULL: none */
 	const struct expected_result *expects; /* NULL: none */
+	const void *payload;		       /* of payload_call() */
+	size_t payload_length;
 	/* line_call() sets */
 	uint32_t number; /* of the function there */
 	uint32_t run_flags;
+	/* payload_call() sets */
+	uint32_t behind; /* bytes of payload in the batch, padded */
 	/* call_make() sets */
 	uint64_t id; /* of the result; 0: none */
 };
@@ -266,15 +304,17 @@ struct line {
 	uint8_t *head;	    /* of the run that is open; NULL: none */
 	/* of that run: of the caller, there, bytes, RUN_* */
 	uint32_t function, number, length, flags;
-	struct batch *first, **last;   /* batches that wait for room */
-	uint64_t queued;	       /* that ever have */
-	struct ask *asks, **asks_last; /* sent, and not answered */
-	uint16_t asked, answered;      /* numbers of batches */
-	uint16_t told;		       /* by the other end, last */
-	bool is_told;		       /* since the line was lost */
-	uint16_t owed;		       /* this line answers up to this batch of the other end */
-	bool owes;		       /* it has not yet */
-	_Atomic int ended;	       /* why the connection has; others set, its thread clears */
+	struct batch *first, **last;	      /* batches that wait for room */
+	uint64_t queued;		      /* that ever have */
+	struct parcel *behind, **behind_last; /* payloads that other calls overtake */
+	uint64_t numbers;		      /* those of payloads, as bits from 0 */
+	struct ask *asks, **asks_last;	      /* sent, and not answered */
+	uint16_t asked, answered;	      /* numbers of batches */
+	uint16_t told;			      /* by the other end, last */
+	bool is_told;			      /* since the line was lost */
+	uint16_t owed;	   /* this line answers up to this batch of the other end */
+	bool owes;	   /* it has not yet */
+	_Atomic int ended; /* why the connection has; others set, its thread clears */
 	TAILQ_ENTRY(line) in_busy;
 };
 
@@ -371,6 +411,10 @@ int call_make(struct line *l, struct call *c);
 /* Waits as c says until the line has room for one more. 0, -EAGAIN, or why not. */
 int call_await_room(struct line *l, const struct call *c);
 int line_call(struct line *l, struct call *c);
+/* A call with a payload. As line_call(). */
+int payload_call(struct line *l, struct call *c);
+/* A piece of the first payload that others overtake leaves behind all that the line has. */
+void line_send_piece(struct line *l);
 /* A call of the library, accepted unless the line cannot be. */
 int line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
 	     size_t length);
@@ -411,6 +455,10 @@ bool asks_told(struct line *l, uint32_t number);
 /* Asks of the line, or of b, end in the thread's next turn. */
 void asks_lost(struct line *l, int status);
 void batch_asks_lost(struct line *l, struct batch *b, int status);
+/* An ask for one call of s. NULL: no memory. */
+struct ask *ask_make(struct invoke_thread *t, struct weir_sync *s);
+/* It ends in the thread's next turn. */
+void ask_end(struct invoke_thread *t, struct ask *a, int status);
 /* Counts those that have ended. How many. */
 unsigned asks_count(struct invoke_thread *t);
 void asks_free(struct invoke_thread *t);
@@ -465,12 +513,44 @@ meeting_has_news(const struct invoke_thread *t)
 /* The end of a turn: what has run counts as run when what it has called counts as made. */
 void turn_close(struct invoke_thread *t);
 
+/* ---- parcel.c ---- */
+
+/* The first batch of the queue has a parcel: sends both, without waiting, as far as there is room.
+ * 0: both have left, b is freed; -EAGAIN, or why not. */
+int parcel_send(struct line *l, struct batch *b);
+/* The parcel has left, or is lost with its line. */
+void parcel_end(struct invoke_thread *t, struct parcel *p, int status);
+/* Parcels that other calls overtake are lost. How many. */
+unsigned parcels_lose(struct line *l, int status);
+
+/* ---- payload.c ---- */
+
+enum payload_came {
+	PAYLOAD_MALFORMED,
+	PAYLOAD_RAN,  /* its call has */
+	PAYLOAD_WAITS /* for bytes to come */
+};
+
+/* A call that is checked, with a payload, or the announcement of one; data: behind the head. */
+enum payload_came payload_take(struct weir_incoming *c, const uint8_t *data,
+			       const struct run_head *h);
+/* One piece of the payload with this number follows. False: malformed. */
+bool payload_expect(const struct origin *from, uint32_t number);
+/* A piece has come for a call of *from. False: malformed. */
+bool payload_arrived(struct invoke_thread *t, const struct message_taken *taken,
+		     struct weir_to *from);
+/* Callback of the messenger. */
+void payloads_broken(void *arrivals, void *user);
+/* Ends calls whose payloads do not arrive any more. How many. */
+unsigned payloads_drop(struct invoke_thread *t);
+
 /* ---- run.c ---- */
 
 /* Runs one call whose length is checked; *c has thread and function. */
 void run_one(struct weir_incoming *c, const void *args, size_t length);
 
 /* Runs the calls of a batch in t. False: it is malformed; calls before that place have run. */
-bool run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uint32_t bytes);
+bool run_batch(struct invoke_thread *t, const struct origin *origin, const uint8_t *data,
+	       uint32_t bytes);
 
 #endif

@@ -76,6 +76,7 @@ make(struct invoke_thread *t, struct weir_to to, int *rc)
 	l->last = &l->first;
 	l->asks_last = &l->asks;
 	l->asked = l->answered = t->asked[to.process][index_of(t, to)];
+	l->behind_last = &l->behind;
 	if (to.process == v->self && to.thread != WEIR_THREAD_ANY) {
 		l->receiver = &v->threads[to.thread];
 		l->connected = true;
@@ -263,8 +264,15 @@ line_lose(struct line *l, int rc)
 		b = unqueue(l);
 		invoke_count(&l->thread->counters.dropped, b->calls);
 		batch_asks_lost(l, b, rc);
+		if (b->parcel)
+			parcel_end(l->thread, b->parcel, rc);
 		line_free_batch(l, b);
 	}
+	if (weir_unlikely(l->behind != NULL)) {
+		line_has_lost(l);
+		invoke_count(&l->thread->counters.dropped, parcels_lose(l, rc));
+	}
+	l->numbers = 0;
 	asks_lost(l, rc);
 	futures_lost(l->thread, l, rc);
 	l->status = rc;
@@ -389,23 +397,23 @@ line_failed(const struct line *l, int rc)
 	return line_not_entered(l);
 }
 
-/* Hands b to a thread of the process; what it asks is answered when it comes back. */
+/* Hands b to a thread of the process; what it asks is answered when it comes back, and a payload
+ * may be used again. */
 static int
 hand_over(struct line *l, struct batch *b)
 {
 	int rc;
 
-	if (b->asks) {
-		b->ask = (uint16_t)(l->asked + 1);
+	if (b->asks || b->parcel) {
+		b->ask = (uint16_t)(l->asked + (b->asks ? 1 : 0));
 		b->asks_answer = true;
 	}
 	rc = inbox_put(l->thread, l->receiver, b);
 	return rc == -ECONNREFUSED ? line_not_entered(l) : rc;
 }
 
-/* Sends a batch: on success it is the library's or another thread's, else it stays the line's. */
-static int
-send_batch(struct line *l, struct batch *b)
+int
+line_send_batch(struct line *l, struct batch *b)
 {
 	struct message_tag tag = {.kind = KIND_CALLS, .value = l->thread->index};
 	struct iovec part = {b->data, b->length};
@@ -429,7 +437,8 @@ send_batch(struct line *l, struct batch *b)
 			return rc == -EAGAIN ? rc : line_failed(l, rc);
 		l->connected = true;
 		b->draft.data = NULL;
-		batch_free(b);
+		if (weir_likely(!b->parcel))
+			batch_free(b);
 	}
 	if (asks.asks)
 		asks_sent(l, &asks);
@@ -447,7 +456,7 @@ push(struct line *l)
 		/* it is another thread's on success */
 		l->first = b->next;
 		atomic_fetch_sub_explicit(&l->thread->v->queued, b->length, memory_order_relaxed);
-		rc = send_batch(l, b);
+		rc = weir_unlikely(b->parcel != NULL) ? parcel_send(l, b) : line_send_batch(l, b);
 		if (!rc) {
 			invoke_count(&l->thread->counters.messages, 1);
 			continue;
@@ -460,7 +469,7 @@ push(struct line *l)
 	}
 	l->last = &l->first;
 	if (!l->open)
-		set_busy(l, l->owes);
+		set_busy(l, l->owes || l->behind);
 	return 0;
 }
 
@@ -513,6 +522,8 @@ lines_flush(struct invoke_thread *t)
 		if (l->open)
 			invoke_count(&t->counters.waited, 1);
 		line_flush(l);
+		if (weir_unlikely(l->behind != NULL) && !l->first)
+			line_send_piece(l);
 	}
 	return (unsigned)(atomic_load_explicit(&t->counters.messages, memory_order_relaxed) -
 			  before);

@@ -15,6 +15,9 @@ void line_close_run(struct line *l);
 /* The next inline call comes to the library. */
 void line_end_fast_path(struct line *l);
 void line_free_batch(struct line *l, struct batch *b);
+/* Sends b: on success it is the library's or another thread's, unless it has a parcel, else it
+ * stays the line's. */
+int line_send_batch(struct line *l, struct batch *b);
 /* The open batch leaves, behind those that wait. As line_flush(). */
 int line_send_open(struct line *l);
 /* Takes the batch of that place, which was not accepted, out of the queue; functions may have made

@@ -363,6 +363,7 @@ open_messenger(struct weir_invoker *v, const struct message_process *at)
 				      .replied = replied,
 				      .ended = lane_ended,
 				      .turn = thread_work,
+				      .dropped = payloads_broken,
 				      .user = v};
 
 	o.handler_threads = pool_size(v);

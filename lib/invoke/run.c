@@ -47,18 +47,32 @@ run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_hea
 	return true;
 }
 
+/* A call with a payload: t->ran counts it already. */
+static bool
+run_with_payload(struct weir_incoming *c, const uint8_t *data, const struct run_head *h)
+{
+	enum payload_came came = payload_take(c, data, h);
+
+	/* calls are counted when they have run */
+	c->thread->ran -= came == PAYLOAD_WAITS;
+	return came != PAYLOAD_MALFORMED;
+}
+
 /* Calls of the library itself. False: malformed. */
 static bool
-run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
+run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t *args,
 	    const struct run_head *h)
 {
 	uint32_t stride = run_stride(h->length, h->flags), id_bytes = 0;
+	struct weir_to from = origin->from;
 	struct signal_args signal;
+	struct piece_args piece;
 	struct done_args done;
 	uint64_t id = 0;
 	struct line *l;
 
-	if (t->index == WEIR_THREAD_ANY || (h->flags && h->function != FUNCTION_TREE))
+	if ((t->index == WEIR_THREAD_ANY && h->function != FUNCTION_PIECE) ||
+	    (h->flags && (h->flags != RUN_RETURN || h->function != FUNCTION_TREE)))
 		return false;
 	if (h->flags)
 		id_bytes = sizeof(id);
@@ -90,6 +104,13 @@ run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
 			if (!tree_run(t, from, id, args + id_bytes, h->length))
 				return false;
 			break;
+		case FUNCTION_PIECE:
+			if (h->length != sizeof(piece))
+				return false;
+			memcpy(&piece, args, sizeof(piece));
+			if (piece.zero || !payload_expect(origin, piece.number))
+				return false;
+			break;
 		default:
 			return false;
 		}
@@ -97,9 +118,9 @@ run_library(struct invoke_thread *t, struct weir_to from, const uint8_t *args,
 }
 
 bool
-run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uint32_t bytes)
+run_batch(struct invoke_thread *t, const struct origin *origin, const uint8_t *data, uint32_t bytes)
 {
-	struct weir_incoming c = {.v = t->v, .thread = t, .from = from};
+	struct weir_incoming c = {.v = t->v, .thread = t, .from = origin->from, .origin = origin};
 	const struct weir_invoker *v = t->v;
 	bool good = bytes;
 	struct run_head h;
@@ -114,7 +135,7 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 			break;
 		t->ran += h.count;
 		if (weir_unlikely(h.function >= v->o.function_count)) {
-			good = run_library(t, from, data + at + RUN_HEAD, &h);
+			good = run_library(t, origin, data + at + RUN_HEAD, &h);
 			continue;
 		}
 		c.function = &v->functions[h.function];
@@ -122,6 +143,10 @@ run_batch(struct invoke_thread *t, struct weir_to from, const uint8_t *data, uin
 		if (weir_unlikely(!good))
 			break;
 		atomic_store_explicit(&t->running, c.function, memory_order_relaxed);
+		if (weir_unlikely(h.flags & RUN_PAYLOAD)) {
+			good = run_with_payload(&c, data + at + RUN_HEAD, &h);
+			continue; /* which counts it */
+		}
 		if (weir_unlikely(h.flags & RUN_RETURN))
 			good = run_returning(&c, data + at + RUN_HEAD, &h);
 		else

@@ -124,6 +124,23 @@ weir_sync_wait(struct weir_invoker *v, struct weir_sync *s, int timeout_ms)
 
 /* ---- asking ---- */
 
+struct ask *
+ask_make(struct invoke_thread *t, struct weir_sync *s)
+{
+	struct ask *a = t->spare_ask;
+
+	if (a)
+		t->spare_ask = a->next;
+	else
+		a = malloc(sizeof(*a));
+	if (!a) {
+		weir_fail(-ENOMEM, "no memory for calls; free some");
+		return NULL;
+	}
+	*a = (struct ask){.sync = s, .count = 1};
+	return a;
+}
+
 int
 asks_add(struct line *l, struct batch *b, struct weir_sync *s)
 {
@@ -134,14 +151,9 @@ asks_add(struct line *l, struct batch *b, struct weir_sync *s)
 		a->count++;
 		return 0;
 	}
-	a = t->spare_ask;
-	if (a)
-		t->spare_ask = a->next;
-	else
-		a = malloc(sizeof(*a));
+	a = ask_make(t, s);
 	if (!a)
-		return weir_fail(-ENOMEM, "no memory for calls; free some");
-	*a = (struct ask){.sync = s, .count = 1};
+		return -ENOMEM;
 	if (b->asks)
 		b->asks_last->next = a;
 	else
@@ -161,6 +173,12 @@ end(struct invoke_thread *t, struct ask *first, struct ask *last, int status)
 	last->next = NULL;
 	*t->ended_last = first;
 	t->ended_last = &last->next;
+}
+
+void
+ask_end(struct invoke_thread *t, struct ask *a, int status)
+{
+	end(t, a, a, status);
 }
 
 void

@@ -76,7 +76,7 @@ thread_of_pool(void)
 void
 thread_wake(struct invoke_thread *t)
 {
-	if (t->index != WEIR_THREAD_ANY)
+	if (t->index != WEIR_THREAD_ANY && t->v->m)
 		message_wake(t->v->m, t->index);
 }
 
@@ -125,18 +125,23 @@ bool
 thread_take(struct weir_messenger *m, const struct message_taken *taken, void *user)
 {
 	struct weir_invoker *v = user;
-	struct weir_to from = {taken->process, taken->tag.value};
+	struct origin origin = {.from = {taken->process, taken->tag.value}, .reply = &taken->reply};
 	struct invoke_thread *t;
 
 	t = taken->receiver == MESSAGE_HANDLERS ? pool_own(v) : &v->threads[taken->receiver];
-	if (weir_unlikely(!is_known(v, from, taken->receiver)))
+	if (weir_unlikely(taken->tag.kind == MESSAGE_BARE)) {
+		if (payload_arrived(t, taken, &origin.from))
+			return true;
+	} else if (weir_unlikely(!is_known(v, origin.from, taken->receiver))) {
 		return false;
-	if (weir_likely(taken->tag.kind == KIND_CALLS &&
-			(taken->tag.flags ? taken->tag.flags == TAG_ASKS : !taken->tag.type) &&
-			run_batch(t, from, taken->data, taken->length) &&
-			(!taken->tag.flags || !line_owe(t, from, taken->tag.type))))
+	} else if (weir_likely(
+		       taken->tag.kind == KIND_CALLS &&
+		       (taken->tag.flags ? taken->tag.flags == TAG_ASKS : !taken->tag.type) &&
+		       run_batch(t, &origin, taken->data, taken->length) &&
+		       (!taken->tag.flags || !line_owe(t, origin.from, taken->tag.type)))) {
 		return true;
-	refuse(t, from);
+	}
+	refuse(t, origin.from);
 	return false;
 }
 
@@ -165,6 +170,8 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 		n += asks_count(t);
 	if (weir_unlikely(t->futures_lost))
 		n += futures_end_lost(t);
+	if (weir_unlikely(atomic_load_explicit(&t->broken, memory_order_relaxed)))
+		n += payloads_drop(t);
 	turn_close(t);
 	return n + meeting_has_news(t) +
 	       (t->index != WEIR_THREAD_ANY &&
@@ -312,7 +319,9 @@ thread_free(struct invoke_thread *t)
 {
 	struct batch *b;
 
+	payloads_drop(t);
 	inbox_settle(t);
+	asks_count(t); /* payloads of a thread that has left */
 	lines_free(t);
 	asks_free(t);
 	futures_free(t);
@@ -342,6 +351,7 @@ thread_ended(void *thread)
 		return;
 	forget(t);
 	message_leave(v->m);
+	payloads_drop(t);
 }
 
 int
@@ -367,5 +377,6 @@ weir_invoker_leave(struct weir_invoker *v)
 	forget(t);
 	pthread_setspecific(v->key, NULL);
 	message_leave(v->m);
+	payloads_drop(t);
 	return rc;
 }

@@ -322,6 +322,8 @@ weir_call_all(struct weir_invoker *v, uint32_t function, const void *args, size_
 		return thread_of_pool();
 	rc = call_prepare(&c, function, args, length, options,
 			  CALL_FLAGS | WEIR_CALL_ONCE_PER_PROCESS);
+	if (!rc && c.payload_length)
+		rc = weir_fail(-EINVAL, "a call of all threads has no payload; call each of them");
 	if (!rc && weir_state(v->w) != WEIR_UP)
 		rc = weir_gone(v->w);
 	if (!rc)

@@ -139,7 +139,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size)
 		memcpy(copy, data, size);
 	ran = 0;
-	run_batch(&x->threads[0], (struct weir_to){0, 1}, copy, (uint32_t)size);
+	run_batch(&x->threads[0], &(struct origin){.from = {0, 1}}, copy, (uint32_t)size);
 	free(copy);
 	require(x->threads[0].counters.run == ran && !x->threads[0].inside);
 	asks_count(&x->threads[0]);

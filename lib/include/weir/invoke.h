@@ -36,7 +36,8 @@
 extern "C" {
 #endif
 
-#define WEIR_ARGS_MAX 4096u /* bytes of one call's arguments */
+#define WEIR_ARGS_MAX 4096u	      /* bytes of one call's arguments */
+#define WEIR_PAYLOAD_MAX (1ull << 30) /* bytes of one call's payload */
 #define WEIR_INVOKE_THREADS_MAX 64u
 #define WEIR_INVOKE_POOL_MAX 32u
 #define WEIR_FUNCTIONS_MAX 4096u
@@ -64,7 +65,7 @@ struct weir_to {
 struct weir_function {
 	const char *name; /* 1 to WEIR_FUNCTION_NAME_MAX bytes; copied */
 	uint32_t version;
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* WEIR_FUNCTION_* */
 	/* bytes of arguments, at most WEIR_ARGS_MAX; both ends refuse other lengths */
 	uint32_t min_length, max_length;
 	/*
@@ -79,7 +80,23 @@ struct weir_function {
 	void (*run_many)(struct weir_incoming *c, const void *args, size_t length, size_t stride,
 			 size_t count);
 	void *user; /* weir_incoming_user() */
+	/*
+	 * Gives the memory for a payload of `payload` bytes that travels behind its call
+	 * (weir_call_options.payload), before it arrives; then run() finds it there, and `c` is
+	 * not valid until then. Memory that was adopted with WEIR_ADOPT_RECV may be written to
+	 * without a copy. The memory is the library's until run() is called. NULL refuses: the
+	 * function does not run, and the caller's sync or future ends with -ENOMEM. Without
+	 * place() a payload stays where it arrives, or is put together in memory of the library.
+	 */
+	void *(*place)(struct weir_incoming *c, const void *args, size_t length, size_t payload);
+	/* A payload did not become complete, so the function does not run: the memory is the
+	 * program's again, but a piece that is under way may still come to an adopted range until
+	 * that is disowned. In the thread that has called place(), in a turn or while it leaves.
+	 * May be NULL. */
+	void (*broken)(struct weir_invoker *v, void *memory, void *user);
 };
+/* A call from afar with a large payload lets the caller's later calls to the thread overtake it. */
+#define WEIR_FUNCTION_UNORDERED 0x1u
 
 /* ---- Invokers ---- */
 
@@ -195,7 +212,7 @@ uint32_t weir_invoker_threads(const struct weir_invoker *v, uint32_t process);
 	0x2u /* without room return -EAGAIN; never queue, also in a function                       \
 	      */
 
-#define WEIR_CALL_SYNC_SENT 0x4u	/* the sync counts when the arguments may be used again */
+#define WEIR_CALL_SYNC_SENT 0x4u	/* the sync counts when the payload may be used again */
 #define WEIR_CALL_ONCE_PER_PROCESS 0x8u /* weir_call_all(): in one thread of each process */
 
 struct weir_sync;
@@ -206,7 +223,16 @@ struct weir_call_options {
 	/* counts once when the function has returned, or is lost; not if the call is refused. Or
 	 * NULL */
 	struct weir_sync *sync;
-	uint64_t more[5]; /* 0 */
+	/*
+	 * Bytes that the function gets besides the arguments, as weir_incoming_payload(); of calls
+	 * to one thread. Where it fits one message with the arguments (WEIR_BATCH_MAX less 24 bytes
+	 * and the arguments, rounded up to 8) it is copied. A larger one stays unchanged until the
+	 * sync has counted, or the future has ended; a call without either is refused with -EINVAL.
+	 * It is sent as there is room, also behind the return of the call.
+	 */
+	const void *payload;
+	size_t payload_length; /* bytes, at most WEIR_PAYLOAD_MAX; 0: none */
+	uint64_t more[3];      /* 0 */
 };
 
 /*
@@ -219,8 +245,9 @@ struct weir_call_options {
  *
  * Returns 0 (accepted), or
  *   -ENOSYS        `to` has no such function, or another version: weir_reason() names both
- *   -EMSGSIZE      the length is out of the function's bounds here, or there
- *   -EINVAL        no such function here, unknown flags
+ *   -EMSGSIZE      the length is out of the function's bounds here, or there; or the payload is
+ *                  longer than WEIR_PAYLOAD_MAX
+ *   -EINVAL        no such function here, unknown flags, a large payload without sync and future
  *   -ENOENT        no such process or thread
  *   -ECONNREFUSED  the thread has not entered, or has left
  *   -EAGAIN        no room within the time, or calls of queue_bytes wait
@@ -393,6 +420,31 @@ weir_incoming_from(const struct weir_incoming *c);	 /* the thread that made the 
 void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user */
 
 /*
+ * The payload of the call, aligned to 8 bytes; NULL, and 0 bytes: it has none. Valid until the
+ * function returns, unless kept. It is a peer's: a function checks what it uses. A program on this
+ * host may change it while it is read; copy what is checked.
+ */
+const void *weir_incoming_payload(const struct weir_incoming *c, size_t *length);
+
+/* A payload that outlives its call. */
+struct weir_kept {
+	const void *data;
+	size_t length; /* bytes */
+	uint64_t internal[2];
+};
+
+/*
+ * Keeps the payload until weir_kept_release(), once per call, where it is: one that arrived in one
+ * piece, of up to 1 MiB, then takes receive memory of the session, as a loan does; one of place()
+ * stays the program's. Copies a payload that travelled with the call, or is of a thread of the
+ * process. Returns 0; -EINVAL: the call has no payload, or it is kept already; -ENOMEM.
+ */
+int weir_incoming_keep(struct weir_incoming *c, struct weir_kept *kept);
+
+/* Releases it, once. Any thread, before weir_invoker_close(); does not block. */
+void weir_kept_release(struct weir_invoker *v, struct weir_kept *kept);
+
+/*
  * Gives the result of the call, copied, once. Without it the result is empty. Returns 0; -EINVAL:
  * the caller expects none, or has it; -EMSGSIZE: more than WEIR_ARGS_MAX bytes; or as weir_call().
  * Does not wait, and has room up to twice queue_bytes; without it -EAGAIN, and the caller's line
@@ -501,7 +553,10 @@ int weir_invoker_reduce(struct weir_invoker *v, const void *mine, void *result, 
 	X(dropped, "accepted calls that were lost with their line")                                \
 	X(ignored, "results and signals for what has ended")                                       \
 	X(malformed, "lines ended because of malformed input")                                     \
-	X(refused, "calls that functions ended by weir_incoming_refuse()")
+	X(refused, "calls that functions ended by weir_incoming_refuse()")                         \
+	X(unplaced, "calls that did not run because their payload found no memory")                \
+	X(placed, "payloads of which memory of place() received pieces without a copy")            \
+	X(copied, "payloads copied into memory of place()")
 struct weir_invoker_stats {
 	size_t size; /* sizeof(struct weir_invoker_stats), set by WEIR_INVOKER_STATS_INIT */
 #define WEIR_INVOKER_COUNTER(name, help) uint64_t name;

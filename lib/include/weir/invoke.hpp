@@ -73,7 +73,11 @@ struct entry {
 		for (const char *c = type; *c; c++)
 			h = (h ^ static_cast<unsigned char>(*c)) * 1099511628211ull;
 		std::snprintf(name, sizeof(name), "%016llx.%s", h, type + skip);
-		f = {name, 1, 0, size, size, nullptr, run, nullptr};
+		f = {};
+		f.name = name;
+		f.version = 1;
+		f.min_length = f.max_length = size;
+		f.run_many = run;
 		first = this;
 	}
 };
@@ -186,7 +190,12 @@ open(weir *w, weir_group *g, invoker &v, weir_invoker_options o = WEIR_INVOKER_O
 }
 
 /* As NULL. A sync of options counts each call that does not fail, without weir_sync_add(). */
-inline constexpr weir_call_options standard{0, -1, nullptr, {}};
+inline constexpr weir_call_options standard = [] {
+	weir_call_options o{};
+
+	o.timeout_ms = -1;
+	return o;
+}();
 
 /* weir_call() of f. */
 template <class F>
@@ -222,8 +231,9 @@ struct sync : weir_call_options {
 	weir_sync s;
 	weir_invoker *v;
 
-	explicit sync(weir_invoker *invoker) : weir_call_options{0, -1, &s, {}}, v(invoker)
+	explicit sync(weir_invoker *invoker) : weir_call_options(standard), v(invoker)
 	{
+		weir_call_options::sync = &s;
 		weir_sync_init(&s, 0, nullptr, nullptr);
 	}
 	sync &operator=(sync &&) = delete;

@@ -67,7 +67,7 @@ give(const struct writer *w, uint32_t bytes)
 
 	memcpy(copy, w->bytes, bytes);
 	ran = rows = 0;
-	good = run_batch(&t, (struct weir_to){5, 9}, copy, bytes);
+	good = run_batch(&t, &(struct origin){.from = {5, 9}}, copy, bytes);
 	free(copy);
 	assert_int_equal(t.counters.run, ran);
 	assert_int_equal(t.inside, 0);
@@ -193,7 +193,7 @@ say(struct listener *x, uint32_t function, const void *args, uint32_t length)
 
 	add(&w, function, length, 1, NULL);
 	memcpy(w.bytes + RUN_HEAD, args, length);
-	good = run_batch(&x->t, x->line.to, w.bytes, w.length);
+	good = run_batch(&x->t, &(struct origin){.from = x->line.to}, w.bytes, w.length);
 	asks_count(&x->t);
 	return good;
 }

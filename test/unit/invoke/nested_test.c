@@ -301,7 +301,7 @@ misuse(struct team *t, uint32_t index)
 		       newer_number = index ? 1 : 2, longer_number = index ? 0 : 3;
 	struct weir_batching bad[] = {
 	    {WEIR_BATCH_OVERFLOW + 1, 64, 0}, {0, 63, 0}, {0, WEIR_BATCH_MAX + 1, 0}};
-	struct weir_call_options options = {.flags = 0x80}, more = {.more = {0, 0, 0, 0, 1}};
+	struct weir_call_options options = {.flags = 0x80}, more = {.more = {0, 0, 1}};
 	struct weir_invoker_options o = standard();
 	struct weir_to other = {1 - index, 0}, self = {0};
 	uint8_t args[300] = {0};
@@ -420,7 +420,7 @@ open_badly(struct team *t, uint32_t index)
 	    {{.name = "", .run = run_empty}, -EINVAL},
 	    {{.name = name, .run = run_empty}, -EINVAL},
 	    {{.name = "b"}, -EINVAL},
-	    {{.name = "b", .flags = 1, .run = run_empty}, -EINVAL},
+	    {{.name = "b", .flags = 2, .run = run_empty}, -EINVAL},
 	    {{.name = "b", .min_length = 2, .max_length = 1, .run = run_empty}, -EINVAL},
 	    {{.name = "b", .max_length = WEIR_ARGS_MAX + 1, .run = run_empty}, -EINVAL},
 	    {{.name = "a", .run = run_empty}, -EEXIST},
