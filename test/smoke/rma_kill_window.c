@@ -39,6 +39,17 @@ struct work {
 	uint8_t *buf;
 };
 
+/* Whether a call has told that the last exclusive holder of a lock was dead. */
+static bool
+is_repaired(int rc)
+{
+	if (rc != -EOWNERDEAD)
+		return false;
+	book->repaired++;
+	say("repaired");
+	return true;
+}
+
 static int
 add(struct work *k)
 {
@@ -47,17 +58,15 @@ add(struct work *k)
 	uint64_t was;
 	int end, rc = weir_window_lock_all(k->win, 0, PATIENCE_MS);
 
-	if (rc)
+	if (rc && !is_repaired(rc)) /* that of the own part is held */
 		return rc;
 	t->begun++;
-	/* the first operation acquires the lock; told of a dead holder, it has not begun */
+	/* else the first operation acquires the lock; told of a dead holder, it has not begun */
 	for (unsigned i = 0; i < 2; i++) {
 		rc = weir_window_fetch_op(k->win, 0, 8 * k->slot, &one, &was, WEIR_T_UINT64,
 					  WEIR_ACC_SUM, 0);
-		if (rc != -EOWNERDEAD)
+		if (!is_repaired(rc))
 			break;
-		book->repaired++;
-		say("repaired");
 	}
 	if (!rc)
 		rc = weir_window_accumulate(k->win, 0, 8 * TOTAL, &one, 1, WEIR_T_UINT64,
@@ -90,11 +99,7 @@ lock(struct work *k, int kind)
 {
 	int rc = weir_window_lock(k->win, 0, kind, 0, PATIENCE_MS);
 
-	if (rc != -EOWNERDEAD)
-		return rc;
-	book->repaired++;
-	say("repaired");
-	return 0;
+	return is_repaired(rc) ? 0 : rc;
 }
 
 /* Behind an operation that returned rc. 0: it is complete. */
