@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * -t call: threads of the driver call a function in threads of the server, thread i in thread i.
+ * -t call, return: threads of the driver call a function in threads of the server, thread i in
+ * thread i.
  * Both programs form a group, whose invoker lives as long as the run. With --inside they are one
  * program, and the second half of its threads are those of the server.
  */
@@ -13,7 +14,8 @@
 
 #include <stdbool.h>
 
-/* Functions: counts; with -w it calls CALL_ANSWER of the caller with the same arguments. */
+/* Functions: counts. Its result are the arguments, or with -t call and -w it calls CALL_ANSWER of
+ * the caller with them. */
 enum { CALL_COUNT, CALL_ANSWER, CALL_FUNCTIONS };
 
 struct call_pair {

@@ -170,11 +170,13 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 			    (o->apart ? WEIR_WINDOW_APART : 0) |
 			    (o->by_engine ? WEIR_WINDOW_BY_ENGINE : 0);
 	}
-	if (test == PERF_CALLS) {
+	if (perf_is_call(test)) {
 		m.group = o->inside ? 0 : perf_mix(d->group + d->number) | 1;
 		m.members = 2;
 		m.rank = 1;
 		m.mode = o->mode;
+		if (test == PERF_RETURNS && !m.window)
+			m.window = 1;
 		m.flags |= o->many ? PERF_ROWS : 0;
 	}
 	if (test == PERF_READ && !(m.flags & PERF_TRANSFERS))
@@ -350,7 +352,7 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 			rc = driver_remote(d, r);
 		else if (perf_is_message(test))
 			rc = driver_tx(d, r);
-		else if (test == PERF_CALLS)
+		else if (perf_is_call(test))
 			rc = driver_call(d, r);
 		else if (test == PERF_LAT)
 			rc = driver_latency(d, r);

@@ -263,7 +263,8 @@ static const struct option_spec specs[] = {
      "transport of messages: RC, and RING, SEND, READ or WRITE (Weir chooses); UD: datagrams",
      .take = take_flags, .expected = "UD, or RC and at most one of RING, SEND, READ and WRITE"},
     {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "print this text"},
-    {"inside", 0, OPTION_FLAG, AT(inside), NULL, NULL, "call: between threads of this program"},
+    {"inside", 0, OPTION_FLAG, AT(inside), NULL, NULL,
+     "call, return: between threads of this program"},
     {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
      "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
     {"interactive", 'i', OPTION_FLAG, AT(interactive), NULL, NULL,
@@ -278,8 +279,8 @@ static const struct option_spec specs[] = {
     {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
      "use the node's own port, also towards a program on this node"},
     {"many", 0, OPTION_FLAG, AT(many), NULL, NULL,
-     "call: the function runs once for consecutive calls, else once for each"},
-    {"mode", 0, OPTION_WORD, AT(mode), NULL, "auto", "call: when calls are packed",
+     "call, return: the function runs once for consecutive calls, else once for each"},
+    {"mode", 0, OPTION_WORD, AT(mode), NULL, "auto", "call, return: when calls are packed",
      .words = "auto|eager|full|overflow"},
     {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
      "do not measure the machine before and after each run"},
@@ -339,7 +340,7 @@ static const struct option_spec specs[] = {
      .words = "poll|sleep"},
     {"window", 'w', OPTION_UNSIGNED, AT(window), "COUNT", NULL,
      "maximum of messages in flight (limited by flow control; read: 16); call: each is answered "
-     "by a call",
+     "by a call; return: results outstanding (1)",
      NUMBER(1, UINT32_MAX)},
 };
 
@@ -352,13 +353,13 @@ const struct option_table perf_option_table = {
 	"weir-perf [--instance NAME] ADDRESS -i                 the same from a prompt\n"
 	"weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
 	"alone\n"
-	"weir-perf [--instance NAME] --inside -t call           between threads of this program\n"
+	"weir-perf [--instance NAME] --inside -t call,return    between threads of this program\n"
 	"weir-perf --alltoall -t TEST                           between all nodes of a "
 	"cluster\n"
 	"weir-perf --calibrate                                  measures the machine alone\n"
 	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
 	"  read (the server answers from its memory); message model: message, request;\n"
-	"  call (of functions, by remote invocation);\n"
+	"  call (of functions, by remote invocation), return (the same with results);\n"
 	"  remote memory: put, get, acc (updates elements), fop (fetches and updates them),\n"
 	"  cas, notify and signal (puts that the other end answers), lock;\n"
 	"  windows: flag (put, flush, put of a word that the other end awaits), lockall, fence,\n"
@@ -434,7 +435,7 @@ settle_test(struct perf_options *o, uint32_t test)
 		return "a size that -t %s can't have; give %u bytes to --region";
 	if (test >= PERF_MESSAGES && (o->loop || o->connections > 1))
 		return "-t %s makes its connections itself; leave out --loop and --connections";
-	if (test == PERF_CALLS) {
+	if (perf_is_call(test)) {
 		for (uint32_t i = 0; i < o->size_count; i++)
 			if (o->sizes[i] > WEIR_ARGS_MAX)
 				return "the arguments of a -t %s have up to 4096 bytes; lower -s";
@@ -445,9 +446,10 @@ settle_test(struct perf_options *o, uint32_t test)
 		if (o->alltoall)
 			return "-t %s goes to one server; leave out --alltoall";
 	} else if (o->mode || o->many || o->inside) {
-		return "--mode, --many and --inside are for -t call; leave them out";
+		return "--mode, --many and --inside are for -t call and -t return; leave them "
+		       "out";
 	}
-	if ((perf_is_remote(test) || test == PERF_CALLS) && (o->both || o->rate > 0 || o->flags))
+	if ((perf_is_remote(test) || perf_is_call(test)) && (o->both || o->rate > 0 || o->flags))
 		return "-t %s goes one way, as fast as it can; leave out -b, --rate and --flags";
 	if (o->alltoall && (perf_is_answered(test) || (perf_is_serial(test) && !window)))
 		return "-t %s goes to one server; leave out --alltoall";

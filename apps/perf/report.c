@@ -139,7 +139,7 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 			us[0], us[1], us[2], us[3], us[4], us[5], us[6]);
 	else
 		fputs("\"lat_us\":null", to);
-	if (r->test == PERF_CALLS)
+	if (perf_is_call(r->test))
 		fprintf(to, ",\"calls\":{\"run\":%llu,\"messages\":%llu,\"per_message\":%.3f}",
 			(unsigned long long)r->received, (unsigned long long)r->messages,
 			per_message(r));
@@ -210,7 +210,7 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
 			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
 			r->shares.max / 1e6);
-	if (r->test == PERF_CALLS)
+	if (perf_is_call(r->test))
 		fprintf(to, "     %llu calls run, %llu messages, %.1f calls per message\n",
 			(unsigned long long)r->received, (unsigned long long)r->messages,
 			per_message(r));

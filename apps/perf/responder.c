@@ -179,7 +179,7 @@ step_idle(struct responder *r)
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
-		} else if (request->test == PERF_CALLS) {
+		} else if (perf_is_call(request->test)) {
 			rc = call_rx_start(&r->calls, f->weir, &r->server->inside, request,
 					   r->server->options->patience_s * 1000);
 		} else if (request->group && request->flags & PERF_HERE) {

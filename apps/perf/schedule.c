@@ -136,9 +136,9 @@ const char *
 perf_test_name(uint32_t test)
 {
 	static const char *const names[PERF_TESTS] = {
-	    "lat",    "bw",   "rate", "mix",	 "read",  "message", "request",
-	    "call",   "put",  "get",  "acc",	 "fop",	  "cas",     "notify",
-	    "signal", "flag", "lock", "lockall", "fence", "pscw"};
+	    "lat",    "bw",	"rate", "mix",	"read",	   "message", "request",
+	    "call",   "return", "put",	"get",	"acc",	   "fop",     "cas",
+	    "notify", "signal", "flag", "lock", "lockall", "fence",   "pscw"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -282,12 +282,12 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	     m.size / m.block > PERF_EXTENT_MAX / m.stride ||
 	     (m.test == PERF_ACC && !perf_pieces_ok(m.type, m.block, m.stride))))
 		return -EBADMSG;
-	if (kind == PERF_REQUEST && m.test == PERF_CALLS &&
+	if (kind == PERF_REQUEST && perf_is_call(m.test) &&
 	    (m.size > WEIR_ARGS_MAX || m.threads > PERF_CALL_THREADS_MAX ||
 	     m.mode > WEIR_BATCH_OVERFLOW || !m.group != !!(m.flags & PERF_HERE)))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST &&
-	    (m.group ? !(perf_is_remote(m.test) || m.test == PERF_CALLS) || m.members < 2 ||
+	    (m.group ? !(perf_is_remote(m.test) || perf_is_call(m.test)) || m.members < 2 ||
 			   m.members > 2 * PERF_PROGRAMS_MAX || m.rank >= m.members
 		     : perf_is_window(m.test)))
 		return -EBADMSG;

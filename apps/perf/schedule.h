@@ -24,6 +24,7 @@ enum perf_test {
 	PERF_MESSAGES,
 	PERF_REQUESTS,
 	PERF_CALLS,
+	PERF_RETURNS,
 	PERF_PUT,
 	PERF_GET,
 	PERF_ACC,
@@ -44,6 +45,13 @@ static inline bool
 perf_is_message(uint32_t test)
 {
 	return test == PERF_MESSAGES || test == PERF_REQUESTS;
+}
+
+/* Tests of remote invocation. */
+static inline bool
+perf_is_call(uint32_t test)
+{
+	return test == PERF_CALLS || test == PERF_RETURNS;
 }
 
 /* The payload comes from the server. */

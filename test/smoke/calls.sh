@@ -21,14 +21,17 @@ for to in node:2 node:1:near --inside; do
 		perf '.count == 3000 and .verified and .calls.run == 3000' --instance A $to -t call -s 8,13 -n 3000 --mode $mode --many --verify
 		# each call has an answer; those of the own program count, too
 		perf '.count == 100 and .verified and .lat_us.p50 > 0' --instance A $to -t call -n 100 -w 1 --mode $mode --verify
+		perf '.count == 1000 and .verified and .calls.run >= 1000 and .lat_us.p50 > 0' \
+			--instance A $to -t return -s 0,64,4096 -n 1000 -w 100 --mode $mode --verify
 	done
 	perf '.calls.messages == 3000 and .calls.per_message == 1' --instance A $to -t call -n 3000 --mode eager
 	# the clock is looked at every 64 calls
 	perf '.calls.per_message > 30' --instance A $to -t call -s 8 -n 3000 --mode full
 	perf '.count > 0 and .msgs_per_s > 0 and .calls.run == .count' --instance A $to -t call -s 8,64 -D 0.3 --many
+	perf '.count > 0 and .calls.run == .count and .calls.messages == .count' --instance A $to -t return -D 0.3
 	perf '.count > 0 and .calls.run == .count and .shares.count == 3' --instance A $to -t call -D 0.3 --threads 3 --wait sleep
 	perf '.count == 1001 and .verified and .shares.count == 4 and .lat_us.p50 > 0' \
-		--instance A $to -t call -n 1001 --threads 4 -w 30 --verify --wait sleep
+		--instance A $to -t call,return -n 1001 --threads 4 -w 30 --verify --wait sleep
 done
 perf '.count == 2000 and .verified and .shares.count == 2 and .calls.run == 2000 and .calls.messages > 0' \
 	--instance A node:2 -t call -n 2000 --programs 2 --threads 2 --verify

@@ -56,7 +56,7 @@ struct perf_schedule
 call_schedule(const struct perf_message *request, uint32_t thread)
 {
 	return (struct perf_schedule){
-	    .test = PERF_CALLS,
+	    .test = request->test,
 	    .size = request->size,
 	    .seed = perf_mix(request->seed ^ perf_mix(thread + 1)),
 	};

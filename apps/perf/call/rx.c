@@ -19,7 +19,7 @@
 struct lane {
 	_Alignas(64) _Atomic uint64_t run; /* read at any time */
 	uint64_t errors;
-	bool verify, answer;
+	bool verify, answer, returns;
 	struct perf_schedule schedule;
 	uint64_t start_ns, last_ns; /* of the first and the last call */
 	pthread_t thread;
@@ -52,6 +52,8 @@ look(struct lane *l, struct weir_incoming *c, uint64_t i, const void *args, size
 	if (l->answer && weir_call(weir_incoming_invoker(c), weir_incoming_from(c), CALL_ANSWER,
 				   args, length, NULL))
 		l->errors++;
+	if (l->returns && weir_incoming_result(c, args, length))
+		l->errors++;
 }
 
 void
@@ -66,7 +68,7 @@ call_count_row(struct weir_incoming *c, const void *args, size_t length, size_t 
 	run = atomic_load_explicit(&l->run, memory_order_relaxed);
 	if (!run)
 		l->start_ns = now_ns();
-	if (l->verify || l->answer)
+	if (l->verify || l->answer || l->returns)
 		for (size_t i = 0; i < count; i++)
 			look(l, c, run + i, (const uint8_t *)args + i * stride, length);
 	atomic_store_explicit(&l->run, run + count, memory_order_relaxed);
@@ -228,7 +230,8 @@ call_rx_start(struct call_rx **rx, struct weir *w, const struct call_pair *insid
 		x->lane[i] = (struct lane){.rx = x,
 					   .number = i,
 					   .verify = request->flags & PERF_VERIFY,
-					   .answer = request->window,
+					   .answer = request->test == PERF_CALLS && request->window,
+					   .returns = request->test == PERF_RETURNS,
 					   .schedule = call_schedule(request, i)};
 	rc = -pthread_create(&x->lane[0].thread, NULL, first_main, x);
 	if (rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads that make calls, and with -w await that each is answered by a call back. */
+/* Threads that make calls, and await that each has its result, or with -w is answered by a call
+ * back. */
 #include "call.h"
 #include "tx.h"
 
@@ -16,6 +17,15 @@ struct call_run {
 	struct perf_message request;
 };
 
+/* A call whose result is awaited. */
+struct awaited {
+	struct weir_future f;
+	struct caller *caller;
+	uint64_t number, since; /* ns */
+	uint8_t *result;
+	struct awaited *next; /* free */
+};
+
 struct caller {
 	struct tx_thread *t;
 	struct weir_invoker *v;
@@ -25,6 +35,10 @@ struct caller {
 	uint64_t made, answered;
 	uint32_t window;
 	uint64_t *since; /* ns, of the `window` latest calls */
+	struct weir_to to;
+	/* -t return: `window` results, and their bytes */
+	struct awaited *results, *spare;
+	uint8_t *bytes;
 };
 
 /* The calling thread, if it makes calls. */
@@ -44,6 +58,70 @@ call_answered(struct weir_incoming *c, const void *args, size_t length)
 	}
 	histogram_record(&me->t->latency, now_ns() - me->since[me->answered % me->window]);
 	me->answered++;
+}
+
+static void
+call_returned(struct weir_future *f, void *user)
+{
+	struct awaited *a = user;
+	struct caller *me = a->caller;
+
+	me->answered++;
+	a->next = me->spare;
+	me->spare = a;
+	if (f->status || f->length != me->t->run->size ||
+	    (me->verify && !perf_schedule_check(&me->schedule, a->number, a->result, f->length)))
+		atomic_fetch_add_explicit(&me->t->errors, 1, memory_order_relaxed);
+	else
+		histogram_record(&me->t->latency, now_ns() - a->since);
+}
+
+static int
+alloc_window(struct caller *me, uint32_t size)
+{
+	me->since = calloc(me->window + 1, sizeof(*me->since));
+	if (!me->since)
+		return -ENOMEM;
+	if (((const struct call_run *)me->t->run)->request.test != PERF_RETURNS)
+		return 0;
+	me->results = calloc(me->window, sizeof(*me->results));
+	me->bytes = calloc(me->window, size + 1);
+	if (!me->results || !me->bytes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < me->window; i++) {
+		me->results[i] = (struct awaited){
+		    .caller = me, .result = me->bytes + (size_t)i * size, .next = me->spare};
+		me->spare = &me->results[i];
+	}
+	return 0;
+}
+
+static void
+free_window(struct caller *me)
+{
+	free(me->since);
+	free(me->results);
+	free(me->bytes);
+}
+
+/* Makes the call that expects its arguments back. */
+static int
+call_return(struct caller *me, uint32_t size)
+{
+	struct awaited *a = me->spare;
+	int rc;
+
+	me->spare = a->next;
+	a->number = me->made;
+	a->since = now_ns();
+	a->f = (struct weir_future){.then = call_returned, .user = a};
+	rc = weir_call_return(me->v, me->to, CALL_COUNT, me->t->out, size, &a->f, a->result, size,
+			      NULL);
+	if (rc) {
+		a->next = me->spare;
+		me->spare = a;
+	}
+	return rc;
 }
 
 /* `n` calls with arguments of constant length, as programs make them. */
@@ -111,10 +189,16 @@ call_each(struct caller *me, uint32_t size, uint64_t n, struct idle *idle)
 	for (uint64_t i = 0; i < n && !rc; i++) {
 		if (me->window) {
 			rc = await_answers(me, me->window, idle);
-			me->since[me->made % me->window] = now_ns();
+			if (!me->results)
+				me->since[me->made % me->window] = now_ns();
 		}
 		if (me->verify)
 			perf_schedule_fill(&me->schedule, me->made, me->t->out, size);
+		if (!rc && me->results) {
+			rc = call_return(me, size);
+			me->made += !rc;
+			continue;
+		}
 		/* an answer may come within the call that makes it */
 		me->made++;
 		if (!rc)
@@ -136,18 +220,18 @@ call_all(struct tx_thread *t)
 			    .v = run->v,
 			    .schedule = call_schedule(request, t->number),
 			    .verify = request->flags & PERF_VERIFY,
-			    .window = request->window};
+			    .window = request->window,
+			    .to = to};
 	uint64_t count = tx_share(t), n;
 	struct idle idle;
 	int rc;
 
 	perf_idle_init(&idle, NULL, request->flags & PERF_SLEEP);
-	me.since = calloc(me.window + 1, sizeof(*me.since));
-	if (!me.since)
-		return -ENOMEM;
-	rc = weir_invoker_enter(run->v, t->number);
+	rc = alloc_window(&me, request->size);
+	if (!rc)
+		rc = weir_invoker_enter(run->v, t->number);
 	if (rc) {
-		free(me.since);
+		free_window(&me);
 		return rc;
 	}
 	own = &me;
@@ -168,7 +252,7 @@ call_all(struct tx_thread *t)
 	if (!rc)
 		rc = weir_invoker_leave(run->v);
 	own = NULL;
-	free(me.since);
+	free_window(&me);
 	t->to[0] = me.made;
 	return rc;
 }
