@@ -188,6 +188,8 @@ inbox_run(struct invoke_thread *t, unsigned most)
 	/* those that come meanwhile, as from the own functions, are for the next turn */
 	if (!t->arrived)
 		fetch(t);
+	if (t->arrived)
+		message_begin(t->v->m);
 	while ((b = t->arrived) && n < most) {
 		t->arrived = b->next;
 		n += b->calls;

@@ -197,6 +197,7 @@ struct invoke_thread {
 	uint64_t ran;		 /* its own */
 	_Atomic uint64_t closed; /* `ran` when all calls that those have made were in `sent` */
 	_Atomic(const struct weir_function *) running; /* NULL: none. It alone writes */
+	const struct weir_function *shown;	       /* to operators: the last one */
 	struct attendance meets;
 	/* written by other threads */
 	_Alignas(64) _Atomic(pthread_t) entered; /* 0: nobody. It alone writes */
@@ -546,6 +547,8 @@ unsigned payloads_drop(struct invoke_thread *t);
 
 /* ---- run.c ---- */
 
+/* The thread runs this function now, for people who wait for it. */
+void run_begins(struct invoke_thread *t, const struct weir_function *f);
 /* Runs one call whose length is checked; *c has thread and function. */
 void run_one(struct weir_incoming *c, const void *args, size_t length);
 

@@ -313,7 +313,7 @@ complete(struct invoke_thread *t, struct arrival *a, const struct message_taken 
 	if (a->place == PAYLOAD_PLACED)
 		invoke_count(a->placed ? &t->counters.placed : &t->counters.copied, 1);
 	t->inside++;
-	atomic_store_explicit(&t->running, c.function, memory_order_relaxed);
+	run_begins(t, c.function);
 	good = a->refused ? run_not(&c) : run(&c, a->args, a->length);
 	atomic_store_explicit(&t->running, NULL, memory_order_relaxed);
 	t->inside--;

@@ -6,6 +6,16 @@
 #include "client/likely.h"
 
 void
+run_begins(struct invoke_thread *t, const struct weir_function *f)
+{
+	atomic_store_explicit(&t->running, f, memory_order_relaxed);
+	if (weir_likely(t->shown == f))
+		return;
+	t->shown = f;
+	message_show(t->v->m, f->name);
+}
+
+void
 run_one(struct weir_incoming *c, const void *args, size_t length)
 {
 	const struct weir_function *f = c->function;
@@ -142,7 +152,7 @@ run_batch(struct invoke_thread *t, const struct origin *origin, const uint8_t *d
 		good = h.length >= c.function->min_length && h.length <= c.function->max_length;
 		if (weir_unlikely(!good))
 			break;
-		atomic_store_explicit(&t->running, c.function, memory_order_relaxed);
+		run_begins(t, c.function);
 		if (weir_unlikely(h.flags & RUN_PAYLOAD)) {
 			good = run_with_payload(&c, data + at + RUN_HEAD, &h);
 			continue; /* which counts it */

@@ -150,6 +150,7 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 {
 	struct weir_invoker *v = user;
 	struct invoke_thread *t = thread_own(v);
+	bool broken;
 	unsigned n;
 
 	if (!t)
@@ -166,11 +167,14 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 		inbox_settle(t);
 	if (!TAILQ_EMPTY(&t->busy))
 		n += lines_flush(t);
+	broken = atomic_load_explicit(&t->broken, memory_order_relaxed);
+	if (t->ended || weir_unlikely(t->futures_lost || broken))
+		message_begin(m);
 	if (t->ended)
 		n += asks_count(t);
 	if (weir_unlikely(t->futures_lost))
 		n += futures_end_lost(t);
-	if (weir_unlikely(atomic_load_explicit(&t->broken, memory_order_relaxed)))
+	if (weir_unlikely(broken))
 		n += payloads_drop(t);
 	turn_close(t);
 	return n + meeting_has_news(t) +
@@ -292,6 +296,7 @@ weir_invoker_enter(struct weir_invoker *v, uint32_t index)
 	if (rc)
 		return rc;
 	t = &v->threads[index];
+	t->shown = NULL;
 	pthread_setspecific(v->key, t);
 	meeting_enter(t);
 	/* pairs with the acquire in inbox_put() */

@@ -251,6 +251,7 @@ tree_run(struct invoke_thread *t, struct weir_to from, uint64_t id, const uint8_
 		pass_on(&s, function, flags, 1);
 	c.function = &t->v->functions[function];
 	c.from = (struct weir_to){s.args.head.process, s.args.head.thread};
+	run_begins(t, c.function);
 	run_one(&c, s.args.bytes, length);
 	invoke_count(&t->counters.run, 1);
 	if (s.tree) {

@@ -127,6 +127,7 @@ struct weir_row_session {
 	uint64_t tx_messages, tx_bytes; /* taken from it for peers */
 	uint64_t limited;		/* waits for its rate */
 	char name[32];
+	char function[56]; /* of that handler; "": unknown, or handling_ms is 0 */
 };
 struct weir_row_connection {
 	uint32_t vqpn, peer_vqpn, session, engine, window;

@@ -227,6 +227,7 @@ static const struct weir_field session_fields[] = {
     NUMBER(handling_ms, .title = "IN HANDLER ms",
 	   METRIC("handling_milliseconds",
 		  "How long a message handler of it has been at work, from a second on")),
+    TEXT(function, .title = "FUNCTION"),
     NUMBER(arena_bytes, .title = "ARENA", .unit = UNIT_BYTES,
 	   METRIC("arena_bytes", "Shared memory")),
     NUMBER(weight, .title = "WEIGHT", METRIC("weight", "Its part of links that others use too")),

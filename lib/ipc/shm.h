@@ -42,7 +42,9 @@ static_assert(sizeof(struct weir_geometry) == 64, "one line");
 struct weir_handler_line {
 	_Alignas(64) _Atomic uint64_t since; /* CLOCK_MONOTONIC, ns: start of the message in hand;
 						0: none. Program writes, main reads */
+	_Atomic uint64_t name[7]; /* the same: of the function in hand, zeros behind it */
 };
+static_assert(sizeof(struct weir_handler_line) == 64, "one line");
 
 /* First page of an arena. */
 struct weir_arena_head {

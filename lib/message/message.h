@@ -51,6 +51,15 @@ struct message_taken {
 
 struct message_lane;
 
+/*
+ * In turn(): the model calls the program from now on, until turn() returns. Signal handlers run
+ * again, and operators see how long that takes, as they do for messages.
+ */
+void message_begin(struct weir_messenger *m);
+/* In take() and turn(): names the function of the program that is called next, for operators. The
+ * first 55 bytes are copied. */
+void message_show(struct weir_messenger *m, const char *name);
+
 struct message_model {
 	const struct message_process *processes; /* copied; equal at all processes */
 	uint32_t process_count;			 /* 1 to 65536 */

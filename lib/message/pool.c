@@ -41,6 +41,8 @@ handler_line_take(struct handler_thread *k)
 		 !atomic_compare_exchange_weak(&w->handler_lines, &used, used | 1u << i));
 	if (i < WEIR_HANDLER_LINES)
 		k->line = &head->handler[i];
+	if (k->line)
+		handler_show(k, "");
 }
 
 void
@@ -167,7 +169,7 @@ static __thread struct calling *calling;
 void
 calling_begin(struct calling *c, const struct weir_messenger *m)
 {
-	*c = (struct calling){m, calling};
+	*c = (struct calling){.m = m, .outer = calling};
 	calling = c;
 }
 
@@ -186,6 +188,19 @@ is_calling(const struct weir_messenger *m)
 	while (c && c->m != m)
 		c = c->outer;
 	return c;
+}
+
+void
+calling_turn(struct handler_thread *k)
+{
+	weir_assert(calling && calling->m == k->m);
+	calling->handler = k;
+}
+
+struct handler_thread *
+calling_handler(void)
+{
+	return calling ? calling->handler : NULL;
 }
 
 /* ms that an idle handler thread may sleep. */

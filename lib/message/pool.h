@@ -62,9 +62,14 @@ struct handler_thread {
  */
 struct calling {
 	const struct weir_messenger *m;
+	struct handler_thread *handler; /* whose turn it is; NULL: of none */
 	struct calling *outer;
 };
 void calling_begin(struct calling *c, const struct weir_messenger *m);
+/* The stretch goes on with a turn of k. */
+void calling_turn(struct handler_thread *k);
+/* The handler thread whose turn it is in the innermost stretch of the thread; NULL: none. */
+struct handler_thread *calling_handler(void);
 void calling_end(struct calling *c);
 /* Whether the caller was called by the messenger. */
 bool is_calling(const struct weir_messenger *m);
@@ -74,6 +79,8 @@ int handler_open(struct handler_thread *k);
 /* Takes a line of the arena's head, if one is free. */
 void handler_line_take(struct handler_thread *k);
 void handler_line_give(struct handler_thread *k);
+/* Shows main the function in hand, in the line. */
+void handler_show(struct handler_thread *k, const char *name);
 /* Another program has taken the name while the data plane was gone: tries until the name is free.
  */
 void handler_listen_again(struct handler_thread *k);

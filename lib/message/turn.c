@@ -15,6 +15,8 @@
 #include "client/wait.h"
 #include "stream/rx_queue.h"
 
+#include <string.h>
+
 #define STUCK_NS 1000000u /* in one batch: other handler threads help */
 
 /* ---- the message in hand ---- */
@@ -158,6 +160,18 @@ set_since(struct handler_thread *k, uint64_t since)
 }
 
 void
+handler_show(struct handler_thread *k, const char *name)
+{
+	uint64_t words[sizeof(k->line->name) / sizeof(k->line->name[0])] = {0};
+
+	if (!k->line)
+		return;
+	memcpy(words, name, strnlen(name, sizeof(words) - 1));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		atomic_store_explicit(&k->line->name[i], words[i], memory_order_relaxed);
+}
+
+void
 handler_wake(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
@@ -194,6 +208,28 @@ begin_batch(struct handler_thread *k)
 	}
 	if (other)
 		handler_wake(other);
+}
+
+void
+message_begin(struct weir_messenger *m)
+{
+	struct handler_thread *k = calling_handler();
+
+	if (!k || atomic_load_explicit(&k->since, memory_order_relaxed))
+		return;
+	weir_assert(k->m == m);
+	begin_batch(k);
+}
+
+void
+message_show(struct weir_messenger *m, const char *name)
+{
+	struct handler_thread *k = calling_handler();
+
+	if (!k)
+		return;
+	weir_assert(k->m == m);
+	handler_show(k, name);
 }
 
 /* Messages of a worker, at most `most`. How much was done. */
@@ -270,9 +306,12 @@ unsigned
 handler_turn(struct handler_thread *k, unsigned most, bool *stepping)
 {
 	struct weir_messenger *m = k->m;
-	unsigned n = pump(k, k->worker, false, most);
+	unsigned n;
 	bool idle;
 
+	if (weir_unlikely(m->model != NULL))
+		calling_turn(k);
+	n = pump(k, k->worker, false, most);
 	*stepping = false;
 	/* messages that waited for memory */
 	if (weir_unlikely(atomic_load_explicit(&m->room_news, memory_order_relaxed))) {
@@ -315,10 +354,14 @@ unsigned
 guest_turn(struct handler_thread *k, unsigned most)
 {
 	const struct message_model *model = k->m->model;
-	unsigned n = pump(k, k->worker, false, most), did;
+	unsigned n, did;
 
+	calling_turn(k);
+	n = pump(k, k->worker, false, most);
 	if (model->turn && n < most) {
 		did = model->turn(k->m, most - n, model->user);
+		if (atomic_load_explicit(&k->since, memory_order_relaxed))
+			set_since(k, 0);
 		k->told += did;
 		n += did;
 	}

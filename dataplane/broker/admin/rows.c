@@ -71,22 +71,44 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* ms that the slowest message handler of the program has been at work; 0: less than a second. */
-static uint32_t
-handling_ms(const struct broker_session *s)
+/* The text of a program, which may hold anything. */
+static void
+copy_function(char *to, size_t size, const struct weir_handler_line *line)
+{
+	uint64_t words[sizeof(line->name) / sizeof(line->name[0])];
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		words[i] = atomic_load_explicit(&line->name[i], memory_order_relaxed);
+	static_assert(sizeof(words) == sizeof(((struct weir_row_session *)0)->function), "fits");
+	memcpy(to, words, size);
+	to[size - 1] = '\0';
+	for (; *to; to++)
+		if (*to < ' ' || *to > '~')
+			*to = '?';
+}
+
+/* The slowest message handler of the program, if it has been at work for a second. */
+static void
+handling(const struct broker_session *s, struct weir_row_session *r)
 {
 	struct weir_arena_head *head = arena_head(&s->arena);
 	uint64_t now = monotonic_ns() /* the program's clock, too */, longest = 0;
+	const struct weir_handler_line *slowest = NULL;
 
 	for (uint32_t i = 0; i < WEIR_HANDLER_LINES; i++) {
-		uint64_t since =
-		    atomic_load_explicit(&head->handler[i].since, memory_order_relaxed);
+		const struct weir_handler_line *line = &head->handler[i];
+		uint64_t since = atomic_load_explicit(&line->since, memory_order_relaxed);
 
-		if (since && since < now && now - since > longest)
+		if (since && since < now && now - since > longest) {
 			longest = now - since;
+			slowest = line;
+		}
 	}
 	longest /= 1000000;
-	return longest < 1000 ? 0 : longest > UINT32_MAX ? UINT32_MAX : (uint32_t)longest;
+	if (longest < 1000)
+		return;
+	r->handling_ms = longest > UINT32_MAX ? UINT32_MAX : (uint32_t)longest;
+	copy_function(r->function, sizeof(r->function), slowest);
 }
 
 static bool
@@ -106,7 +128,7 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 		r->connections = s->conn_count;
 		r->listeners = s->listener_count;
 		r->exports = exports_of(s);
-		r->handling_ms = handling_ms(s);
+		handling(s, r);
 		r->arena_bytes = s->arena.geometry.bytes;
 		memcpy(r->name, s->name, sizeof(r->name));
 		quota_row(s, r);

@@ -8,6 +8,8 @@
 #include "broker/link.h"
 #include "broker/node.h"
 
+#include "base/monotonic.h"
+
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -187,6 +189,16 @@ query(struct fake *f, int fd, uint32_t rows, void *first, size_t room)
 	return count;
 }
 
+/* The program says that a message handler of it has been at work for `ms` on the function. */
+static void
+show_handler(struct fake *f, uint32_t i, uint32_t ms, const char *function)
+{
+	struct weir_handler_line *line = &arena_head(&f->b->session[0]->arena)->handler[i];
+
+	memcpy((void *)line->name, function, strnlen(function, sizeof(line->name)));
+	line->since = monotonic_ns() - ms * 1000000ull;
+}
+
 TEST_FAKE(test_rows, with_sockets)
 {
 	union ctl in;
@@ -208,6 +220,20 @@ TEST_FAKE(test_rows, with_sockets)
 	assert_string_equal(session.name, "prog");
 	assert_int_equal(session.arena_bytes, 4 << 20);
 	assert_int_equal(session.handling_ms, 0);
+	assert_string_equal(session.function, "");
+	show_handler(f, 3, 900, "too fast");
+	assert_int_equal(query(f, fd, WEIR_ROWS_SESSIONS, &session, sizeof(session)), 1);
+	assert_int_equal(session.handling_ms, 0);
+	assert_string_equal(session.function, "");
+	show_handler(f, 7, 5000, "a\33[2Jb\200c");
+	show_handler(f, 31, 3000, "faster");
+	assert_int_equal(query(f, fd, WEIR_ROWS_SESSIONS, &session, sizeof(session)), 1);
+	assert_true(session.handling_ms >= 5000);
+	assert_string_equal(session.function, "a?[2Jb?c");
+	show_handler(f, 8, 7000, "0123456789012345678901234567890123456789012345678901234x");
+	assert_int_equal(query(f, fd, WEIR_ROWS_SESSIONS, &session, sizeof(session)), 1);
+	assert_string_equal(session.function,
+			    "0123456789012345678901234567890123456789012345678901234");
 	assert_int_equal(query(f, fd, WEIR_ROWS_PORTS, &port, sizeof(port)), 2);
 	assert_string_equal(port.address, "10.0.0.7");
 	assert_string_equal(port.driver, "fake");
