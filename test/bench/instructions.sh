@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# instructions.sh LOOP_BENCH|BARE_BENCH|LOCAL_BENCH|ENGINE_BENCH|REMOTE_BENCH|WINDOW_BENCH [MOST [SIZE [WORK]]]:
-# instructions of a message of SIZE (64) bytes.
+# instructions.sh LOOP_BENCH|BARE_BENCH|LOCAL_BENCH|ENGINE_BENCH|REMOTE_BENCH|WINDOW_BENCH|CALL_BENCH [MOST [SIZE
+# [WORK]]]: instructions of a message of SIZE (64) bytes.
 # LOOP_BENCH: a lone one through an engine, on a loop: channel, engine, RoCEv2 core, DPDK port, and back up, without
 # the programs; SIZE 0: an idle turn. BARE_BENCH: its copies, ICRCs and port alone. LOCAL_BENCH: weir_send() and
 # weir_recv() of programs on one host.
 # ENGINE_BENCH: a put, addition (add) or get, of 32 per turn, in both engines. REMOTE_BENCH, WINDOW_BENCH: a call of
-# the library, put or as WORK there. Exit 1: more than MOST.
+# the library, put or as WORK there. CALL_BENCH: a call, with WORK make_ or run_ and packed, many, eager: for its
+# caller, or where it runs. Exit 1: more than MOST.
 set -u
 
 messages=5000 words=()
@@ -15,6 +16,7 @@ loop_bench) toggles=(counted_turn) ;;
 bare_bench) toggles=(counted_message) ;;
 engine_bench) toggles=(engine_turn) messages=20000 words=(32 0 1 20000 "${4:-put}") ;;
 remote_bench | window_bench) toggles=('calls_*') messages=1600 words=(1600 "${4:-put}") ;;
+call_bench) toggles=("${4%%_*}_calls") messages=16384 words=(16384 "${4#*_}") ;;
 *) toggles=(send_messages receive_messages) messages=5024 ;;
 esac
 [ "${#words[@]}" -gt 0 ] || words=("$messages")
