@@ -73,11 +73,7 @@ struct entry {
 		for (const char *c = type; *c; c++)
 			h = (h ^ static_cast<unsigned char>(*c)) * 1099511628211ull;
 		std::snprintf(name, sizeof(name), "%016llx.%s", h, type + skip);
-		f = {};
-		f.name = name;
-		f.version = 1;
-		f.min_length = f.max_length = size;
-		f.run_many = run;
+		f = {name, 1, 0, size, size, nullptr, run, nullptr, nullptr, nullptr};
 		first = this;
 	}
 };
@@ -190,12 +186,41 @@ open(weir *w, weir_group *g, invoker &v, weir_invoker_options o = WEIR_INVOKER_O
 }
 
 /* As NULL. A sync of options counts each call that does not fail, without weir_sync_add(). */
-inline constexpr weir_call_options standard = [] {
-	weir_call_options o{};
+inline constexpr weir_call_options standard{0, -1, nullptr, nullptr, 0, {}};
 
-	o.timeout_ms = -1;
+/* These options with the elements of a container as payload, as in with_payload(vector, sync). */
+template <class C>
+weir_call_options
+with_payload(const C &c, weir_call_options o = standard)
+{
+	using T = std::remove_pointer_t<decltype(std::data(c))>;
+	static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8, "give plain data");
+
+	o.payload = std::data(c);
+	o.payload_length = std::size(c) * sizeof(T);
 	return o;
-}();
+}
+
+/* In a lambda, the payload as elements, without a part of one. They are a peer's. */
+template <class T> struct payload {
+	size_t bytes;
+	const T *first;
+
+	explicit payload(const weir_incoming *c)
+	    : first(static_cast<const T *>(weir_incoming_payload(c, &bytes)))
+	{
+	}
+	const T *
+	begin() const
+	{
+		return first;
+	}
+	const T *
+	end() const
+	{
+		return first + bytes / sizeof(T);
+	}
+};
 
 /* weir_call() of f. */
 template <class F>
@@ -231,9 +256,9 @@ struct sync : weir_call_options {
 	weir_sync s;
 	weir_invoker *v;
 
-	explicit sync(weir_invoker *invoker) : weir_call_options(standard), v(invoker)
+	explicit sync(weir_invoker *invoker)
+	    : weir_call_options{0, -1, &s, nullptr, 0, {}}, v(invoker)
 	{
-		weir_call_options::sync = &s;
 		weir_sync_init(&s, 0, nullptr, nullptr);
 	}
 	sync &operator=(sync &&) = delete;

@@ -298,6 +298,49 @@ nested(member &m)
 	return 0;
 }
 
+/* ---- payloads ---- */
+
+int
+payloads(member &m)
+{
+	weir_invoker *v = m.v.get();
+	std::vector<uint64_t> few(10), many(100000);
+	future<uint64_t> sum;
+	const std::string text = "a text, which has no end of its own";
+	const size_t length = text.size();
+
+	for (uint64_t i = 0; i < many.size(); i++)
+		many[i] = few[i % few.size()] = i;
+	for (uint32_t p = 0; p < m.size; p++) {
+		weirxx::sync all(v);
+		auto add = [](weir_incoming *c) {
+			uint64_t got = 0;
+
+			for (uint64_t i : weirxx::payload<uint64_t>(c))
+				got += i;
+			seen.sum += got;
+			return got;
+		};
+		auto spell = [length](weir_incoming *c) {
+			weirxx::payload<char> got(c);
+
+			seen.other += got.bytes == length && !std::memcmp(got.first, "a text", 6);
+			seen.wrong += static_cast<size_t>(got.end() - got.begin()) != length;
+		};
+
+		CHECK(!call(v, {p, 0}, add, weirxx::with_payload(few)));
+		CHECK(!call(v, {p, 0}, add, weirxx::with_payload(many, all)));
+		CHECK(!call(v, {p, 0}, spell, weirxx::with_payload(text)));
+		CHECK(!call_return(v, {p, 0}, add, sum, weirxx::with_payload(many)));
+		CHECK(!weir_future_wait(v, &sum, PATIENT) && sum.result == 4999950000u);
+		CHECK(!call_return(v, {p, 0}, add, sum)); /* none */
+		CHECK(!weir_future_wait(v, &sum, PATIENT) && !sum.result);
+	}
+	CHECK(!m.until(seen.other, m.size));
+	CHECK(seen.sum == m.size * (2 * 4999950000u + 999945) && !seen.wrong);
+	return 0;
+}
+
 /* ---- exceptions ---- */
 
 int
@@ -459,6 +502,12 @@ int
 lambda_nested(weir *w, weir_group *g)
 {
 	return with_member(w, g, nested);
+}
+
+int
+lambda_payloads(weir *w, weir_group *g)
+{
+	return with_member(w, g, payloads);
 }
 
 int

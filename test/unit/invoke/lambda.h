@@ -14,6 +14,7 @@ int lambda_calls(struct weir *w, struct weir_group *g);
 int lambda_results(struct weir *w, struct weir_group *g);
 int lambda_future_ends(struct weir *w, struct weir_group *g);
 int lambda_nested(struct weir *w, struct weir_group *g);
+int lambda_payloads(struct weir *w, struct weir_group *g);
 int lambda_throws(struct weir *w, struct weir_group *g);
 int lambda_differs(struct weir *w, struct weir_group *g);
 int lambda_syncs(struct weir *w, struct weir_group *g);

@@ -42,6 +42,12 @@ TEST(test_nested)
 		members(size, lambda_nested);
 }
 
+TEST(test_payloads)
+{
+	members(1, lambda_payloads);
+	members(3, lambda_payloads);
+}
+
 /* Exceptions end futures, and no program; that of a call without a future is told once. */
 TEST(test_throws)
 {
