@@ -96,6 +96,11 @@ for i in 1 2 3 4; do
 done
 [ "$(cat "$weir_tmp"/group*.log | grep '^rank' | sort -u | wc -l)" = 5 ] || fail "ranks: $(cat "$weir_tmp"/group*.log)"
 
+# five programs on two nodes count words, each of which belongs to one of them
+for ((i = 0; i < 3000; i++)); do echo "The word-$((i % 97)) and (the) word"; done >"$weir_tmp/text"
+timeout "$patience" weir-run -n 5 --instances A,B example-words "$weir_tmp/text" >"$weir_tmp/words.log" 2>&1 || fail "example-words: $(last_line words)"
+says words '^0: 18000 words, 101 different; most often: word, 6000 times'
+
 # transmitters of three programs on two nodes, out of 4 units each
 for i in 1 2; do
 	node=A
