@@ -507,8 +507,12 @@ payload_call(struct line *l, struct call *c)
 	}
 	if (rc)
 		return rc;
-	if (p)
+	if (p) {
 		p->number = take_number(l, c);
+		p->id = c->id;
+		if (c->id)
+			future_lend(l->thread, c->id);
+	}
 	append_with_payload(l, c, p ? p->number : 0);
 	if (p)
 		rc = send_with_parcel(l, p);
@@ -546,6 +550,7 @@ line_send_piece(struct line *l)
 	whole->sent += length;
 	if (whole->sent == whole->length) {
 		p->ask = whole->ask;
+		p->id = whole->id;
 		l->behind = whole->next;
 		if (!l->behind)
 			l->behind_last = &l->behind;

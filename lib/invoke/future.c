@@ -3,6 +3,10 @@
  * Futures. A call that expects a result has an id: a slot of the calling thread, and the slot's
  * generation. The result is a call of the library on the line back, so results are packed as calls
  * are. The result of a future that has ended finds another generation, and is dropped.
+ *
+ * A result may come before the caller's payload is read: the function gives it early, or the peer
+ * lies. The future ends behind that, since the program may then free the payload. One that is
+ * cancelled ends at once, and its sync alone tells of the payload.
  */
 #include "batch.h"
 #include "invoker.h"
@@ -54,21 +58,37 @@ grow(struct invoke_thread *t)
 	return 0;
 }
 
+static void
+free_slot(struct invoke_thread *t, uint32_t i)
+{
+	t->slots[i].next = t->slot_free;
+	t->slot_free = i;
+}
+
+static void
+next_generation(struct future_slot *slot)
+{
+	if (!++slot->generation)
+		slot->generation = 1;
+}
+
 /* Ends f, of a slot of t. */
 static void
-end(struct invoke_thread *t, struct weir_future *f, int status, const void *result, size_t length)
+end(struct invoke_thread *t, struct weir_future *f, int status, size_t length)
 {
 	struct future in = *inside(f);
 	struct future_slot *slot = &t->slots[(uint32_t)in.id];
 
 	slot->future = NULL;
 	slot->line = NULL;
-	if (!++slot->generation)
-		slot->generation = 1;
-	slot->next = t->slot_free;
-	t->slot_free = (uint32_t)in.id;
-	if (length && in.size)
-		memcpy(in.result, result, length < in.size ? length : in.size);
+	next_generation(slot);
+	if (weir_unlikely(slot->lent)) {
+		slot->sync = in.sync;
+		slot->status = status;
+		in.sync = NULL;
+	} else {
+		free_slot(t, (uint32_t)in.id);
+	}
 	inside(f)->id = 0;
 	f->status = status;
 	f->length = length;
@@ -78,6 +98,31 @@ end(struct invoke_thread *t, struct weir_future *f, int status, const void *resu
 	t->inside--;
 	if (in.sync)
 		sync_count(t, in.sync, 1, status);
+}
+
+static void
+is_over(struct future_slot *slot, int status, size_t length)
+{
+	slot->over = true;
+	slot->status = status;
+	slot->length = (uint16_t)length;
+}
+
+/* The result of the slot's future. */
+static void
+came(struct invoke_thread *t, struct future_slot *slot, int status, const void *result,
+     size_t length)
+{
+	const struct future *in = inside(slot->future);
+
+	if (length && in->size)
+		memcpy(in->result, result, length < in->size ? length : in->size);
+	if (weir_likely(!slot->lent)) {
+		end(t, slot->future, status, length);
+		return;
+	}
+	is_over(slot, status, length);
+	next_generation(slot); /* there is one */
 }
 
 bool
@@ -93,8 +138,7 @@ future_result(struct invoke_thread *t, struct weir_to from, const void *data, si
 	slot = &t->slots[(uint32_t)a.id];
 	former = slot->generation - (uint32_t)(a.id >> 32);
 	if (!former && slot->future && slot->line->to.process == from.process)
-		end(t, slot->future, a.status, (const uint8_t *)data + sizeof(a),
-		    length - sizeof(a));
+		came(t, slot, a.status, (const uint8_t *)data + sizeof(a), length - sizeof(a));
 	else if (former && former <= INT32_MAX)
 		invoke_count(&t->counters.ignored, 1);
 	else /* no call has had that id, or it was another process's */
@@ -106,10 +150,41 @@ void
 futures_lost(struct invoke_thread *t, const struct line *l, int status)
 {
 	for (uint32_t i = 0; i < t->slot_count; i++)
-		if (t->slots[i].future && t->slots[i].line == l) {
-			t->slots[i].lost = status;
+		if (t->slots[i].future && t->slots[i].line == l && !t->slots[i].over) {
+			is_over(&t->slots[i], status, 0);
 			t->futures_lost = true;
 		}
+}
+
+void
+future_lend(struct invoke_thread *t, uint64_t id)
+{
+	t->slots[(uint32_t)id].lent = true;
+}
+
+void
+future_return(struct invoke_thread *t, uint64_t id)
+{
+	struct future_slot *slot = &t->slots[(uint32_t)id];
+
+	slot->lent = false;
+	if (slot->future)
+		t->futures_lost |= slot->over;
+	else if (slot->sync)
+		t->futures_lost = true;
+	else
+		free_slot(t, (uint32_t)id);
+}
+
+/* The sync of a future that was cancelled counts. */
+static void
+count_sync(struct invoke_thread *t, uint32_t i)
+{
+	struct weir_sync *sync = t->slots[i].sync;
+
+	t->slots[i].sync = NULL;
+	free_slot(t, i);
+	sync_count(t, sync, 1, t->slots[i].status);
 }
 
 unsigned
@@ -119,11 +194,17 @@ futures_end_lost(struct invoke_thread *t)
 
 	t->futures_lost = false;
 	/* functions of the program may make calls that add slots, and move them */
-	for (uint32_t i = 0; i < t->slot_count; i++)
-		if (t->slots[i].future && t->slots[i].lost) {
-			end(t, t->slots[i].future, t->slots[i].lost, NULL, 0);
-			n++;
-		}
+	for (uint32_t i = 0; i < t->slot_count; i++) {
+		struct future_slot *slot = &t->slots[i];
+
+		if (slot->lent || (slot->future ? !slot->over : !slot->sync))
+			continue;
+		n++;
+		if (slot->future)
+			end(t, slot->future, slot->status, slot->length);
+		else
+			count_sync(t, i);
+	}
 	return n;
 }
 
@@ -132,7 +213,7 @@ futures_end_all(struct invoke_thread *t, int status)
 {
 	for (uint32_t i = 0; i < t->slot_count; i++)
 		if (t->slots[i].future)
-			end(t, t->slots[i].future, status, NULL, 0);
+			end(t, t->slots[i].future, status, 0);
 }
 
 void
@@ -168,7 +249,7 @@ future_begin(const struct line *l, struct call *c)
 	t->slot_free = slot->next;
 	slot->future = e->future;
 	slot->line = l;
-	slot->lost = 0;
+	slot->over = slot->lent = false;
 	c->id = (uint64_t)slot->generation << 32 | i;
 	*inside(e->future) = (struct future){c->id, e->result, e->size, e->sync};
 	e->future->status = -EINPROGRESS;
@@ -184,7 +265,7 @@ withdraw(struct invoke_thread *t, struct weir_future *f, int rc)
 
 	f->then = NULL;
 	inside(f)->sync = NULL;
-	end(t, f, rc, NULL, 0);
+	end(t, f, rc, 0);
 	f->then = then;
 }
 
@@ -283,7 +364,7 @@ weir_future_cancel(struct weir_invoker *v, struct weir_future *f)
 	struct invoke_thread *t = thread_own(v);
 
 	if (t && is_pending(f))
-		end(t, f, -ECANCELED, NULL, 0);
+		end(t, f, -ECANCELED, 0);
 }
 
 /* ---- in a function ---- */

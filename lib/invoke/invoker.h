@@ -81,6 +81,7 @@ struct parcel {
 	uint32_t number;     /* struct payload_args */
 	uint64_t connection; /* that its call has left on; 0: it has not */
 	struct ask *ask;     /* ends when the bytes have left; NULL: none */
+	uint64_t id;	     /* of the result, which ends no earlier; 0: none */
 };
 
 /* Calls that leave together. */
@@ -111,10 +112,16 @@ struct invoke_counters {
 
 /* A result that is outstanding. */
 struct future_slot {
-	struct weir_future *future; /* NULL: free */
-	const struct line *line;
+	struct weir_future *future; /* NULL: free, unless it is `lent` */
+	union {
+		const struct line *line;
+		struct weir_sync *sync; /* future NULL: it counts with that status; or NULL */
+	};
 	uint32_t generation, next; /* of a free one: the next free one */
-	int lost;		   /* why it ends in the thread's next turn; 0: it does not */
+	int status;
+	uint16_t length; /* of the result */
+	bool over;	 /* ends in the thread's next turn, with status and length */
+	bool lent; /* the payload is still read: neither future nor sync says that it is not */
 };
 
 /* A sync that other processes may signal. */
@@ -187,7 +194,7 @@ struct invoke_thread {
 	uint32_t local_asks;		 /* batches handed over that have one */
 	struct future_slot *slots;
 	uint32_t slot_count, slot_free; /* the first free one */
-	bool futures_lost;		/* some have `lost` */
+	bool futures_lost;		/* some are `over` */
 	struct sync_name *names;
 	uint32_t name_count;
 	uint32_t trees;			 /* of others, passed on, that have not ended */
@@ -482,7 +489,10 @@ int future_give(struct invoke_thread *t, struct weir_to to, uint64_t id, int sta
 bool future_result(struct invoke_thread *t, struct weir_to from, const void *data, size_t length);
 /* Results that come on the line back from there do not come any more. */
 void futures_lost(struct invoke_thread *t, const struct line *l, int status);
-/* Ends futures that are lost; all: with this status. How many. */
+/* The payload of the call with this id is read by others. Then it is not any more. */
+void future_lend(struct invoke_thread *t, uint64_t id);
+void future_return(struct invoke_thread *t, uint64_t id);
+/* Ends futures that are over; all: with this status. How many. */
 unsigned futures_end_lost(struct invoke_thread *t);
 void futures_end_all(struct invoke_thread *t, int status);
 void futures_free(struct invoke_thread *t);

@@ -16,6 +16,8 @@ parcel_end(struct invoke_thread *t, struct parcel *p, int status)
 {
 	if (p->ask)
 		ask_end(t, p->ask, status);
+	if (p->id)
+		future_return(t, p->id);
 	free(p);
 }
 

@@ -326,7 +326,9 @@ thread_free(struct invoke_thread *t)
 
 	payloads_drop(t);
 	inbox_settle(t);
-	asks_count(t); /* payloads of a thread that has left */
+	/* payloads of a thread that has left */
+	asks_count(t);
+	futures_end_lost(t);
 	lines_free(t);
 	asks_free(t);
 	futures_free(t);

@@ -227,8 +227,10 @@ struct weir_call_options {
 	 * Bytes that the function gets besides the arguments, as weir_incoming_payload(); of calls
 	 * to one thread. Where it fits one message with the arguments (WEIR_BATCH_MAX less 24 bytes
 	 * and the arguments, rounded up to 8) it is copied. A larger one stays unchanged until the
-	 * sync has counted, or the future has ended; a call without either is refused with -EINVAL.
-	 * It is sent as there is room, also behind the return of the call.
+	 * sync has counted, or the future has ended by itself: while the payload of a future that
+	 * was cancelled, or whose thread has left, may still be read, its sync does not count. A
+	 * call without either is refused with -EINVAL. The payload is sent as there is room, also
+	 * behind the return of the call.
 	 */
 	const void *payload;
 	size_t payload_length; /* bytes, at most WEIR_PAYLOAD_MAX; 0: none */
@@ -362,8 +364,8 @@ int weir_future_wait(struct weir_invoker *v, struct weir_future *f, int timeout_
 int weir_future_any(struct weir_invoker *v, struct weir_future *const *f, unsigned n,
 		    int timeout_ms);
 
-/* Ends f with -ECANCELED unless it has ended; a later result is dropped. The thread that made the
- * call. */
+/* Ends f with -ECANCELED unless it has ended; a later result is dropped. A large payload may still
+ * be read until the sync of the options counts. The thread that made the call. */
 void weir_future_cancel(struct weir_invoker *v, struct weir_future *f);
 
 /* ---- Lines ---- */

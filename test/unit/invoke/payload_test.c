@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { TAKE, PLACE, REFUSE, KEEP, LATE, NOTE };
+enum { TAKE, PLACE, REFUSE, KEEP, LATE, NOTE, EARLY, EARLIER };
 
 #define PLACED_BYTES (3u << 20) /* per process that calls */
 #define KEPT 16u
@@ -159,6 +159,31 @@ run_note(struct weir_incoming *c, const void *args, size_t length)
 	noted = runs;
 }
 
+/* ---- results that come before the payload is read ---- */
+
+static pthread_barrier_t all; /* the thread that calls and the one that runs */
+
+static void
+run_early(struct weir_incoming *c, const void *args, size_t length)
+{
+	struct expected e;
+
+	if (weir_incoming_result(c, NULL, 0))
+		own->wrong++;
+	pthread_barrier_wait(&all);
+	pthread_barrier_wait(&all);
+	check(c, args, length, &e);
+}
+
+static void *
+place_early(struct weir_incoming *c, const void *args, size_t length, size_t payload)
+{
+	if (weir_incoming_result(c, NULL, 0))
+		own->wrong++;
+	noted++;
+	return place_of(c);
+}
+
 #define ENTRY(NAME, RUN)                                                                           \
 	.name = NAME, .version = 1, .min_length = sizeof(struct expected),                         \
 	.max_length = sizeof(struct expected), .run = RUN
@@ -169,6 +194,9 @@ static const struct weir_function table[] = {
     [KEEP] = {ENTRY("keep", run_keep)},
     [LATE] = {ENTRY("late", run_late), .flags = WEIR_FUNCTION_UNORDERED},
     [NOTE] = {.name = "note", .run = run_note},
+    [EARLY] = {ENTRY("early", run_early)},
+    [EARLIER] = {ENTRY("earlier", run_late), .place = place_early,
+		 .flags = WEIR_FUNCTION_UNORDERED},
 };
 
 static struct weir_invoker_options
@@ -505,9 +533,9 @@ TEST(test_misuse)
 #define THREADS_BESIDE 2u
 
 static struct weir_invoker *shared;
-static pthread_barrier_t all;
+static uint32_t takes; /* calls that thread 1 waits for */
 
-/* Thread 1 takes what thread 0 sends; thread 0 has left by then. */
+/* Thread 1 takes what thread 0 sends; thread 0 has left by then, or not. */
 static void *
 take_beside(void *arg)
 {
@@ -519,10 +547,10 @@ take_beside(void *arg)
 		abort();
 	pthread_barrier_wait(&all);
 	pthread_barrier_wait(&all);
-	while (runs < 2)
+	while (runs < takes)
 		if (weir_invoker_progress(shared, 0, 10) < 0)
 			break;
-	*(uint32_t *)arg = c.wrong + (runs != 2);
+	*(uint32_t *)arg = c.wrong + (runs != takes);
 	if (weir_invoker_leave(shared))
 		abort();
 	return NULL;
@@ -535,14 +563,15 @@ beside(struct team *t, uint32_t index)
 	struct weir_invoker_options o = options();
 	struct weir_to to = {0, 1};
 	struct expected e = {3, 0, 100000};
+	struct weir_sync s, ran;
 	uint32_t wrong = 1;
-	struct weir_sync s;
 	pthread_t thread;
 	uint8_t *data = made(e.seed, e.length);
 	struct caller c;
 	int rc;
 
 	o.threads = THREADS_BESIDE;
+	takes = 3;
 	pthread_barrier_init(&all, NULL, 2);
 	rc = begin(t, index, &o, &c);
 	CHECK(!rc && data);
@@ -555,15 +584,19 @@ beside(struct team *t, uint32_t index)
 	with.payload_length = e.length;
 	CHECK(!weir_call(c.v, to, LATE, &e, sizeof(e), &with));
 	CHECK(!weir_call(c.v, to, LATE, &e, sizeof(e), &with));
+	weir_sync_init(&ran, 1, NULL, NULL);
+	with.sync = &ran;
+	with.flags = 0;
+	CHECK(!weir_call(c.v, to, LATE, &e, sizeof(e), &with));
 	weir_group_idle(t->g[index], NULL, NULL);
 	CHECK(!weir_invoker_leave(c.v));
 	/* its memory is still read */
-	CHECK(weir_sync_left(&s, NULL) == 2);
+	CHECK(weir_sync_left(&s, NULL) == 2 && weir_sync_left(&ran, NULL) == 1);
 	pthread_barrier_wait(&all);
 	pthread_join(thread, NULL);
-	CHECK(!wrong && weir_sync_left(&s, NULL) == 2);
+	CHECK(!wrong && weir_sync_left(&s, NULL) == 2 && weir_sync_left(&ran, NULL) == 1);
 	CHECK(!weir_invoker_close(c.v));
-	CHECK(!weir_sync_left(&s, NULL));
+	CHECK(!weir_sync_left(&s, NULL) && !weir_sync_left(&ran, NULL));
 	pthread_barrier_destroy(&all);
 	free(data);
 	return 0;
@@ -572,4 +605,125 @@ beside(struct team *t, uint32_t index)
 TEST(test_beside)
 {
 	team_of(1, beside);
+}
+
+/* ---- the caller's memory is read when its future might end ---- */
+
+/* A thread of the process reads it, or has not yet begun. */
+static int
+lend(struct team *t, uint32_t index)
+{
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_invoker_options o = options();
+	struct weir_to to = {0, 1};
+	struct expected e = {3, 0, 100000};
+	struct weir_future f = {0};
+	uint32_t wrong = 1;
+	uint64_t failed = 0;
+	struct weir_sync s;
+	pthread_t thread;
+	uint8_t *data = made(e.seed, e.length);
+	struct caller c;
+	int rc;
+
+	o.threads = THREADS_BESIDE;
+	takes = 2;
+	pthread_barrier_init(&all, NULL, 2);
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc && data);
+	shared = c.v;
+	CHECK(!pthread_create(&thread, NULL, take_beside, &wrong));
+	pthread_barrier_wait(&all);
+	with.payload = data;
+	with.payload_length = e.length;
+	with.sync = &s;
+	weir_sync_init(&s, 1, NULL, NULL);
+	CHECK(!weir_call_return(c.v, to, LATE, &e, sizeof(e), &f, NULL, 0, &with));
+	weir_future_cancel(c.v, &f);
+	CHECK(f.status == -ECANCELED && weir_sync_left(&s, NULL) == 1);
+	with.sync = NULL;
+	CHECK(!weir_call_return(c.v, to, EARLY, &e, sizeof(e), &f, NULL, 0, &with));
+	pthread_barrier_wait(&all);
+	/* it runs, and has given its result */
+	pthread_barrier_wait(&all);
+	for (uint32_t i = 0; i < 5; i++) {
+		CHECK(weir_invoker_progress(c.v, 0, 0) >= 0);
+		CHECK(f.status == -EINPROGRESS);
+	}
+	pthread_barrier_wait(&all);
+	CHECK(!weir_future_wait(c.v, &f, PATIENT));
+	memset(data, 0, e.length);
+	free(data);
+	CHECK(weir_sync_wait(c.v, &s, PATIENT) == -ECANCELED);
+	CHECK(!weir_sync_left(&s, &failed) && failed == 1);
+	pthread_join(thread, NULL);
+	CHECK(!wrong);
+	pthread_barrier_destroy(&all);
+	return end(t, index, &c);
+}
+
+TEST(test_lend)
+{
+	team_of(1, lend);
+}
+
+/* It waits for room, and the other end has the result already. */
+static int
+answer_early(struct team *t, uint32_t index)
+{
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_invoker_options o = options();
+	struct expected e = {index, 0, PLACED_BYTES};
+	uint8_t *data = made(e.seed, e.length);
+	struct weir_future f = {0}, cancelled = {0};
+	struct weir_sync s;
+	struct caller c;
+	int rc;
+
+	be_fresh();
+	place_memory = malloc(2 * PLACED_BYTES);
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc && data && place_memory);
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (c.process) {
+		while (noted < 2)
+			CHECK(weir_invoker_progress(c.v, 1, 10) >= 0);
+		/* takes nothing more for a while */
+		CHECK(!late);
+		pthread_barrier_wait(&all);
+		pthread_barrier_wait(&all);
+		while (late < 2)
+			CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+		return end(t, index, &c);
+	}
+	with.payload = data;
+	with.payload_length = e.length;
+	CHECK(!weir_call_return(c.v, (struct weir_to){1, 0}, EARLIER, &e, sizeof(e), &f, NULL, 0,
+				&with));
+	weir_sync_init(&s, 1, NULL, NULL);
+	with.sync = &s;
+	CHECK(!weir_call_return(c.v, (struct weir_to){1, 0}, EARLIER, &e, sizeof(e), &cancelled,
+				NULL, 0, &with));
+	weir_future_cancel(c.v, &cancelled);
+	CHECK(cancelled.status == -ECANCELED);
+	pthread_barrier_wait(&all);
+	for (uint32_t i = 0; i < 50; i++) {
+		CHECK(weir_invoker_progress(c.v, 0, 1) >= 0);
+		CHECK(f.status == -EINPROGRESS && weir_sync_left(&s, NULL) == 1);
+	}
+	pthread_barrier_wait(&all);
+	CHECK(!weir_future_wait(c.v, &f, PATIENT));
+	CHECK(weir_sync_wait(c.v, &s, PATIENT) == -ECANCELED);
+	memset(data, 0, e.length);
+	free(data);
+	return end(t, index, &c);
+}
+
+TEST(test_answer_early)
+{
+	pthread_barrier_init(&all, NULL, 2);
+	team_of(2, answer_early);
+	team_of_one_node(2, answer_early);
+	pthread_barrier_destroy(&all);
 }
