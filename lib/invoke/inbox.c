@@ -63,15 +63,23 @@ push(_Atomic(struct batch *) *list, struct batch *b)
 		;
 }
 
-/* The list's thread. */
+/* The list's thread takes all, in the order in which each thread has pushed. */
 static struct batch *
 pull(_Atomic(struct batch *) *list)
 {
+	struct batch *b, *next, *first = NULL;
+
 	/* a sleeper looks behind its flag: both are in the one order of all such accesses */
 	if (!atomic_load_explicit(list, memory_order_seq_cst))
 		return NULL;
 	/* pairs with the release in push() */
-	return atomic_exchange_explicit(list, NULL, memory_order_acquire);
+	b = atomic_exchange_explicit(list, NULL, memory_order_acquire);
+	for (; b; b = next) {
+		next = b->next;
+		b->next = first;
+		first = b;
+	}
+	return first;
 }
 
 /* The asks of b are answered, if its line is still there. */
@@ -164,20 +172,6 @@ inbox_is_free(struct invoke_thread *from, uint32_t to)
 	return !from->in_flight[to];
 }
 
-/* Takes all that has come, in the order in which each thread has pushed. */
-static void
-fetch(struct invoke_thread *t)
-{
-	struct batch *b = pull(&t->inbox), *next, *first = NULL;
-
-	for (; b; b = next) {
-		next = b->next;
-		b->next = first;
-		first = b;
-	}
-	t->arrived = first;
-}
-
 unsigned
 inbox_run(struct invoke_thread *t, unsigned most)
 {
@@ -187,7 +181,7 @@ inbox_run(struct invoke_thread *t, unsigned most)
 
 	/* those that come meanwhile, as from the own functions, are for the next turn */
 	if (!t->arrived)
-		fetch(t);
+		t->arrived = pull(&t->inbox);
 	if (t->arrived)
 		message_begin(t->v->m);
 	while ((b = t->arrived) && n < most) {
@@ -210,7 +204,7 @@ inbox_drop(struct invoke_thread *t)
 	uint64_t calls = 0;
 	struct batch *b;
 
-	while (t->arrived || (fetch(t), t->arrived)) {
+	while (t->arrived || (t->arrived = pull(&t->inbox))) {
 		b = t->arrived;
 		t->arrived = b->next;
 		calls += b->calls;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches between threads of a process: who is woken, and for what. */
+/* Batches between threads of a process: who is woken, and for what; what comes back. */
 #include "invoke/batch.h"
-#include "invoke/invoker.h"
+#include "invoke/line.h"
 #include "worlds/test.h"
 
 #include <stdlib.h>
@@ -80,6 +80,7 @@ destroy(struct world *x)
 		thread_drop(&x->threads[i]);
 	for (uint32_t i = 0; i < 2; i++) {
 		inbox_settle(&x->threads[i]);
+		lines_free(&x->threads[i]);
 		asks_free(&x->threads[i]);
 		while ((b = x->threads[i].spare)) {
 			x->threads[i].spare = b->next;
@@ -168,5 +169,52 @@ TEST(test_before_a_sleep)
 	thread_turn(t, 0, -1);
 	assert_true(wants);
 	t->local_asks = 0;
+	destroy(x);
+}
+
+/* ---- what comes back ---- */
+
+static struct line *
+line_of(struct world *x)
+{
+	int rc = 0;
+	struct line *l = line_get(&x->threads[0], (struct weir_to){0, 1}, &rc);
+
+	assert_non_null(l);
+	return l;
+}
+
+/* A batch with one call, which s counts, of thread 0 to thread 1. */
+static void
+call(struct world *x, uint32_t function, struct weir_sync *s)
+{
+	struct line *l = line_of(x);
+	uint64_t word = run_head_word(function, 0, 8, 1);
+
+	weir_sync_init(s, 1, NULL, NULL);
+	assert_int_equal(line_open_batch(l, 64), 0);
+	memcpy(l->fast.at, &word, sizeof(word));
+	memset(l->fast.at + RUN_HEAD, 0, 8);
+	l->fast.at += RUN_HEAD + 8;
+	assert_int_equal(asks_add(l, l->open, s), 0);
+	assert_int_equal(line_send_open(l), 0);
+}
+
+/* Each sync tells of its own batch, however many come back together. */
+TEST(test_back_in_order)
+{
+	struct world *x = create();
+	struct weir_sync s[4];
+	uint64_t failed;
+
+	for (uint32_t i = 0; i < 4; i++)
+		call(x, i == 1 ? FUNCTION_LIBRARY - 1 : 0, &s[i]);
+	inbox_run(&x->threads[1], UINT32_MAX);
+	inbox_settle(&x->threads[0]);
+	asks_count(&x->threads[0]);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(weir_sync_left(&s[i], &failed), 0);
+		assert_int_equal(failed, i == 1);
+	}
 	destroy(x);
 }
