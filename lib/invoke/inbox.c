@@ -7,6 +7,8 @@
 #include "batch.h"
 #include "invoker.h"
 
+#include "client/likely.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -63,7 +65,7 @@ push(_Atomic(struct batch *) *list, struct batch *b)
 		;
 }
 
-/* The list's thread takes all, in the order in which each thread has pushed. */
+/* Takes all, in the order in which each thread has pushed. */
 static struct batch *
 pull(_Atomic(struct batch *) *list)
 {
@@ -143,6 +145,30 @@ has_room(struct invoke_thread *from, const struct invoke_thread *to, const struc
 	       from->in_flight[to->index] + (uint64_t)b->length <= window_of(from);
 }
 
+/* The calls of these batches do not run. How many. */
+static uint64_t
+give_back_all(struct batch *b)
+{
+	uint64_t calls = 0;
+	struct batch *next;
+
+	for (; b; b = next) {
+		next = b->next;
+		calls += b->calls;
+		b->lost = true;
+		give_back(b);
+	}
+	return calls;
+}
+
+/* A thread that has left may not have seen what came last. Apart: it is rare. */
+static __attribute__((noinline, cold)) void
+take_back(struct invoke_thread *from, struct invoke_thread *to)
+{
+	invoke_count(&from->counters.dropped, give_back_all(pull(&to->inbox)));
+	atomic_fetch_add_explicit(&from->v->lost, 1, memory_order_relaxed);
+}
+
 int
 inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b)
 {
@@ -159,6 +185,9 @@ inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b)
 	invoke_count(&from->sent, b->asks_answer);
 	from->in_flight[to->index] += b->length;
 	push(&to->inbox, b);
+	/* pairs with the store in forget(): one of both sees the other's */
+	if (weir_unlikely(!atomic_load_explicit(&to->entered, memory_order_seq_cst)))
+		take_back(from, to);
 	/* pairs with the exchange in thread_falls_asleep(): one of both sees the other's */
 	if (to != from && atomic_load_explicit(&to->asleep, memory_order_seq_cst))
 		message_wake(to->v->m, to->index);
@@ -201,15 +230,8 @@ inbox_run(struct invoke_thread *t, unsigned most)
 uint64_t
 inbox_drop(struct invoke_thread *t)
 {
-	uint64_t calls = 0;
-	struct batch *b;
+	uint64_t calls = give_back_all(t->arrived);
 
-	while (t->arrived || (t->arrived = pull(&t->inbox))) {
-		b = t->arrived;
-		t->arrived = b->next;
-		calls += b->calls;
-		b->lost = true;
-		give_back(b);
-	}
-	return calls;
+	t->arrived = NULL;
+	return calls + give_back_all(pull(&t->inbox));
 }

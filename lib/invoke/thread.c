@@ -342,7 +342,8 @@ thread_free(struct invoke_thread *t)
 static void
 forget(struct invoke_thread *t)
 {
-	atomic_store_explicit(&t->entered, 0, memory_order_relaxed);
+	/* pairs with the load behind the push in inbox_put() */
+	atomic_store_explicit(&t->entered, 0, memory_order_seq_cst);
 	meeting_leave(t);
 	latest.serial = 0; /* functions of the program that learn of the end make no calls */
 	thread_drop(t);

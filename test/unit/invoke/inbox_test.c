@@ -12,6 +12,8 @@ static struct invoke_thread *turning;
 
 void __wrap_message_wake(struct weir_messenger *m, uint32_t guest);
 int __wrap_weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms);
+struct line *__real_line_find(const struct invoke_thread *t, struct weir_to to);
+struct line *__wrap_line_find(const struct invoke_thread *t, struct weir_to to);
 
 void
 __wrap_message_wake(struct weir_messenger *m, uint32_t guest)
@@ -26,6 +28,20 @@ __wrap_weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeo
 	asleep = turning->asleep;
 	wants = turning->wants_returned;
 	return 0;
+}
+
+static struct invoke_thread *leaving;
+
+/* A batch comes back: at this moment, a thread leaves. */
+struct line *
+__wrap_line_find(const struct invoke_thread *t, struct weir_to to)
+{
+	if (leaving) {
+		leaving->entered = 0;
+		inbox_drop(leaving);
+		leaving = NULL;
+	}
+	return __real_line_find(t, to);
 }
 
 static void
@@ -216,5 +232,22 @@ TEST(test_back_in_order)
 		assert_int_equal(weir_sync_left(&s[i], &failed), 0);
 		assert_int_equal(failed, i == 1);
 	}
+	destroy(x);
+}
+
+/* The other thread leaves between the look whether it is there and the batch: that comes back. */
+TEST(test_leaves_meanwhile)
+{
+	struct world *x = create();
+
+	while (!hand(x, 1))
+		;
+	assert_int_equal(inbox_run(&x->threads[1], 1), 1);
+	leaving = &x->threads[1];
+	assert_int_equal(hand(x, 1), 0);
+	assert_null(leaving);
+	assert_true(inbox_is_free(&x->threads[0], 1));
+	assert_int_equal(x->threads[0].counters.dropped, 1);
+	assert_int_equal(x->v.lost, 1);
 	destroy(x);
 }
