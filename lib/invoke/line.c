@@ -473,12 +473,24 @@ push(struct line *l)
 	return 0;
 }
 
+/* Nothing is in it: its first call found no memory. */
+static __attribute__((noinline, cold)) void
+free_open(struct line *l)
+{
+	line_free_batch(l, l->open);
+	l->open = NULL;
+	l->fast.at = l->fast.check = NULL;
+}
+
 int
 line_send_open(struct line *l)
 {
 	int rc;
 
-	close_batch(l);
+	if (weir_likely(l->fast.at != l->open->data))
+		close_batch(l);
+	else
+		free_open(l);
 	rc = push(l);
 	if (rc == -EAGAIN)
 		invoke_count(&l->thread->counters.queued, 1);

@@ -14,6 +14,8 @@ void __wrap_message_wake(struct weir_messenger *m, uint32_t guest);
 int __wrap_weir_messenger_progress(struct weir_messenger *m, unsigned max, int timeout_ms);
 struct line *__real_line_find(const struct invoke_thread *t, struct weir_to to);
 struct line *__wrap_line_find(const struct invoke_thread *t, struct weir_to to);
+int __real_asks_add(struct line *l, struct batch *b, struct weir_sync *s);
+int __wrap_asks_add(struct line *l, struct batch *b, struct weir_sync *s);
 
 void
 __wrap_message_wake(struct weir_messenger *m, uint32_t guest)
@@ -42,6 +44,14 @@ __wrap_line_find(const struct invoke_thread *t, struct weir_to to)
 		leaving = NULL;
 	}
 	return __real_line_find(t, to);
+}
+
+static bool has_no_memory;
+
+int
+__wrap_asks_add(struct line *l, struct batch *b, struct weir_sync *s)
+{
+	return has_no_memory ? -ENOMEM : __real_asks_add(l, b, s);
 }
 
 static void
@@ -249,5 +259,30 @@ TEST(test_leaves_meanwhile)
 	assert_true(inbox_is_free(&x->threads[0], 1));
 	assert_int_equal(x->threads[0].counters.dropped, 1);
 	assert_int_equal(x->v.lost, 1);
+	destroy(x);
+}
+
+/* A call that finds no memory leaves no batch behind. */
+TEST(test_no_memory)
+{
+	struct world *x = create();
+	struct line *l = line_of(x);
+	struct weir_sync s;
+	uint64_t args = 0;
+	struct call c = {.length = 8, .args = &args, .sync = &s, .timeout_ms = -1};
+
+	weir_sync_init(&s, 1, NULL, NULL);
+	has_no_memory = true;
+	assert_int_equal(call_make(l, &c), -ENOMEM);
+	has_no_memory = false;
+	lines_flush(&x->threads[0]);
+	assert_null(x->threads[1].inbox);
+	assert_true(TAILQ_EMPTY(&x->threads[0].busy));
+	assert_int_equal(call_make(l, &c), 0);
+	lines_flush(&x->threads[0]);
+	assert_int_equal(inbox_run(&x->threads[1], UINT32_MAX), 1);
+	inbox_settle(&x->threads[0]);
+	asks_count(&x->threads[0]);
+	assert_int_equal(weir_sync_left(&s, NULL), 0);
 	destroy(x);
 }
