@@ -111,11 +111,14 @@ weir_sync_wait(struct weir_invoker *v, struct weir_sync *s, int timeout_ms)
 		/* a thread that looked for the waiter before it was set wakes nobody */
 		rc = thread_turn(t, 0, left < 0 || left > 10 ? 10 : left);
 		if (!left && weir_sync_left(s, NULL))
-			return weir_fail(-EAGAIN, "%llu calls have not run in time",
-					 (unsigned long long)weir_sync_left(s, NULL));
+			rc = weir_fail(-EAGAIN, "%llu calls have not run in time",
+				       (unsigned long long)weir_sync_left(s, NULL));
 	}
-	if (weir_sync_left(s, NULL))
+	if (weir_sync_left(s, NULL)) {
+		/* it may end when the invoker closes, and the thread is no more */
+		atomic_store_explicit(&in->waiter, NULL, memory_order_relaxed);
 		return rc;
+	}
 	rc = atomic_load_explicit(&in->error, memory_order_relaxed);
 	return rc ? weir_fail(rc, "%llu calls of the sync were lost",
 			      (unsigned long long)atomic_load(&in->failed))

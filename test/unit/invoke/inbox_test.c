@@ -286,3 +286,22 @@ TEST(test_no_memory)
 	assert_int_equal(weir_sync_left(&s, NULL), 0);
 	destroy(x);
 }
+
+/* A thread that has waited in vain is not woken any more: it may be gone with its invoker. */
+TEST(test_waited)
+{
+	struct world *x = create();
+	struct invoke_thread *t = turning = &x->threads[0];
+	struct weir_messenger *m = (struct weir_messenger *)(void *)x; /* not used */
+	struct weir_sync s;
+
+	x->v.serial = 77;
+	x->v.m = m;
+	t->entered = pthread_self();
+	weir_sync_init(&s, 2, NULL, NULL);
+	assert_int_equal(weir_sync_wait(&x->v, &s, 0), -EAGAIN);
+	sync_count(&x->threads[1], &s, 2, 0);
+	assert_int_equal(wakes[0], 0);
+	x->v.m = NULL;
+	destroy(x);
+}
