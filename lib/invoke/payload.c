@@ -3,7 +3,7 @@
  * Payloads that arrive: with their call, in memory of a thread of the process, or behind the call
  * as messages without a head. The call is kept for these, by connection. One piece stays where it
  * has arrived; more are put together, in memory of the program or in the library's, which grows as
- * they come, so that an announced length costs nothing.
+ * they come: an announced length costs nothing, and takes nothing from others.
  */
 #include "batch.h"
 #include "invoker.h"
@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ASSEMBLED_MAX (2 * WEIR_PAYLOAD_MAX) /* bytes of the process under way */
+#define ASSEMBLED_MAX (2 * WEIR_PAYLOAD_MAX) /* bytes of the process for what is under way */
 
 /* A call whose payload is under way. */
 struct arrival {
@@ -62,7 +62,7 @@ refuse(struct weir_invoker *v, struct arrival *a)
 {
 	if (a->place == PAYLOAD_ALLOCATED) {
 		free(a->data);
-		atomic_fetch_sub_explicit(&v->assembled, a->total, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&v->assembled, a->allocated, memory_order_relaxed);
 	}
 	a->place = PAYLOAD_ELSEWHERE;
 	a->data = NULL;
@@ -74,17 +74,18 @@ static void
 grow(struct weir_invoker *v, struct arrival *a, uint32_t bytes)
 {
 	uint64_t room = 2 * (uint64_t)bytes < a->total ? 2 * (uint64_t)bytes : a->total;
-	uint8_t *data;
+	uint8_t *data = NULL;
 
 	if (a->place != PAYLOAD_ALLOCATED || bytes <= a->allocated)
 		return;
-	data = realloc(a->data, room);
-	if (!data) {
-		refuse(v, a);
-		return;
+	if (reserve(v, (uint32_t)room - a->allocated)) {
+		a->allocated = (uint32_t)room;
+		data = realloc(a->data, room);
 	}
-	a->data = data;
-	a->allocated = (uint32_t)room;
+	if (data)
+		a->data = data;
+	else
+		refuse(v, a);
 }
 
 /* Adopted memory of the program receives the next bytes where they belong; `most`: for all that
@@ -207,10 +208,7 @@ find_memory(struct weir_incoming *c, struct arrival *a)
 		if (!a->data)
 			refuse(c->v, a);
 	} else if (payload_piece(a->total) < a->total) {
-		if (reserve(c->v, a->total))
-			a->place = PAYLOAD_ALLOCATED;
-		else
-			refuse(c->v, a);
+		a->place = PAYLOAD_ALLOCATED;
 	}
 }
 

@@ -345,17 +345,50 @@ TEST(test_heads)
 	destroy();
 }
 
-/* Announced lengths cost nothing; what all of a process want at a time is bounded. */
-TEST(test_bound)
+/* Announced lengths cost nothing, neither memory nor a share of what all of a process may have. */
+TEST(test_announced)
 {
+	void *liar;
+
 	create();
-	assert_true(announce(0, WEIR_PAYLOAD_MAX, 1));
-	assert_true(announce(0, WEIR_PAYLOAD_MAX, 2));
-	assert_true(announce(0, WEIR_PAYLOAD_MAX, 3));
-	assert_int_equal(v.assembled, 2 * WEIR_PAYLOAD_MAX);
+	for (uint32_t i = 1; i <= PAYLOADS_AHEAD; i++)
+		assert_true(announce(0, WEIR_PAYLOAD_MAX, i));
 	for (uint32_t i = 1; i <= 3; i++) {
 		assert_true(say_piece(i, 0));
 		assert_true(bring(1));
 	}
+	assert_int_equal(v.assembled, 3 * 2 * PAYLOAD_PIECE);
+	/* another connection */
+	liar = of_connection;
+	of_connection = NULL;
+	assert_true(announce(0, 600000, 0));
+	assert_true(bring(1) && bring(1) && bring(1));
+	assert_int_equal(runs, 1);
+	payloads_broken(liar, &v);
+	destroy();
+}
+
+/* What has come of all is bounded. Those that go beyond do not run. */
+TEST(test_bound)
+{
+	const uint64_t most = 2 * WEIR_PAYLOAD_MAX, others = most - 1000000;
+
+	create();
+	v.assembled = others;
+	for (uint32_t i = 1; i <= 2; i++) {
+		assert_true(announce(0, 600000, i));
+		assert_true(say_piece(i, 0));
+		assert_true(bring(1));
+	}
+	assert_int_equal(v.assembled, others + 2 * PAYLOAD_PIECE); /* the second is refused */
+	for (uint32_t i = 1; i <= 2; i++)
+		for (uint32_t piece = 1; piece < 3; piece++) {
+			assert_true(say_piece(i, 0));
+			assert_true(bring(1));
+		}
+	assert_int_equal(runs, 1);
+	assert_int_equal(t->counters.unplaced, 1);
+	assert_int_equal(v.assembled, others);
+	v.assembled = 0;
 	destroy();
 }
