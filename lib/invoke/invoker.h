@@ -208,6 +208,7 @@ struct invoke_thread {
 	struct attendance meets;
 	/* written by other threads */
 	_Alignas(64) _Atomic(pthread_t) entered; /* 0: nobody. It alone writes */
+	_Atomic bool taken;			 /* somebody enters, is there, or still leaves */
 	_Atomic(struct batch *) inbox;		 /* the latest first */
 	_Atomic(struct batch *) returned;	 /* its batches that have run */
 	_Atomic bool asleep;			 /* it alone writes */

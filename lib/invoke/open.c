@@ -444,7 +444,7 @@ weir_invoker_close(struct weir_invoker *v)
 	if (t && (thread_is_inside(t) || t->index == WEIR_THREAD_ANY))
 		return weir_fail(-EDEADLK, "called in a function; let it return first");
 	for (uint32_t i = 0; i < v->o.threads; i++)
-		if (atomic_load(&v->threads[i].entered) && &v->threads[i] != t)
+		if (atomic_load(&v->threads[i].taken) && &v->threads[i] != t)
 			return weir_fail(-EBUSY, "thread %u has not left; let it leave first", i);
 	if (t)
 		weir_invoker_leave(v);

@@ -292,10 +292,16 @@ weir_invoker_enter(struct weir_invoker *v, uint32_t index)
 	if (index >= v->o.threads)
 		return weir_fail(-EINVAL, "thread %u of %u; give a number below that", index,
 				 v->o.threads);
-	rc = message_enter(v->m, index);
-	if (rc)
-		return rc;
 	t = &v->threads[index];
+	/* pairs with the release in depart() */
+	if (atomic_exchange_explicit(&t->taken, true, memory_order_acquire))
+		return weir_fail(-EBUSY, "another thread has entered as %u; let it leave first",
+				 index);
+	rc = message_enter(v->m, index);
+	if (rc) {
+		atomic_store_explicit(&t->taken, false, memory_order_release);
+		return rc;
+	}
 	t->shown = NULL;
 	pthread_setspecific(v->key, t);
 	meeting_enter(t);
@@ -349,17 +355,25 @@ forget(struct invoke_thread *t)
 	thread_drop(t);
 }
 
+/* Nothing comes to it any more: another one may enter in its place. */
+static void
+depart(struct invoke_thread *t)
+{
+	message_leave(t->v->m);
+	payloads_drop(t);
+	/* pairs with the acquire in weir_invoker_enter() */
+	atomic_store_explicit(&t->taken, false, memory_order_release);
+}
+
 void
 thread_ended(void *thread)
 {
 	struct invoke_thread *t = thread;
-	struct weir_invoker *v = t->v;
 
-	if (weir_state(v->w) == WEIR_FORKED)
+	if (weir_state(t->v->w) == WEIR_FORKED)
 		return;
 	forget(t);
-	message_leave(v->m);
-	payloads_drop(t);
+	depart(t);
 }
 
 int
@@ -384,7 +398,6 @@ weir_invoker_leave(struct weir_invoker *v)
 			    LEAVE_MS / 1000);
 	forget(t);
 	pthread_setspecific(v->key, NULL);
-	message_leave(v->m);
-	payloads_drop(t);
+	depart(t);
 	return rc;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { TAKE, PLACE, REFUSE, KEEP, LATE, NOTE, EARLY, EARLIER };
+enum { TAKE, PLACE, REFUSE, KEEP, LATE, NOTE, EARLY, EARLIER, HALF };
 
 #define PLACED_BYTES (3u << 20) /* per process that calls */
 #define KEPT 16u
@@ -184,6 +184,32 @@ place_early(struct weir_incoming *c, const void *args, size_t length, size_t pay
 	return place_of(c);
 }
 
+/* ---- a payload that breaks off while its thread leaves ---- */
+
+static int entered; /* how another thread could enter as the one that leaves */
+
+static void *
+enter_instead(void *arg)
+{
+	entered = weir_invoker_enter(arg, 0);
+	if (!entered)
+		weir_invoker_leave(arg);
+	return NULL;
+}
+
+static void
+note_broken(struct weir_invoker *v, void *memory, void *user)
+{
+	pthread_t other;
+
+	if (memory != place_memory ||
+	    weir_call(v, (struct weir_to){0, 0}, NOTE, NULL, 0, NULL) >= 0)
+		own->wrong++;
+	if (pthread_create(&other, NULL, enter_instead, v))
+		abort();
+	pthread_join(other, NULL);
+}
+
 #define ENTRY(NAME, RUN)                                                                           \
 	.name = NAME, .version = 1, .min_length = sizeof(struct expected),                         \
 	.max_length = sizeof(struct expected), .run = RUN
@@ -197,6 +223,7 @@ static const struct weir_function table[] = {
     [EARLY] = {ENTRY("early", run_early)},
     [EARLIER] = {ENTRY("earlier", run_late), .place = place_early,
 		 .flags = WEIR_FUNCTION_UNORDERED},
+    [HALF] = {ENTRY("half", run_late), .place = place_early, .broken = note_broken},
 };
 
 static struct weir_invoker_options
@@ -726,4 +753,49 @@ TEST(test_answer_early)
 	team_of(2, answer_early);
 	team_of_one_node(2, answer_early);
 	pthread_barrier_destroy(&all);
+}
+
+/* ---- a thread leaves, and another one enters in its place ---- */
+
+static int
+leave_half(struct team *t, uint32_t index)
+{
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_invoker_options o = options();
+	struct expected e = {index, 0, PLACED_BYTES};
+	uint8_t *data = made(e.seed, e.length);
+	struct weir_future f = {0};
+	struct caller c;
+	int rc;
+
+	be_fresh();
+	place_memory = malloc(PLACED_BYTES);
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc && data && place_memory);
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (c.process) {
+		while (!noted)
+			CHECK(weir_invoker_progress(c.v, 1, 10) >= 0);
+		entered = 0;
+		CHECK(!weir_invoker_leave(c.v));
+		CHECK(entered == -EBUSY && !late);
+		CHECK(!weir_invoker_enter(c.v, 0));
+	} else {
+		with.payload = data;
+		with.payload_length = e.length;
+		CHECK(!weir_call_return(c.v, (struct weir_to){1, 0}, HALF, &e, sizeof(e), &f, NULL,
+					0, &with));
+		/* it has its result, but the payload is lost */
+		CHECK(!weir_future_wait(c.v, &f, PATIENT));
+	}
+	rc = end(t, index, &c);
+	free(data);
+	free(place_memory);
+	return rc;
+}
+
+TEST(test_leave_half)
+{
+	team_of(2, leave_half);
 }
