@@ -317,6 +317,7 @@ thread_drop(struct invoke_thread *t)
 
 	lines_drop(t);
 	asks_count(t);
+	futures_end_lost(t);
 	futures_end_all(t, -ECANCELED);
 	sync_names_drop(t);
 	dropped = inbox_drop(t);

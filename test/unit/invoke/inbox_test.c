@@ -107,6 +107,7 @@ destroy(struct world *x)
 	for (uint32_t i = 0; i < 2; i++) {
 		inbox_settle(&x->threads[i]);
 		lines_free(&x->threads[i]);
+		futures_free(&x->threads[i]);
 		asks_free(&x->threads[i]);
 		while ((b = x->threads[i].spare)) {
 			x->threads[i].spare = b->next;
@@ -303,5 +304,37 @@ TEST(test_waited)
 	sync_count(&x->threads[1], &s, 2, 0);
 	assert_int_equal(wakes[0], 0);
 	x->v.m = NULL;
+	destroy(x);
+}
+
+/* The sync of a cancelled call counts when the payload comes back, also while the thread leaves. */
+TEST(test_cancelled)
+{
+	struct world *x = create();
+	struct invoke_thread *t = &x->threads[0];
+	struct weir_future f = {0};
+	struct weir_sync s;
+	const struct expected_result e = {.future = &f, .sync = &s};
+	struct call c = {.expects = &e};
+	uint64_t failed;
+
+	x->v.serial = 78;
+	t->entered = pthread_self();
+	for (uint32_t i = 0; i < 2; i++) {
+		weir_sync_init(&s, 1, NULL, NULL);
+		assert_int_equal(future_begin(line_of(x), &c), 0);
+		future_lend(t, c.id);
+		weir_future_cancel(&x->v, &f);
+		assert_int_equal(f.status, -ECANCELED);
+		assert_int_equal(futures_end_lost(t), 0);
+		assert_int_equal(weir_sync_left(&s, NULL), 1);
+		future_return(t, c.id);
+		if (i)
+			thread_drop(t);
+		else
+			assert_int_equal(futures_end_lost(t), 1);
+		assert_int_equal(weir_sync_left(&s, &failed), 0);
+		assert_int_equal(failed, 1);
+	}
 	destroy(x);
 }
