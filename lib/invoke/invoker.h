@@ -532,8 +532,10 @@ void turn_close(struct invoke_thread *t);
 int parcel_send(struct line *l, struct batch *b);
 /* The parcel has left, or is lost with its line. */
 void parcel_end(struct invoke_thread *t, struct parcel *p, int status);
-/* Parcels that other calls overtake are lost. How many. */
-unsigned parcels_lose(struct line *l, int status);
+/* Whether the other end waits for more of p, which is lost, on a connection that is still there. */
+bool parcel_is_cut(const struct line *l, const struct parcel *p);
+/* Parcels that other calls overtake are lost. How many. *cut: set if one of them is. */
+unsigned parcels_lose(struct line *l, int status, bool *cut);
 
 /* ---- payload.c ---- */
 

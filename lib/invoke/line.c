@@ -254,6 +254,7 @@ line_has_lost(const struct line *l)
 int
 line_lose(struct line *l, int rc)
 {
+	bool cut = false;
 	struct batch *b;
 
 	if (l->open)
@@ -264,14 +265,18 @@ line_lose(struct line *l, int rc)
 		b = unqueue(l);
 		invoke_count(&l->thread->counters.dropped, b->calls);
 		batch_asks_lost(l, b, rc);
-		if (b->parcel)
+		if (b->parcel) {
+			cut |= parcel_is_cut(l, b->parcel);
 			parcel_end(l->thread, b->parcel, rc);
+		}
 		line_free_batch(l, b);
 	}
 	if (weir_unlikely(l->behind != NULL)) {
 		line_has_lost(l);
-		invoke_count(&l->thread->counters.dropped, parcels_lose(l, rc));
+		invoke_count(&l->thread->counters.dropped, parcels_lose(l, rc, &cut));
 	}
+	if (weir_unlikely(cut)) /* what comes next would be taken for the rest */
+		message_lane_renew(l->lane);
 	l->numbers = 0;
 	asks_lost(l, rc);
 	futures_lost(l->thread, l, rc);

@@ -21,13 +21,21 @@ parcel_end(struct invoke_thread *t, struct parcel *p, int status)
 	free(p);
 }
 
+bool
+parcel_is_cut(const struct line *l, const struct parcel *p)
+{
+	return p->connection && l->thread->v->m &&
+	       p->connection == message_lane_connection(l->lane);
+}
+
 unsigned
-parcels_lose(struct line *l, int status)
+parcels_lose(struct line *l, int status, bool *cut)
 {
 	struct parcel *p;
 	unsigned n = 0;
 
 	for (; (p = l->behind); n++) {
+		*cut |= parcel_is_cut(l, p);
 		l->behind = p->next;
 		parcel_end(l->thread, p, status);
 	}

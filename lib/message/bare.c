@@ -25,10 +25,13 @@ uint64_t
 message_lane_connection(struct message_lane *to)
 {
 	struct weir_thread *t = to->sender->worker;
-	uint64_t number;
+	const struct lane *lane;
+	uint64_t number = 0;
 
 	weir_lock(t);
-	number = to->now && to->now->conn && !to->now->closing ? to->now->made : 0;
+	lane = to->now;
+	if (lane && lane->conn && !lane->closing && lane->conn->state == CONN_OPEN)
+		number = lane->made;
 	weir_unlock(t);
 	return number;
 }

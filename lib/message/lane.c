@@ -348,6 +348,17 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	return rc;
 }
 
+static bool
+has_former(const struct message_lane *to, const struct peer *p)
+{
+	const struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->handle == to)
+		return true;
+	return false;
+}
+
 /* The same for a model's lane. m->lock. */
 static int
 make_for(struct message_lane *to, struct peer *p)
@@ -356,6 +367,9 @@ make_for(struct message_lane *to, struct peer *p)
 	uint32_t k = to->receiver == MESSAGE_HANDLERS ? s->index % p->threads : 0;
 	int rc;
 
+	if (weir_unlikely(to->renewed) && has_former(to, p))
+		return -EAGAIN;
+	to->renewed = false;
 	weir_lock(s->worker);
 	rc = make_at(s, p, to->receiver, k, &to->now);
 	if (!rc)

@@ -141,6 +141,9 @@ void message_lane_set_user(struct message_lane *lane, void *user);
 void *message_lane_user(const struct message_lane *lane);
 /* Messages that were accepted still arrive; nothing is reported about the lane any more. */
 void message_lane_close(struct message_lane *lane);
+/* The present connection ends in order. When all that was sent on it is taken, the next message
+ * makes another one; -EAGAIN until then. Only the thread that opened the lane. */
+void message_lane_renew(struct message_lane *lane);
 /*
  * Connects the lane unless it is connected. Only the thread that opened it. 0; -EAGAIN: not yet; as
  * message_lane_send().

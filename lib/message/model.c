@@ -336,6 +336,17 @@ message_lane_close(struct message_lane *lane)
 }
 
 void
+message_lane_renew(struct message_lane *lane)
+{
+	struct weir_messenger *m = lane->m;
+
+	pthread_mutex_lock(&m->lock);
+	let_go(lane, false);
+	lane->renewed = true;
+	pthread_mutex_unlock(&m->lock);
+}
+
+void
 model_thread_ends(struct weir_messenger *m)
 {
 	struct message_lane *lane;

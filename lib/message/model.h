@@ -25,6 +25,7 @@ struct message_lane {
 	pthread_t thread;      /* that opened it, and alone sends on it */
 	struct sender *sender; /* of its thread. Written under m->lock by the thread */
 	struct lane *now;      /* the present connection; NULL: none. Worker of sender */
+	bool renewed;	       /* the former one ends before another one is made. m->lock */
 };
 
 /* Copies what the model gives. 0 or -ENOMEM. */

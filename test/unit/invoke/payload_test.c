@@ -2,6 +2,8 @@
 /* Payloads: with their call, behind it, in memory of the program, kept, overtaken. */
 #include "caller.h"
 
+#include "invoke/line.h"
+
 #include "weir/memory.h"
 
 #include <stdlib.h>
@@ -798,4 +800,62 @@ leave_half(struct team *t, uint32_t index)
 TEST(test_leave_half)
 {
 	team_of(2, leave_half);
+}
+
+/* ---- a line that is lost, as for want of room for results, while its connection stays ---- */
+
+static uint32_t number_of; /* LATE: later calls overtake it; KEEP: they do not */
+
+static int
+lose_line(struct team *t, uint32_t index)
+{
+	struct weir_call_options with = {.timeout_ms = -1};
+	struct weir_invoker_options o = options();
+	struct expected e = {index, 0, PLACED_BYTES}, small = {7, 0, 300000};
+	uint8_t *data = made(e.seed, e.length), *less = made(small.seed, small.length);
+	struct weir_to to = {1, 0};
+	struct weir_future f = {0}, later = {0};
+	struct caller c;
+	int rc;
+
+	be_fresh();
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc && data && less);
+	weir_group_idle(t->g[index], NULL, NULL);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (!c.process) {
+		with.payload = data;
+		with.payload_length = e.length;
+		CHECK(!weir_call_return(c.v, to, number_of, &e, sizeof(e), &f, NULL, 0, &with));
+		line_lose(line_find(&c.v->threads[0], to), -EHOSTUNREACH);
+		CHECK(weir_future_wait(c.v, &f, PATIENT) == -EHOSTUNREACH);
+	}
+	/* the other end begins to take what has come */
+	pthread_barrier_wait(&all);
+	if (c.process) {
+		while (late < 3)
+			CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
+	} else {
+		with.payload = less;
+		with.payload_length = small.length;
+		for (uint32_t i = 0; i < 3; i++) {
+			CHECK(!weir_call_return(c.v, to, LATE, &small, sizeof(small), &later, NULL,
+						0, &with));
+			CHECK(!weir_future_wait(c.v, &later, PATIENT));
+		}
+	}
+	free(data);
+	free(less);
+	return end(t, index, &c);
+}
+
+TEST(test_lose_line)
+{
+	pthread_barrier_init(&all, NULL, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		number_of = i ? LATE : KEEP;
+		team_of(2, lose_line);
+	}
+	team_of_one_node(2, lose_line);
+	pthread_barrier_destroy(&all);
 }
