@@ -724,7 +724,10 @@ answer_early(struct team *t, uint32_t index)
 		pthread_barrier_wait(&all);
 		while (late < 2)
 			CHECK(weir_invoker_progress(c.v, 0, 10) >= 0);
-		return end(t, index, &c);
+		free(data);
+		rc = end(t, index, &c);
+		free(place_memory);
+		return rc;
 	}
 	with.payload = data;
 	with.payload_length = e.length;
@@ -746,6 +749,7 @@ answer_early(struct team *t, uint32_t index)
 	CHECK(weir_sync_wait(c.v, &s, PATIENT) == -ECANCELED);
 	memset(data, 0, e.length);
 	free(data);
+	free(place_memory);
 	return end(t, index, &c);
 }
 
