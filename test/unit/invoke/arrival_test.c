@@ -368,7 +368,7 @@ TEST(test_announced)
 	destroy();
 }
 
-/* What has come of all is bounded. Those that go beyond do not run. */
+/* The bytes of all that have come are bounded; a payload that goes beyond does not run. */
 TEST(test_bound)
 {
 	const uint64_t most = 2 * WEIR_PAYLOAD_MAX, others = most - 1000000;

@@ -39,8 +39,7 @@ look(struct weir_incoming *c, const void *args, size_t length)
 	sigset_t now;
 
 	pthread_sigmask(SIG_BLOCK, NULL, &now);
-	good = (!own || !sigismember(&now, SIGUSR1)) &&
-	       is_seen(weir_incoming_invoker(c)->w, name);
+	good = (!own || !sigismember(&now, SIGUSR1)) && is_seen(weir_incoming_invoker(c)->w, name);
 	weir_incoming_result(c, &good, sizeof(good));
 }
 
