@@ -28,7 +28,7 @@ for to in node:2 node:1:near --inside; do
 	# the clock is looked at every 64 calls
 	perf '.calls.per_message > 30' --instance A $to -t call -s 8 -n 3000 --mode full
 	perf '.count > 0 and .msgs_per_s > 0 and .calls.run == .count' --instance A $to -t call -s 8,64 -D 0.3 --many
-	perf '.count > 0 and .calls.run == .count and .calls.messages == .count' --instance A $to -t return -D 0.3
+	perf '.count > 0 and .calls.run == .count and .calls.messages >= .count' --instance A $to -t return -D 0.3
 	perf '.count > 0 and .calls.run == .count and .shares.count == 3' --instance A $to -t call -D 0.3 --threads 3 --wait sleep
 	perf '.count == 1001 and .verified and .shares.count == 4 and .lat_us.p50 > 0' \
 		--instance A $to -t call,return -n 1001 --threads 4 -w 30 --verify --wait sleep

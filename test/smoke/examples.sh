@@ -3,7 +3,7 @@
 # The programs of apps/examples, between two nodes, as their heads describe them.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
-PATH=$WEIR_BUILD/apps/examples:$PATH
+PATH=$WEIR_BUILD/apps/run:$WEIR_BUILD/apps/examples:$PATH
 weir_node_timeout=3
 
 # on INSTANCE NAME COMMAND...: in the background.
