@@ -426,7 +426,7 @@ static const struct call {
      "test",
      false,
      {"lat", "pscw"},
-     {TESTS("lat") TESTS("lat") TESTS("lat") TESTS("lat") "lat", "latency", "lat,", ""}},
+     {TESTS("lat") TESTS("lat") TESTS("lat") TESTS("lat") "lat,lat", "latency", "lat,", ""}},
     {&perf_option_table, "type", false, {"byte", "long_double_at"}, {"int", "BYTE", ""}},
     {&nicperf_option_table,
      "nic",

@@ -58,21 +58,27 @@ static const struct weir_function table[] = {
     {.name = LONG, .run = look, .user = (void *)LONG},
 };
 
+static int
+call_one(struct hand *h, struct weir_to to, uint32_t function)
+{
+	struct weir_future f = {0};
+	uint32_t good = 0;
+
+	CHECK(!weir_call_return(h->c.v, to, function, NULL, 0, &f, &good, sizeof(good), NULL));
+	CHECK(!weir_future_wait(h->c.v, &f, PATIENT));
+	CHECK(good);
+	return 0;
+}
+
 /* Of all threads, the pool's, too. */
 static int
 call_each(struct hand *h)
 {
 	for (uint32_t p = 0; p < weir_group_size(h->c.g); p++)
-		for (uint32_t i = 0; i < 4 * (THREADS + 1); i++) {
-			struct weir_to to = {p, i / 4 < THREADS ? i / 4 : WEIR_THREAD_ANY};
-			struct weir_future f = {0};
-			uint32_t good = 0;
-
-			CHECK(!weir_call_return(h->c.v, to, i / 2 % 2 * 2, NULL, 0, &f, &good,
-						sizeof(good), NULL));
-			CHECK(!weir_future_wait(h->c.v, &f, PATIENT));
-			CHECK(good);
-		}
+		for (uint32_t i = 0; i < 4 * (THREADS + 1); i++)
+			CHECK(!call_one(
+			    h, (struct weir_to){p, i / 4 < THREADS ? i / 4 : WEIR_THREAD_ANY},
+			    i / 2 % 2 * 2));
 	return 0;
 }
 
@@ -91,6 +97,8 @@ be_seen(struct hand *h)
 		}
 		for (over = false; !over;)
 			CHECK(weir_invoker_progress(h->c.v, 0, PATIENT) > 0);
+		/* the last one is the first one again */
+		CHECK(!call_one(h, (struct weir_to){h->c.process, h->c.thread}, 0));
 		CHECK(!weir_invoker_barrier(h->c.v, PATIENT));
 		CHECK(!weir_invoker_leave(h->c.v));
 		/* what a thread has shown goes when it leaves */
