@@ -19,9 +19,12 @@ is_seen(const struct weir *w, const char *name)
 
 	for (uint32_t i = 0; i < WEIR_HANDLER_LINES; i++) {
 		const struct weir_handler_line *line = &head->handler[i];
+		uint64_t words[sizeof(line->name) / sizeof(line->name[0])];
 		char seen[sizeof(line->name)];
 
-		memcpy(seen, (const void *)line->name, sizeof(seen));
+		for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++)
+			words[k] = atomic_load_explicit(&line->name[k], memory_order_relaxed);
+		memcpy(seen, words, sizeof(seen));
 		if (seen[sizeof(seen) - 1])
 			return false;
 		if (atomic_load_explicit(&line->since, memory_order_relaxed) &&
