@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced by bench.sh: the set hex, tree search by remote invocation beside itself.
 
-game=(--size 11 --rollouts 4096) # of each search of a game
+PATH=$WEIR_BUILD/apps/hex:$WEIR_BUILD/apps/run:$PATH
+game=(--size 11) # 4,096 rollouts per thread and move
 
 # game_of JQ COMMAND...: a number of what weir-hex prints as JSON, started by weir-run or not.
 game_of()
@@ -54,7 +55,7 @@ cpu_per_simulation()
 	local before after children simulations
 
 	before=$(ticks "${weir_pid[dataplane-A]}" "${weir_pid[control-A]}")
-	{ TIMEFORMAT='%U %S'; time simulations=$(game_of '[.processes[].simulations] | add' weir-run -n "$1" -t 1 -- weir-hex --threads 1 --json "${game[@]}"); } \
+	{ TIMEFORMAT='%U %S'; time simulations=$(game_of '[.processes[].simulations] | add' weir-run -n "$1" -t 1 --instances A -- weir-hex --threads 1 --json --size 5); } \
 		2>"$weir_tmp/times"
 	after=$(ticks "${weir_pid[dataplane-A]}" "${weir_pid[control-A]}")
 	children=$(awk '{ print $1 + $2 }' "$weir_tmp/times")
@@ -116,7 +117,7 @@ set_hex()
 		one_node --idle adaptive
 		in_turn hex_processes_2 "x simulations/ms of one process" '>=' 1.8 rate 2 -- rate 1
 		in_turn hex_cpu_32 "x CPU time per simulation of 2 processes" '<=' 1.15 cpu_per_simulation 32 -- cpu_per_simulation 2
-		wanted hex_distribution && game_of .playouts_maximum_to_mean weir-run -n 8 -t 1 -- weir-hex --threads 1 --json "${game[@]}" |
+		wanted hex_distribution && game_of .playouts_maximum_to_mean weir-run -n 8 -t 1 --instances A -- weir-hex --threads 1 --json --size 7 |
 			record hex_distribution "x mean, most playouts of 8 processes" '<=' 1.1 any "weir-run -n 8 -t 1 -- weir-hex --threads 1"
 		in_turn hex_mode "x the best other mode" '>=' 0.97 rate 2 -- fastest_mode
 		model_figure
