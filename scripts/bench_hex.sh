@@ -37,7 +37,7 @@ in_turn()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "${one[*]}, in turn with $*"
 }
 
-# rate PROCESSES ARGUMENT...: simulations per millisecond of a game, of so many processes with one thread each.
+# rate PROCESSES ARGUMENT...: simulations per millisecond of a game, of processes with one thread each.
 rate()
 {
 	local processes=$1
@@ -91,7 +91,7 @@ model_figure()
 		ratios+=("$(awk -v a="$(modelled 2x1 "$ns")" -v b="$(modelled 1x1 "$ns")" -v one="$one" -v two="$two" 'BEGIN { print a / b / (two / one) }')")
 	done
 	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
-	printf '%s\n' "${ratios[@]}" | awk 'NF { print $1 > 1 ? $1 : 1 / $1 }' |
+	printf '%s\n' "${ratios[@]}" | awk 'NF { print ($1 > 1 ? $1 : 1 / $1) }' |
 		record hex_model "x or 1/x, step of the model by that of two processes" '<=' 1.15 paired "weir-hex --virtual, and weir-run -n 1 and 2"
 }
 
