@@ -21,7 +21,9 @@ struct children {
 
 struct node {
 	_Atomic uint64_t name; /* 0: free */
-	uint64_t parent;       /* 0: a root */
+	/* 0: a root. Changes between searches: messages order that behind all reads, and some go
+	 * by way of other processes, which checkers of races do not see. */
+	_Atomic uint64_t parent;
 	uint64_t hash;
 	uint32_t index; /* of its record in the parent */
 	uint32_t slot, generation;

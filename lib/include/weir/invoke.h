@@ -132,8 +132,9 @@ struct weir_invoker_options {
 	uint64_t queue_bytes; /* of calls that wait for room, of the whole process; at least
 			       * WEIR_BATCH_MAX */
 	/*
-	 * A process was lost (status -errno), or has closed its invoker (0). Runs in a thread that
-	 * has entered, inside its calls of this header. May be NULL.
+	 * A process was lost (status -errno), or has closed all connections in order (0): it has
+	 * closed its invoker, or all of its threads have left. Runs in a thread that has entered,
+	 * inside its calls of this header. May be NULL.
 	 */
 	void (*lost)(struct weir_invoker *v, uint32_t process, int status, void *user);
 	void *user;	   /* passed to lost */

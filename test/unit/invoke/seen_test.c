@@ -91,6 +91,8 @@ static int
 be_seen(struct hand *h)
 {
 	for (int again = 0; again < 2; again++) {
+		/* the last call may arrive while the thread is still in the barrier */
+		over = false;
 		pthread_barrier_wait(&entered);
 		CHECK(!weir_invoker_barrier(h->c.v, PATIENT));
 		if (!h->number) {
@@ -98,8 +100,8 @@ be_seen(struct hand *h)
 			CHECK(!call_each(h));
 			CHECK(!weir_call_all(h->c.v, 1, NULL, 0, NULL));
 		}
-		for (over = false; !over;)
-			CHECK(weir_invoker_progress(h->c.v, 0, PATIENT) > 0);
+		while (!over) /* 0: the other process is lost, since all of its threads had left */
+			CHECK(weir_invoker_progress(h->c.v, 0, PATIENT) >= 0);
 		/* the last one is the first one again */
 		CHECK(!call_one(h, (struct weir_to){h->c.process, h->c.thread}, 0));
 		CHECK(!weir_invoker_barrier(h->c.v, PATIENT));

@@ -424,6 +424,7 @@ TEST(test_replies)
 		drive(&p.a, p.a.replies == n);
 	}
 	must(post(lane, KIND_ASK, n++, 8));
+	atomic_store(&p.b.deserted, true);
 	message_lane_close(lane);
 	drive(&p.b, p.b.taken[0] == n);
 	await_looks(&(struct side){.m = p.a.m});

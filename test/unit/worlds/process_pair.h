@@ -27,6 +27,7 @@ struct process {
 	_Atomic uint32_t greetings, longest;
 	_Atomic int status, nested, enters;
 	_Atomic uint32_t go;
+	_Atomic bool deserted; /* replies may find their lane closed */
 };
 
 struct process_pair {
@@ -67,8 +68,12 @@ take(struct weir_messenger *m, const struct message_taken *taken, void *user)
 	for (uint32_t at = 0; at < taken->length; at++)
 		if (((const uint8_t *)taken->data)[at] != (uint8_t)(taken->tag.value + at))
 			atomic_fetch_add(&own->wrong, 1);
-	if (taken->tag.kind == KIND_ASK)
-		must(message_reply(m, &taken->reply, &taken->tag, &part, 1));
+	if (taken->tag.kind == KIND_ASK) {
+		int rc = message_reply(m, &taken->reply, &taken->tag, &part, 1);
+
+		if (rc != -EHOSTUNREACH || !atomic_load(&own->deserted))
+			must(rc);
+	}
 	atomic_store(&own->by[i], pthread_self());
 	atomic_store(&own->nested, message_leave(m));
 	atomic_store(&own->enters, message_enter(m, 1));
