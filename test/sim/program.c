@@ -282,6 +282,19 @@ rebind(struct sim_program *p, struct sim_end *e, uint32_t permille)
 		sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
 }
 
+/* Goes on with operations on memory of others, which never wait. */
+static bool
+operate(struct sim_thread *t)
+{
+	struct sim_program *p = t->p;
+	uint32_t self = (uint32_t)(t - p->thread);
+	bool any = sim_memory_step(p, self);
+
+	any |= sim_lock_step(p, self);
+	any |= sim_common_step(p, self);
+	return any;
+}
+
 static bool
 work(struct sim_thread *t)
 {
@@ -312,9 +325,7 @@ work(struct sim_thread *t)
 		any |= sim_end_shut(p, e);
 		any |= sim_end_close(p, e);
 	}
-	any |= sim_memory_step(p, self);
-	any |= sim_lock_step(p, self);
-	any |= sim_common_step(p, self);
+	any |= operate(t);
 	any |= sim_program_release(p, false);
 	return any;
 }
@@ -360,6 +371,15 @@ back_off(struct sim_thread *t)
 	sim_schedule(t->p->s, &t->actor, t->p->s->now + t->backoff);
 }
 
+static void
+go_on(struct sim_thread *t)
+{
+	struct sim *s = t->p->s;
+
+	t->backoff = 200;
+	sim_schedule(s, &t->actor, s->now + rng_log(&t->p->rng, 100, 5 * SIM_US));
+}
+
 /* It has found nothing to do, and others have had time to publish since. */
 static void
 fall_asleep(struct sim_thread *t)
@@ -370,6 +390,12 @@ fall_asleep(struct sim_thread *t)
 
 	weir_thread_use(t->object);
 	rc = weir_arm(p->w);
+	/* operations are no events: another thread may have taken in their end before this one
+	 * armed */
+	if (rc == 0 && operate(t)) {
+		go_on(t);
+		return;
+	}
 	if (rc == 0) {
 		t->asleep = true;
 		count_sleep(p);
@@ -392,8 +418,7 @@ rest(struct sim_thread *t, bool busy)
 	struct sim *s = p->s;
 
 	if (busy) {
-		t->backoff = 200;
-		sim_schedule(s, &t->actor, s->now + rng_log(&p->rng, 100, 5 * SIM_US));
+		go_on(t);
 	} else if (p->plan->sleeps) {
 		t->drowsy = true;
 		t->alarm = next_timer(t);
