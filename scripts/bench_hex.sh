@@ -2,7 +2,6 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced by bench.sh: the set hex, tree search by remote invocation beside itself.
 
-PATH=$WEIR_BUILD/apps/hex:$WEIR_BUILD/apps/run:$PATH
 game=(--size 11) # 4,096 rollouts per thread and move
 
 # game_of JQ COMMAND...: a number of what weir-hex prints as JSON, started by weir-run or not.
@@ -37,7 +36,7 @@ in_turn()
 	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "${one[*]}, in turn with $*"
 }
 
-# rate PROCESSES ARGUMENT...: simulations per millisecond of a game, of processes with one thread each.
+# rate PROCESSES ARGUMENT...: simulations per millisecond of a game, by processes with one thread each.
 rate()
 {
 	local processes=$1
@@ -49,7 +48,8 @@ rate()
 # playouts KIND: the same of one thread that calls nobody.
 playouts() { game_of .simulations_per_ms weir-hex --json "${game[@]}" --playout "$1"; }
 
-# cpu_per_simulation PROCESSES: ns of the CPUs, of programs and data plane.
+# cpu_per_simulation PROCESSES: ns of the CPUs, of programs and data plane. On a small board: a move takes 4,096 rollouts per
+# thread, so a game of 32 processes has 16 times the work of one of 2.
 cpu_per_simulation()
 {
 	local before after children simulations
@@ -112,13 +112,14 @@ set_hex()
 {
 	local nodes=A
 
+	PATH=$WEIR_BUILD/apps/hex:$WEIR_BUILD/apps/run:$PATH
 	in_turn hex_playouts "x playouts cell by cell" '>=' 6 playouts fast -- playouts flood
 	if any_wanted hex_processes_2 hex_cpu_32 hex_distribution hex_mode hex_model; then
 		one_node --idle adaptive
 		in_turn hex_processes_2 "x simulations/ms of one process" '>=' 1.8 rate 2 -- rate 1
 		in_turn hex_cpu_32 "x CPU time per simulation of 2 processes" '<=' 1.15 cpu_per_simulation 32 -- cpu_per_simulation 2
 		wanted hex_distribution && game_of .playouts_maximum_to_mean weir-run -n 8 -t 1 --instances A -- weir-hex --threads 1 --json --size 7 |
-			record hex_distribution "x mean, most playouts of 8 processes" '<=' 1.1 any "weir-run -n 8 -t 1 -- weir-hex --threads 1"
+			record hex_distribution "x mean, most playouts of 8 processes" '<=' 1.1 any "weir-run -n 8 -t 1 -- weir-hex --threads 1 --size 7"
 		in_turn hex_mode "x the best other mode" '>=' 0.97 rate 2 -- fastest_mode
 		model_figure
 		stop_all
