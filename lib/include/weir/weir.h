@@ -129,7 +129,8 @@ int weir_fd(struct weir *w);
 /*
  * Prepares the calling thread to sleep on weir_fd(). Call it before every sleep. Operations on
  * memory (weir/remote.h) are no events: a thread that awaits some looks at them once more behind
- * this call, since another thread may have taken in their end.
+ * this call, by weir_op_wait() with a timeout of 0, since another thread may have taken in their
+ * end.
  *
  * Returns 0 if the thread may sleep, or
  *   -EAGAIN        events are pending, or weir_wake() was called; call weir_poll()
