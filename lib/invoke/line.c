@@ -13,6 +13,7 @@
 #include "client/wait.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define STALE_NS 10000000u
@@ -393,7 +394,13 @@ line_failed(const struct line *l, int rc)
 {
 	const struct invoke_process *p = &l->thread->v->processes[l->to.process];
 	int status = atomic_load_explicit(&p->status, memory_order_relaxed);
+	char why[WEIR_REASON_MAX];
 
+	if (rc == -EHOSTUNREACH) {
+		snprintf(why, sizeof(why), "%s", weir_reason());
+		return weir_fail(rc, "the line to thread %u of process %u was lost: %s",
+				 l->to.thread, l->to.process, why);
+	}
 	if (rc != -ECONNREFUSED)
 		return rc;
 	if (status)

@@ -190,6 +190,43 @@ TEST(test_lost_while_it_waits)
 	}
 }
 
+/* The thread called has left before the call. */
+static int
+call_one_that_left(struct team *t, uint32_t index)
+{
+	struct weir_call_options with = {.timeout_ms = PATIENT};
+	struct weir_invoker_options o = standard();
+	struct numbered n = {0};
+	struct caller c;
+	int rc;
+
+	o.batching.mode = WEIR_BATCH_EAGER;
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc);
+	if (!c.process)
+		CHECK(!weir_call(c.v, (struct weir_to){1, 0}, COUNT, &n, sizeof(n), &with));
+	else
+		while (!c.run)
+			CHECK(weir_invoker_progress(c.v, 0, PATIENT) >= 0);
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	if (c.process)
+		CHECK(!weir_invoker_leave(c.v));
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	while (!c.process && !rc)
+		rc = weir_call(c.v, (struct weir_to){1, 0}, COUNT, &n, sizeof(n), &with);
+	CHECK(c.process || rc == -EHOSTUNREACH || rc == -ECONNREFUSED);
+	CHECK(c.process || strstr(weir_reason(), "thread 0 of process 1"));
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	return weir_invoker_close(c.v) ? __LINE__ : 0;
+}
+
+/* A refused call names the thread that does not run it. */
+TEST(test_left)
+{
+	team_of(2, call_one_that_left);
+	team_of_one_node(2, call_one_that_left);
+}
+
 /* ---- the pool ---- */
 
 static _Atomic uint64_t pool_runs;
