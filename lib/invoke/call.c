@@ -521,6 +521,81 @@ payload_call(struct line *l, struct call *c)
 	return rc == -EAGAIN || c->sync ? 0 : rc;
 }
 
+/* ---- behind a put ---- */
+
+/* An empty batch is open, for a call alone: it waits in the queue. 0 or as make_room(). */
+static int
+open_own_batch(struct line *l, const struct call *c)
+{
+	uint32_t room = RUN_HEAD + run_stride(c->length, 0);
+	struct weir_invoker *v = l->thread->v;
+	int rc;
+
+	for (;;) {
+		rc = l->open ? line_send_open(l) : 0;
+		if (rc && rc != -EAGAIN)
+			return rc;
+		if (l->first && c->flags & WEIR_CALL_FULL_FAILS)
+			return no_room(l);
+		if (!l->first || atomic_load_explicit(&v->queued, memory_order_relaxed) + room <=
+				     queue_bound(v, c))
+			return line_open_batch(l, room);
+		if (!waits(l, c))
+			return queue_is_full(v);
+		rc = await_queue(l, l->first->place, c->timeout_ms);
+		if (rc)
+			return rc;
+	}
+}
+
+/* Takes memory for the call's part in its batch, so that it is accepted once the put has begun. */
+static int
+begin_put(struct line *l, const struct call *c, struct weir_remote *r,
+	  const struct weir_transfer *put)
+{
+	struct weir_transfer own = *put;
+	int rc;
+
+	own.op = calloc(1, sizeof(*own.op));
+	if (!own.op)
+		return invoke_no_memory();
+	own.flags = WEIR_AT_TARGET | (waits(l, c) && c->timeout_ms ? 0 : WEIR_NOWAIT);
+	l->open->put = own.op;
+	rc = c->sync ? asks_add(l, l->open, c->sync) : 0;
+	if (rc)
+		return rc;
+	rc = weir_remote_put_with(r, &own);
+	if (rc)
+		batch_asks_forget(l->thread, l->open);
+	else
+		weir_op_wait(own.op, 0); /* the end wakes a thread that sleeps */
+	return rc;
+}
+
+int
+put_call(struct line *l, struct call *c, struct weir_remote *r, const struct weir_transfer *put)
+{
+	struct call bare;
+	int rc = check_call(l, c);
+
+	if (!rc)
+		rc = begin(l, c);
+	if (!rc)
+		rc = open_own_batch(l, c);
+	if (rc)
+		return rc;
+	rc = begin_put(l, c, r, put);
+	if (rc) {
+		line_send_open(l); /* which is empty */
+		return rc;
+	}
+	bare = *c;
+	bare.sync = NULL; /* it is in the batch */
+	append(l, &bare);
+	rc = line_send_open(l);
+	return rc == -EAGAIN || c->sync ? 0 : rc;
+}
+
 void
 line_send_piece(struct line *l)
 {

@@ -38,6 +38,7 @@ batch_make(struct invoke_thread *t, uint32_t room)
 	b->asks = b->asks_last = NULL;
 	b->asks_answer = b->lost = false;
 	b->parcel = NULL;
+	b->put = NULL;
 	return b;
 }
 

@@ -15,6 +15,8 @@
 
 #include "message/message.h"
 
+#include "weir/remote.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,6 +28,7 @@
 #define FUNCTION_NONE UINT16_MAX
 
 struct arrivals;
+struct get;
 struct line;
 struct invoke_thread;
 struct run_head;
@@ -98,6 +101,7 @@ struct batch {
 	bool asks_answer;	      /* it has one */
 	bool lost;		      /* came back, and has not run */
 	struct parcel *parcel;	      /* payload behind its last call; NULL: none */
+	struct weir_op *put;	      /* it leaves behind the end of that; NULL: none */
 	struct weir_draft draft;      /* data NULL: none */
 	_Alignas(8) uint8_t bytes[];
 };
@@ -195,6 +199,7 @@ struct invoke_thread {
 	struct future_slot *slots;
 	uint32_t slot_count, slot_free; /* the first free one */
 	bool futures_lost;		/* some are `over` */
+	struct get *gets, **gets_last;	/* that functions have begun, and that have not ended */
 	struct sync_name *names;
 	uint32_t name_count;
 	uint32_t trees;			 /* of others, passed on, that have not ended */
@@ -422,6 +427,9 @@ int call_await_room(struct line *l, const struct call *c);
 int line_call(struct line *l, struct call *c);
 /* A call with a payload. As line_call(). */
 int payload_call(struct line *l, struct call *c);
+/* A call that leaves behind a put, in a batch of its own. As line_call(), weir_remote_put(). */
+int put_call(struct line *l, struct call *c, struct weir_remote *r,
+	     const struct weir_transfer *put);
 /* A piece of the first payload that others overtake leaves behind all that the line has. */
 void line_send_piece(struct line *l);
 /* A call of the library, accepted unless the line cannot be. */
@@ -557,6 +565,14 @@ bool payload_arrived(struct invoke_thread *t, const struct message_taken *taken,
 void payloads_broken(void *arrivals, void *user);
 /* Ends calls whose payloads do not arrive any more. How many. */
 unsigned payloads_drop(struct invoke_thread *t);
+
+/* ---- remote.c ---- */
+
+/* Goes on with gets of functions, and calls the program for those that have ended. How many. */
+unsigned gets_continue(struct invoke_thread *t);
+/* Ends all of them. */
+void gets_drop(struct invoke_thread *t);
+void gets_init(struct invoke_thread *t);
 
 /* ---- run.c ---- */
 

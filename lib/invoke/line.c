@@ -198,6 +198,7 @@ line_free_batch(struct line *l, struct batch *b)
 	if (b->draft.data && l->thread->v->m)
 		weir_message_abandon(l->thread->v->m, &b->draft);
 	b->draft.data = NULL;
+	free(b->put);
 	batch_free(b);
 }
 
@@ -457,6 +458,27 @@ line_send_batch(struct line *l, struct batch *b)
 	return 0;
 }
 
+/* Whether b, the first of the queue, waits for its put. A put that has failed ends its call: *rc.
+ */
+static bool
+put_has_ended(struct line *l, struct batch *b, int *rc)
+{
+	if (!weir_op_test(b->put))
+		return false;
+	*rc = b->put->status;
+	if (*rc) {
+		unqueue(l);
+		line_has_lost(l);
+		invoke_count(&l->thread->counters.dropped, b->calls);
+		batch_asks_lost(l, b, *rc);
+		line_free_batch(l, b);
+	} else {
+		free(b->put);
+		b->put = NULL;
+	}
+	return true;
+}
+
 /* Sends batches that wait. 0, -EAGAIN, or why they were dropped. */
 static int
 push(struct line *l)
@@ -465,6 +487,12 @@ push(struct line *l)
 	int rc;
 
 	while ((b = l->first)) {
+		if (weir_unlikely(b->put != NULL)) {
+			if (!put_has_ended(l, b, &rc))
+				return -EAGAIN;
+			if (rc)
+				continue;
+		}
 		/* it is another thread's on success */
 		l->first = b->next;
 		atomic_fetch_sub_explicit(&l->thread->v->queued, b->length, memory_order_relaxed);

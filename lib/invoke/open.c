@@ -313,6 +313,7 @@ make_threads(struct weir_invoker *v, uint32_t count, bool pool)
 		TAILQ_INIT(&t[i].busy);
 		t[i].ended_last = &t[i].ended;
 		futures_init(&t[i]);
+		gets_init(&t[i]);
 	}
 	return t;
 }

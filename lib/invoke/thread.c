@@ -168,7 +168,7 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 	if (!TAILQ_EMPTY(&t->busy))
 		n += lines_flush(t);
 	broken = atomic_load_explicit(&t->broken, memory_order_relaxed);
-	if (t->ended || weir_unlikely(t->futures_lost || broken))
+	if (t->ended || weir_unlikely(t->futures_lost || broken || t->gets))
 		message_begin(m);
 	if (t->ended)
 		n += asks_count(t);
@@ -176,6 +176,8 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 		n += futures_end_lost(t);
 	if (weir_unlikely(broken))
 		n += payloads_drop(t);
+	if (weir_unlikely(t->gets != NULL))
+		n += gets_continue(t);
 	turn_close(t);
 	return n + meeting_has_news(t) +
 	       (t->index != WEIR_THREAD_ANY &&
@@ -315,6 +317,7 @@ thread_drop(struct invoke_thread *t)
 {
 	uint64_t dropped;
 
+	gets_drop(t);
 	lines_drop(t);
 	asks_count(t);
 	futures_end_lost(t);
@@ -390,10 +393,10 @@ weir_invoker_leave(struct weir_invoker *v)
 		return thread_waits_inside();
 	end = weir_time_end(LEAVE_MS);
 	lines_flush(t);
-	while (!TAILQ_EMPTY(&t->busy) && rc >= 0 && (left = weir_time_left(end)))
+	while ((!TAILQ_EMPTY(&t->busy) || t->gets) && rc >= 0 && (left = weir_time_left(end)))
 		rc = thread_turn(t, 0, left);
 	rc =
-	    TAILQ_EMPTY(&t->busy)
+	    TAILQ_EMPTY(&t->busy) && !t->gets
 		? 0
 		: weir_fail(-EAGAIN, "calls of the thread found no room for %u s; they are dropped",
 			    LEAVE_MS / 1000);

@@ -474,6 +474,50 @@ int weir_incoming_later(struct weir_incoming *c, struct weir_answer *answer);
 int weir_answer(struct weir_invoker *v, const struct weir_answer *answer, int error,
 		const void *result, size_t length);
 
+/* ---- With exported memory (weir/remote.h; SE-21) ---- */
+
+struct weir_remote;
+
+/*
+ * Puts `bytes` bytes into memory, most often an export of `to`'s process, then makes `to` run the
+ * function, which finds them there. The program that exported the memory takes no part in the put.
+ * Calls that are made later on the line run later, and wait for the put as they wait for room.
+ *
+ * @r      opened with WEIR_MAY_WRITE. It stays open until the sync has counted, or without one
+ *         until weir_remote_flush() of this thread and then weir_invoker_flush() have returned 0
+ * @from   the caller's again on return: WEIR_CALL_SYNC_SENT counts at once
+ *
+ * The call waits in its line's queue, also with WEIR_CALL_FULL_FAILS, which refuses it if others
+ * wait there. If the put fails later, the call does not run: its sync counts with that error, and
+ * weir_invoker_stats.dropped shows it. Options have no payload.
+ *
+ * Returns as weir_call() and weir_remote_put(). If the call is refused, the bytes may have been put
+ * in part or whole. Blocks as both; the put runs no calls meanwhile, and its time is not limited by
+ * timeout_ms. In a function, and with a timeout of 0, it does not wait: -EAGAIN also if the put
+ * finds no room now or its connection is being made, -EMSGSIZE if it never does.
+ */
+int weir_call_put(struct weir_invoker *v, struct weir_to to, uint32_t function, const void *args,
+		  size_t length, struct weir_remote *r, uint64_t offset, const void *from,
+		  size_t bytes, const struct weir_call_options *options);
+
+/*
+ * In a function: gets from memory, most often an export of the caller, and gives the result after
+ * that. Takes the part of weir_incoming_later(); does not wait.
+ *
+ * @r     opened with WEIR_MAY_READ; stays open until `then` is called
+ * @to    receives the bytes until `then` is called
+ * @then  called once in this thread, in a turn, with 0 or the error of the get; gives the result by
+ *        weir_answer(). Must not wait. -ECANCELED: the thread leaves, and `to` may be written until
+ *        r is closed
+ *
+ * Returns 0, or as weir_incoming_later() and weir_remote_get(); then the result is still to be
+ * given.
+ */
+int weir_incoming_get(struct weir_incoming *c, struct weir_remote *r, uint64_t offset, void *to,
+		      size_t bytes,
+		      void (*then)(struct weir_invoker *v, const struct weir_answer *a, void *to,
+				   size_t bytes, int status));
+
 /* ---- Progress ---- */
 
 /*
