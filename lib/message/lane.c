@@ -294,9 +294,10 @@ start(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct we
 }
 
 /* Begins to connect a lane to a receiver of the peer: its handler thread k, or a guest. `at`: where
- * s finds it; NULL: a probe. m->lock and worker. */
+ * threads of s find it; NULL: nowhere. m->lock and worker. */
 static int
-make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct lane **at)
+make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, enum lane_use use,
+	struct lane **at)
 {
 	struct weir_conn *c;
 	struct lane *lane;
@@ -316,7 +317,7 @@ make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct 
 	lane->receiver = receiver;
 	lane->named = !k && receiver == MESSAGE_HANDLERS;
 	lane->made = ++p->made;
-	if (!at) {
+	if (use == LANE_PROBE) {
 		p->probe = lane;
 		return 0;
 	}
@@ -324,26 +325,30 @@ make_at(struct sender *s, struct peer *p, uint32_t receiver, uint32_t k, struct 
 	if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
 		lane->key = 0;
 	lane->at = at;
-	*at = lane;
+	if (at)
+		*at = lane;
 	if (lane->named && !p->named)
 		p->named = weir_clock();
 	return 0;
 }
 
 int
-lane_make(struct sender *s, struct peer *p, bool probe)
+lane_make(struct sender *s, struct peer *p, enum lane_use use)
 {
-	struct lane ***page = &s->page[p->node / NODE_PAGE];
-	uint32_t k = probe ? 0 : s->index % p->threads;
-	int rc;
+	struct lane ***page = &s->page[p->node / NODE_PAGE], **at = NULL;
+	uint32_t k = use == LANE_PROBE ? 0 : s->index % p->threads;
+	int rc = 0;
 
 	weir_assert(is_locked(&s->m->lock));
 	weir_lock(s->worker);
-	if (!*page)
-		*page = calloc(NODE_PAGE, sizeof(**page));
-	rc = *page
-		 ? make_at(s, p, MESSAGE_HANDLERS, k, probe ? NULL : &(*page)[p->node % NODE_PAGE])
-		 : no_memory();
+	if (use == LANE_SENDS) {
+		if (!*page)
+			*page = calloc(NODE_PAGE, sizeof(**page));
+		at = *page ? &(*page)[p->node % NODE_PAGE] : NULL;
+		rc = at ? 0 : no_memory();
+	}
+	if (!rc)
+		rc = make_at(s, p, MESSAGE_HANDLERS, k, use, at);
 	weir_unlock(s->worker);
 	return rc;
 }
@@ -371,7 +376,7 @@ make_for(struct message_lane *to, struct peer *p)
 		return -EAGAIN;
 	to->renewed = false;
 	weir_lock(s->worker);
-	rc = make_at(s, p, to->receiver, k, &to->now);
+	rc = make_at(s, p, to->receiver, k, LANE_SENDS, &to->now);
 	if (!rc)
 		to->now->handle = to;
 	weir_unlock(s->worker);
@@ -681,7 +686,7 @@ make(struct sender *s, uint16_t node, struct message_lane *to)
 			rc = p->said_by && p->state == PEER_OPEN ? 0 : -EAGAIN;
 		}
 		if (!rc)
-			rc = to ? make_for(to, p) : lane_make(s, p, false);
+			rc = to ? make_for(to, p) : lane_make(s, p, LANE_SENDS);
 	}
 	if (rc && p)
 		peer_unuse(m, p);

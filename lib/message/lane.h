@@ -104,8 +104,13 @@ int lane_pin_for(struct message_lane *to, int timeout_ms, struct lane **lane);
 /* Pins an incoming lane for a response. 0 or -EHOSTUNREACH. */
 int lane_pin_reply(struct lane *lane, uint64_t life);
 void lane_unpin(struct lane *lane);
-/* Begins to connect a lane; `probe`: one that only asks which program has the name. m->lock. */
-int lane_make(struct sender *s, struct peer *p, bool probe);
+enum lane_use {
+	LANE_SENDS,    /* threads of the sender find it */
+	LANE_FAREWELL, /* carries BYE alone */
+	LANE_PROBE     /* only asks which program has the name */
+};
+/* Begins to connect a lane. m->lock. */
+int lane_make(struct sender *s, struct peer *p, enum lane_use use);
 /* Opens the lane's connection and says hello on it. 0, -EAGAIN: not open yet, or how it ended.
  * Worker locked. */
 int lane_greet(struct lane *lane);

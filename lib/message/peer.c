@@ -492,11 +492,10 @@ step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	ours |= can_say_bye(lane);
 	if (theirs && !ours)
-		lane_make(m->pool[0].sender, p, false);
+		lane_make(m->pool[0].sender, p, LANE_FAREWELL);
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		/* a lane that was made for the good-bye: no thread opens it, nor sends on it */
-		lane_withdraw(lane);
+		/* no thread opens a lane that was made for the good-bye */
 		if (!theirs || !ours || !lane->sender || lane == p->probe)
 			continue;
 		weir_lock(lane->worker);
@@ -758,7 +757,7 @@ probe(struct weir_messenger *m, struct peer *p)
 	    (p->probed && now - p->probed < PROBE_NS) || weir_state(m->w) != WEIR_UP)
 		return;
 	p->probed = now;
-	lane_make(m->pool[0].sender, p, true);
+	lane_make(m->pool[0].sender, p, LANE_PROBE);
 }
 
 /* Ends connections that had the time for a HELLO. m->lock. */

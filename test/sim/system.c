@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "node.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,6 +35,8 @@ ssize_t __wrap_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __real_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __wrap_write(int fd, const void *buf, size_t length);
 ssize_t __real_write(int fd, const void *buf, size_t length);
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_madvise(void *at, size_t length, int advice);
 int __real_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
 int __wrap_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
@@ -64,6 +67,16 @@ __wrap_getrandom(void *buf, size_t length, unsigned flags)
 			: differ     ? (uint8_t)sim_hash(sim_running->steps, to[0], i)
 				     : 0xff;
 	return (ssize_t)length;
+}
+
+/* No huge pages: a seed means the same on each machine, as far as it has memory. */
+int
+__wrap_memfd_create(const char *name, unsigned flags)
+{
+	if (!(flags & MFD_HUGETLB))
+		return __real_memfd_create(name, flags);
+	errno = ENOMEM;
+	return -1;
 }
 
 /* A doorbell: somebody must look who was rung. */
