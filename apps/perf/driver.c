@@ -171,9 +171,11 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 			    (o->by_engine ? WEIR_WINDOW_BY_ENGINE : 0);
 	}
 	if (perf_is_call(test)) {
-		m.group = o->inside ? 0 : perf_mix(d->group + d->number) | 1;
-		m.members = 2;
-		m.rank = 1;
+		m.group = o->inside	? 0
+			  : o->alltoall ? d->group
+					: perf_mix(d->group + d->number) | 1;
+		m.members = o->alltoall ? d->team->count : 2;
+		m.rank = o->alltoall ? d->number : 1;
 		m.mode = o->mode;
 		if (test == PERF_RETURNS && !m.window)
 			m.window = 1;
@@ -337,7 +339,7 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	d->group = d->team ? d->team->group : perf_mix(now_ns() ^ (uint64_t)getpid() << 40) | 1;
 	r->ports_known = reads && perf_ports_read(d->options->instance, &before, &r->pid) == 0;
 	*what = "asking the server";
-	rc = d->options->inside ? call_inside_open(d, test, size) : 0;
+	rc = perf_is_call(test) && d->own_server ? call_own_open(d, test, size) : 0;
 	if (!rc)
 		rc = request_all(d, test, size, r);
 	if (!rc && d->team && !d->number)

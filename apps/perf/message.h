@@ -76,8 +76,7 @@ struct perf_message {
 	uint64_t datagrams;	    /* READY, PERF_UD: number in the name of the service for them */
 	uint32_t type, op;	    /* REQUEST, acc, fop: enum weir_type, weir_acc; 0: int64, sum */
 	uint32_t block, stride;	    /* REQUEST, put, get, acc: pieces of the memory; 0: one */
-	/* REQUEST: number in the name of the window's group, 0: remote memory; call: of the group,
-	 * 0: threads of one program */
+	/* REQUEST: number in the name of the group; 0: remote memory, or calls in one program */
 	uint64_t group;
 	uint32_t members;	     /* REQUEST: of the group */
 	uint32_t rank;		     /* REQUEST: of the target; with PERF_HERE of the driver */

@@ -322,8 +322,8 @@ static const struct option_spec specs[] = {
     {"target", 0, OPTION_WORD, AT(stop), NULL, "sleep",
      "put, get, ...: the program that owns the memory sleeps or is stopped", .words = "sleep|stop"},
     {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
-     .expected = "lat, bw, rate, mix, read, message, request, call, put, get, acc, fop, "
-		 "cas, notify, signal, flag, lock, lockall, fence or pscw"},
+     .expected = "lat, bw, rate, mix, read, message, request, call, return, put, get, "
+		 "acc, fop, cas, notify, signal, flag, lock, lockall, fence or pscw"},
     {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
      "message, request, call, put, get, ...: threads of each program", NUMBER(1, OPTIONS_NODES)},
     {"through", 0, OPTION_WORD, AT(through), NULL, "remote",
@@ -439,12 +439,11 @@ settle_test(struct perf_options *o, uint32_t test)
 		for (uint32_t i = 0; i < o->size_count; i++)
 			if (o->sizes[i] > WEIR_ARGS_MAX)
 				return "the arguments of a -t %s have up to 4096 bytes; lower -s";
-		if (o->threads > PERF_CALL_THREADS_MAX / (o->inside ? 2 : 1))
-			return "-t %s goes from up to 64 threads, or 32 --inside; lower --threads";
+		if (o->threads > PERF_CALL_THREADS_MAX / (o->inside || o->alltoall ? 2 : 1))
+			return "-t %s goes from up to 64 threads, or 32 with --inside or "
+			       "--alltoall; lower --threads";
 		if (o->window > CALLS_UNDER_WAY_MAX)
 			return "-t %s has up to 65536 calls under way; lower --window";
-		if (o->alltoall)
-			return "-t %s goes to one server; leave out --alltoall";
 	} else if (o->mode || o->many || o->inside) {
 		return "--mode, --many and --inside are for -t call and -t return; leave them "
 		       "out";
@@ -544,10 +543,10 @@ settle(struct perf_options *o, char *reason, size_t size)
 	}
 	if (wrong)
 		;
-	else if (o->alltoall &&
-		 (o->address || o->loop || o->tcp || o->programs > 1 || o->interactive))
-		wrong = "--alltoall goes without an address, --loop, --transport, --programs and "
-			"-i; leave them out";
+	else if (o->alltoall && (o->address || o->loop || o->inside || o->tcp || o->programs > 1 ||
+				 o->interactive))
+		wrong = "--alltoall goes without an address, --loop, --inside, --transport, "
+			"--programs and -i; leave them out";
 	else if (o->alltoall && !o->cluster_count && find_cluster(o))
 		wrong = "--alltoall finds no instances in WEIR_CLUSTER; run it by "
 			"scripts/cluster.sh";

@@ -27,10 +27,8 @@ responder_init(struct responder *r, struct server *server)
 static void
 end_others(struct responder *r)
 {
-	struct perf_message nobody;
-
 	target_end(&r->target);
-	call_rx_close(r->calls, &nobody);
+	call_rx_close(r->calls, &r->request, NULL);
 	r->calls = NULL;
 }
 
@@ -142,7 +140,7 @@ conclude(struct responder *r)
 	}
 	if (r->calls) {
 		r->reply = (struct perf_message){0};
-		call_rx_close(r->calls, &r->reply);
+		call_rx_close(r->calls, &r->request, &r->reply);
 		r->calls = NULL;
 	}
 	if (r->server->part.region && r->request.group) {
@@ -171,16 +169,16 @@ step_idle(struct responder *r)
 
 	if (rc)
 		return rc == -EAGAIN ? 0 : rc;
+	end_others(r);
 	rc = perf_message_read(request, &f->control, f->control_length, PERF_REQUEST);
 	if (!rc) {
 		f->region = NULL;
-		end_others(r);
 		if (request->test == PERF_READ) {
 			rc = request->region > region->size ? -E2BIG
 							    : perf_region_open(region, f->weir);
 			f->region = region->memory;
 		} else if (perf_is_call(request->test)) {
-			rc = call_rx_start(&r->calls, f->weir, &r->server->inside, request,
+			rc = call_rx_start(&r->calls, f->weir, &r->server->calls, request,
 					   r->server->options->patience_s * 1000);
 		} else if (request->group && request->flags & PERF_HERE) {
 			rc = prepare_part(r);
@@ -313,12 +311,12 @@ drain_target(struct responder *r)
 static int
 drain_calls(struct responder *r)
 {
-	uint64_t n = call_rx_count(r->calls);
+	uint64_t n = call_rx_count(r->calls, &r->request);
 
 	if (n > r->flow.received)
 		r->due_ns = now_ns() + DRAIN_NS;
 	r->flow.received = n;
-	if ((n < r->due && now_ns() < r->due_ns) || !call_rx_end(r->calls))
+	if ((n < r->due && now_ns() < r->due_ns) || !call_rx_end(r->calls, &r->request))
 		usleep(DRAIN_SLEEP_US);
 	else
 		conclude(r);

@@ -283,8 +283,9 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	     (m.test == PERF_ACC && !perf_pieces_ok(m.type, m.block, m.stride))))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST && perf_is_call(m.test) &&
-	    (m.size > WEIR_ARGS_MAX || m.threads > PERF_CALL_THREADS_MAX ||
-	     m.mode > WEIR_BATCH_OVERFLOW || !m.group != !!(m.flags & PERF_HERE)))
+	    (m.size > WEIR_ARGS_MAX ||
+	     m.threads > PERF_CALL_THREADS_MAX / (m.flags & PERF_HERE ? 2 : 1) ||
+	     m.mode > WEIR_BATCH_OVERFLOW || !(m.group || m.flags & PERF_HERE)))
 		return -EBADMSG;
 	if (kind == PERF_REQUEST &&
 	    (m.group ? !(perf_is_remote(m.test) || perf_is_call(m.test)) || m.members < 2 ||

@@ -173,7 +173,7 @@ server_close(struct server *s)
 		free(r);
 	}
 	rx_fini(&s->rx);
-	call_pair_close(&s->inside);
+	call_group_close(&s->calls);
 	weir_listener_close(s->listener);
 	if (s->socket >= 0)
 		close(s->socket);

@@ -23,7 +23,7 @@ struct server {
 	struct perf_region region;
 	struct remote_part part; /* --alltoall: of the window */
 	struct perf_rx rx;
-	struct call_pair inside; /* --inside */
+	struct call_group calls; /* --inside, --alltoall */
 	char service[WEIR_SERVICE_MAX];
 	struct perf_queue ready;
 	LIST_HEAD(, responder) all;

@@ -360,7 +360,11 @@ test_cluster(void **state)
 			 OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t notify --through window"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t flag"), OPTIONS_WRONG);
-	assert_int_equal(parse(&o, "--alltoall -t call"), OPTIONS_WRONG);
+	assert_int_equal(
+	    parse(&o, "--alltoall -t call,return -w 5 --many --mode full --threads 32"),
+	    OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--alltoall -t return --threads 33"), OPTIONS_WRONG);
+	assert_int_equal(parse(&o, "--alltoall -t call --inside"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 2"), OPTIONS_WRONG);
 	assert_int_equal(parse(&o, "--alltoall -t pscw --partners 1"), OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--alltoall -t lock -s 8 --through window"), OPTIONS_WRONG);
@@ -651,8 +655,12 @@ test_calls(void **state)
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
 	m.flags = PERF_HERE;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	/* as many threads as make calls run those of all others */
 	m.group = 1;
-	m.members = 2;
+	m.members = 3;
+	m.threads = 32;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.threads++;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
 }
 

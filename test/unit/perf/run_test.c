@@ -354,18 +354,18 @@ driver_call(struct driver *d, struct perf_result *r)
 }
 
 int
-call_inside_open(struct driver *d, uint32_t test, uint32_t size)
+call_own_open(struct driver *d, uint32_t test, uint32_t size)
 {
 	return -ENOTSUP;
 }
 
 void
-call_pair_close(struct call_pair *p)
+call_group_close(struct call_group *p)
 {
 }
 
 int
-call_rx_start(struct call_rx **rx, struct weir *w, const struct call_pair *inside,
+call_rx_start(struct call_rx **rx, struct weir *w, struct call_group *own,
 	      const struct perf_message *request, int timeout_ms)
 {
 	return -ENOTSUP;
@@ -378,19 +378,19 @@ call_rx_ready(struct call_rx *rx)
 }
 
 uint64_t
-call_rx_count(const struct call_rx *rx)
+call_rx_count(const struct call_rx *rx, const struct perf_message *request)
 {
 	return 0;
 }
 
 bool
-call_rx_end(struct call_rx *rx)
+call_rx_end(struct call_rx *rx, const struct perf_message *request)
 {
 	return true;
 }
 
 void
-call_rx_close(struct call_rx *rx, struct perf_message *result)
+call_rx_close(struct call_rx *rx, const struct perf_message *request, struct perf_message *result)
 {
 }
 

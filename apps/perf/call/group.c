@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 int
-call_pair_open(struct call_pair *p, struct weir *w, const struct perf_message *request,
-	       uint32_t rank, int timeout_ms)
+call_group_open(struct call_group *p, struct weir *w, const struct perf_message *request,
+		uint32_t rank, int timeout_ms)
 {
 	struct weir_function functions[CALL_FUNCTIONS] = {
 	    [CALL_COUNT] = {.name = "perf.count", .version = 1, .run = call_count},
@@ -34,22 +34,22 @@ call_pair_open(struct call_pair *p, struct weir *w, const struct perf_message *r
 	}
 	o.functions = functions;
 	o.function_count = CALL_FUNCTIONS;
-	o.threads = request->threads * (request->group ? 1 : 2);
+	o.threads = request->threads * (request->flags & PERF_HERE ? 2 : 1);
 	o.batching.mode = request->mode;
 	rc = weir_invoker_open(w, p->g, &o, &p->v);
 	if (rc) {
 		p->v = NULL;
-		call_pair_close(p);
+		call_group_close(p);
 	}
 	return rc;
 }
 
 void
-call_pair_close(struct call_pair *p)
+call_group_close(struct call_group *p)
 {
 	weir_invoker_close(p->v);
 	weir_group_leave(p->g);
-	*p = (struct call_pair){0};
+	*p = (struct call_group){0};
 }
 
 struct perf_schedule
