@@ -34,6 +34,47 @@ best_mode()
 	done
 }
 
+# of_group NAME UNIT TARGET COMMAND...: the largest number with which a process of a group begins its line, by each run.
+of_group()
+{
+	local name=$1 unit=$2 target=$3 try
+	local -a values=()
+	shift 3
+
+	wanted "$name" || return 0
+	for ((try = 0; try < runs; try++)); do
+		"$@" >"$weir_tmp/group.log" 2>"$weir_tmp/group.err" ||
+			{ echo "$name: $(tail -n 1 "$weir_tmp/group.err")" >&2; break; }
+		values+=("$(awk '$2 > most { most = $2 } END { print most }' "$weir_tmp/group.log")")
+	done
+	[ "${#values[@]}" -ge "$runs" ] || values=()
+	printf '%s\n' "${values[@]}" | record "$name" "$unit" '<=' "$target" any "$*"
+}
+
+# lines NAME INSTANCES THREADS: memory of an idle line, at the end that has more of it.
+lines()
+{
+	of_group "$1" "bytes of malloc, caller or callee" 2048 \
+		weir-run -n 2 -t "$3" --instances "$2" -- invoke_bench lines
+}
+
+of_groups()
+{
+	PATH=$WEIR_BUILD/apps/run:$WEIR_BUILD/test/bench:$PATH
+	if any_wanted line_idle_bytes_local tree_cpu_32; then
+		one_node --idle adaptive
+		lines line_idle_bytes_local A 8
+		of_group tree_cpu_32 "x CPU time of 32 single calls" 1.3 \
+			weir-run -n 32 -t 1 --instances A -- invoke_bench tree 2000 "${weir_pid[dataplane-A]}"
+		stop_all
+	fi
+	if any_wanted line_idle_bytes; then
+		two_nodes_memif "" --idle adaptive
+		lines line_idle_bytes A,B 16
+		stop_all
+	fi
+}
+
 between_nodes()
 {
 	local size target node=(--instance A node:2 -D 1 --cpu 0)
@@ -94,4 +135,5 @@ set_invoke()
 	between_nodes
 	of_one_host
 	of_one_program
+	of_groups
 }
