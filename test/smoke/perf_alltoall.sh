@@ -12,7 +12,7 @@ perf() {
 	for try in 1 2 3 4 5; do
 		weir-perf --alltoall "$@" --no-calibrate --json >"$OUT/result.json" 2>"$OUT/perf.log"
 		code=$?
-		jq -e '.results[0] | .timeouts > 0 and .errors == .timeouts' "$OUT/result.json" >/dev/null 2>&1 || break
+		jq -es '.[0].results[0] | .timeouts > 0 and .errors == .timeouts' "$OUT/result.json" >/dev/null 2>&1 || break
 		echo "try $try: requests without an answer in time"
 	done
 	[ "$code" = 0 ] ||
