@@ -6,8 +6,8 @@
 # the programs; SIZE 0: an idle turn. BARE_BENCH: its copies, ICRCs and port alone. LOCAL_BENCH: weir_send() and
 # weir_recv() of programs on one host.
 # ENGINE_BENCH: a put, addition (add) or get, of 32 per turn, in both engines. REMOTE_BENCH, WINDOW_BENCH: a call of
-# the library, put or as WORK there. CALL_BENCH: a call, with WORK make_ or run_ and packed, many, eager: for its
-# caller, or where it runs. Exit 1: more than MOST.
+# the library, put or as WORK there. CALL_BENCH: a call, with WORK make_ or run_ and packed, many, eager, return: for
+# its caller, or where it runs; take_return: its result; run_idle: a turn without work. Exit 1: more than MOST.
 set -u
 
 messages=5000 words=()
@@ -27,5 +27,5 @@ if ! valgrind --tool=callgrind --callgrind-out-file="$tmp/callgrind" "${toggles[
 	cat "$tmp/log" >&2
 	exit 1
 fi
-awk -v n=$messages -v most="${2:-0}" '/Collected : [0-9]/ { count = $NF / n; printf "%.0f\n", count }
+awk -v n=$messages -v most="${2:-0}" '/Collected : [0-9]/ { count = $NF / n; printf "%." (count < 100) "f\n", count }
 	END { exit !count || (most && count > most) }' "$tmp/log"
