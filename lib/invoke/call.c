@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define LOOK 512u /* bytes of calls between two looks */
+#define LOOK 1024u /* bytes of calls between two looks */
 static_assert(WEIR_BATCH_MAX / 8 <= UINT16_MAX, "a run has at most as many calls as its head says");
 
 static const uint8_t zeros[8];
@@ -103,54 +103,89 @@ await_queue(struct line *l, uint64_t place, int timeout_ms)
 
 /* ---- calls ---- */
 
+/* The common case: a small call goes straight to the ring. -EAGAIN: the general way. */
+static inline __attribute__((always_inline)) int
+put_alone(struct line *l, uint32_t number, uint32_t run_flags, uint32_t length, const void *bytes,
+	  uint32_t count)
+{
+	struct invoke_thread *t = l->thread;
+
+	return message_lane_put(l->lane, message_tag_word(KIND_CALLS, 0, 0, t->index),
+				run_head_word(number, run_flags, length, 1), bytes, count);
+}
+
+/* One call to a thread of the process, on its own. */
+static __attribute__((noinline)) int
+hand_over_alone(struct line *l, const struct call *c)
+{
+	struct batch *b = batch_make(l->thread, RUN_HEAD + run_stride(c->length, c->run_flags));
+	uint64_t head = run_head_word(c->number, c->run_flags, c->length, 1);
+	uint32_t id_bytes = c->id ? sizeof(c->id) : 0;
+	int rc;
+
+	if (!b)
+		return invoke_no_memory();
+	memcpy(b->data, &head, RUN_HEAD);
+	memcpy(b->data + RUN_HEAD, &c->id, id_bytes);
+	if (c->length)
+		memcpy(b->data + RUN_HEAD + id_bytes, c->args, c->length);
+	b->length = RUN_HEAD + id_bytes + c->length;
+	b->calls = 1;
+	rc = inbox_put(l->thread, l->receiver, b);
+	if (rc)
+		batch_free(b);
+	return rc;
+}
+
+/* One call to another process, however long. */
+static __attribute__((noinline)) int
+send_parts(struct line *l, const struct call *c)
+{
+	uint64_t head = run_head_word(c->number, c->run_flags, c->length, 1);
+	struct iovec parts[3] = {{&head, RUN_HEAD},
+				 {(void *)(uintptr_t)&c->id, c->id ? sizeof(c->id) : 0},
+				 {(void *)(uintptr_t)c->args, c->length}};
+	struct message_tag tag = {.kind = KIND_CALLS, .value = l->thread->index};
+
+	return message_lane_send(l->lane, &tag, parts, 3, 0);
+}
+
+static int
+put_call(struct line *l, const struct call *c)
+{
+	uint8_t both[MESSAGE_PUT_MAX];
+
+	if (!c->id)
+		return c->length <= MESSAGE_PUT_MAX
+			   ? put_alone(l, c->number, c->run_flags, c->length, c->args, c->length)
+			   : -EAGAIN;
+	if (c->length > MESSAGE_PUT_MAX - sizeof(c->id))
+		return -EAGAIN;
+	memcpy(both, &c->id, sizeof(c->id));
+	if (c->length)
+		memcpy(both + sizeof(c->id), c->args, c->length);
+	return put_alone(l, c->number, c->run_flags, c->length, both,
+			 (uint32_t)sizeof(c->id) + c->length);
+}
+
 /* Sends one call alone, without waiting. */
 static int
 send_alone(struct line *l, const struct call *c)
 {
-	uint64_t head = run_head_word(c->number, c->run_flags, c->length, 1);
-	uint32_t id_bytes = c->id ? sizeof(c->id) : 0;
-	struct iovec parts[3] = {{&head, RUN_HEAD},
-				 {(void *)(uintptr_t)&c->id, id_bytes},
-				 {(void *)(uintptr_t)c->args, c->length}};
-	struct message_tag tag = {.kind = KIND_CALLS, .value = l->thread->index};
-	uint8_t both[MESSAGE_PUT_MAX];
-	const void *from = c->args;
-	struct batch *b;
 	int rc = -EAGAIN;
 
 	/* before it leaves: it is in `sent` when it has run */
 	invoke_count(&l->thread->sent, 1);
 	if (l->receiver) {
-		b = batch_make(l->thread, RUN_HEAD + run_stride(c->length, c->run_flags));
-		if (!b) {
-			invoke_count(&l->thread->sent, -UINT64_C(1));
-			return invoke_no_memory();
-		}
-		memcpy(b->data, &head, RUN_HEAD);
-		memcpy(b->data + RUN_HEAD, &c->id, id_bytes);
-		if (c->length)
-			memcpy(b->data + RUN_HEAD + id_bytes, c->args, c->length);
-		b->length = RUN_HEAD + id_bytes + c->length;
-		b->calls = 1;
-		rc = inbox_put(l->thread, l->receiver, b);
-		if (rc)
-			batch_free(b);
-	} else if (l->connected) {
-		if (id_bytes + c->length <= MESSAGE_PUT_MAX) {
-			if (id_bytes) {
-				memcpy(both, &c->id, sizeof(c->id));
-				if (c->length)
-					memcpy(both + sizeof(c->id), c->args, c->length);
-				from = both;
-			}
-			rc = message_lane_put(l->lane, &tag, head, from, id_bytes + c->length);
-		}
+		rc = hand_over_alone(l, c);
+	} else if (weir_likely(l->connected)) {
+		rc = put_call(l, c);
 		if (rc == -EAGAIN)
-			rc = message_lane_send(l->lane, &tag, parts, 3, 0);
+			rc = send_parts(l, c);
 	}
 	if (weir_unlikely(rc)) {
 		invoke_count(&l->thread->sent, -UINT64_C(1));
-		if (rc == -EAGAIN)
+		if (rc == -EAGAIN || (rc == -ENOMEM && l->receiver))
 			return rc;
 		rc = line_failed(l, rc);
 		return line_lose(l, rc);
@@ -227,12 +262,26 @@ make_room(struct line *l, const struct call *c)
 	}
 }
 
+/* The open batch's calls end there: the inline path goes on up to the next look. */
+static inline void
+went_on(struct line *l, uint8_t *at)
+{
+	uint8_t *data = l->open->data, *end = data + l->open->room;
+
+	if (l->batching.mode == WEIR_BATCH_FULL && end > data + l->batching.bytes)
+		end = data + l->batching.bytes;
+	if (end < at)
+		end = at;
+	l->fast.at = at;
+	l->fast.check = at + LOOK < end ? at + LOOK : end;
+}
+
 /* Behind the last call of the open batch, which has room. 0 or -ENOMEM. */
 static int
 append(struct line *l, const struct call *c)
 {
 	uint32_t stride = run_stride(c->length, c->run_flags);
-	uint8_t *end, *limit, *at;
+	uint8_t *at;
 
 	if (c->sync && asks_add(l, l->open, c->sync))
 		return -ENOMEM;
@@ -253,26 +302,19 @@ append(struct line *l, const struct call *c)
 	}
 	if (c->length)
 		memcpy(at, c->args, c->length);
-	l->fast.at += stride;
 	l->fast.run =
 	    c->length && !c->run_flags ? (uint64_t)c->function << 32 | c->length : UINT64_MAX;
-	end = l->open->data + l->open->room;
-	limit = l->fast.at + LOOK;
-	if (l->batching.mode == WEIR_BATCH_FULL && end > l->open->data + l->batching.bytes)
-		end = l->open->data + l->batching.bytes;
-	if (end < l->fast.at)
-		end = l->fast.at;
-	l->fast.check = limit < end ? limit : end;
+	went_on(l, l->fast.at + stride);
 	return 0;
 }
 
 /* Whether packed calls leave now, behind a call. */
 static bool
-shall_leave(struct line *l, const struct call *c)
+shall_leave(struct line *l, uint32_t flags)
 {
 	struct invoke_counters *n = &l->thread->counters;
 
-	if (c->flags & WEIR_CALL_NOW)
+	if (flags & WEIR_CALL_NOW)
 		return true;
 	switch (l->batching.mode) {
 	case WEIR_BATCH_AUTO:
@@ -300,7 +342,7 @@ pack(struct line *l, const struct call *c)
 
 	if (!rc)
 		rc = append(l, c);
-	if (rc || !shall_leave(l, c))
+	if (rc || !shall_leave(l, c->flags))
 		return rc;
 	rc = line_flush(l);
 	/* its sync tells that it was lost: the call was accepted */
@@ -347,44 +389,112 @@ begin(struct line *l, struct call *c)
 	return c->expects ? future_begin(l, c) : 0;
 }
 
+/* Whether a call without a sync is not packed if there is room. */
+static inline bool
+leaves_alone(struct line *l, uint32_t flags)
+{
+	uint32_t mode = l->batching.mode;
+
+	return !l->open && !l->first &&
+	       (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || flags & WEIR_CALL_NOW ||
+		(mode == WEIR_BATCH_AUTO && path_is_free(l)));
+}
+
 int
 call_make(struct line *l, struct call *c)
 {
-	uint32_t mode = l->batching.mode;
 	int rc = begin(l, c);
 
 	if (rc)
 		return rc;
-	if (!l->open && !l->first && !c->sync &&
-	    (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || c->flags & WEIR_CALL_NOW ||
-	     (mode == WEIR_BATCH_AUTO && path_is_free(l)))) {
+	if (!c->sync && leaves_alone(l, c->flags)) {
 		rc = send_alone(l, c);
 		if (weir_likely(rc != -EAGAIN))
 			return rc;
 		if (c->flags & WEIR_CALL_FULL_FAILS)
 			return no_room(l);
 	}
-	return mode == WEIR_BATCH_EAGER ? queue_alone(l, c) : pack(l, c);
+	return l->batching.mode == WEIR_BATCH_EAGER ? queue_alone(l, c) : pack(l, c);
 }
 
-/* The function is there, and takes arguments of this length. */
+/* Where the function is there, if it takes arguments of this length. NULL: it does not. */
+static inline const struct function_target *
+target_of(const struct line *l, uint32_t function, size_t length)
+{
+	const struct function_target *target = &l->targets[function];
+
+	return weir_likely(function < l->thread->v->o.function_count &&
+			   target->number != FUNCTION_NONE && length >= target->min_length &&
+			   length <= target->max_length)
+		   ? target
+		   : NULL;
+}
+
 static inline __attribute__((always_inline)) int
 check_call(struct line *l, struct call *c)
 {
 	const struct weir_invoker *v = l->thread->v;
-	const struct function_target *target;
+	const struct function_target *target = target_of(l, c->function, c->length);
 
-	if (weir_unlikely(c->function >= v->o.function_count))
-		return function_refuse(v, l->to, c->function, c->length);
-	target = &l->targets[c->function];
-	if (weir_unlikely(target->number == FUNCTION_NONE || c->length < target->min_length ||
-			  c->length > target->max_length))
+	if (weir_unlikely(!target))
 		return function_refuse(v, l->to, c->function, c->length);
 	if (weir_unlikely(weir_state(v->w) != WEIR_UP))
 		return weir_gone(v->w);
 	c->number = target->number;
 	c->run_flags = c->expects ? RUN_RETURN : 0;
 	return 0;
+}
+
+/* One more call of the open run, whose function and length are known: the inline path has come to
+ * its next look. -EAGAIN: the general way. */
+static int
+go_on(struct line *l, const void *args, uint32_t length)
+{
+	uint32_t stride = run_stride(length, 0);
+	uint8_t *at = l->fast.at;
+	int rc;
+
+	if ((size_t)(l->open->data + l->open->room - at) < stride)
+		return -EAGAIN;
+	memcpy(at + stride - sizeof(zeros), zeros, sizeof(zeros));
+	memcpy(at, args, length);
+	went_on(l, at + stride);
+	if (!shall_leave(l, 0))
+		return 0;
+	rc = line_flush(l);
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* A call that leaves alone, and is small. -EAGAIN: the general way. */
+static int
+put_small(struct line *l, uint32_t function, const void *args, size_t length)
+{
+	const struct function_target *target = target_of(l, function, length);
+	struct invoke_thread *t = l->thread;
+
+	if (weir_unlikely(!target || length > MESSAGE_PUT_MAX || !l->lane || !leaves_alone(l, 0)))
+		return -EAGAIN;
+	/* before it leaves: it is in `sent` when it has run */
+	invoke_count(&t->sent, 1);
+	if (weir_unlikely(
+		put_alone(l, target->number, 0, (uint32_t)length, args, (uint32_t)length))) {
+		invoke_count(&t->sent, -UINT64_C(1));
+		return -EAGAIN;
+	}
+	invoke_count(&t->counters.made, 1);
+	invoke_count(&t->counters.messages, 1);
+	return 0;
+}
+
+/* The common calls, without options. -EAGAIN: line_call() makes it, or says why not. */
+static inline __attribute__((always_inline)) int
+call_quickly(struct line *l, uint32_t function, const void *args, size_t length)
+{
+	if (weir_unlikely(!l->connected || weir_state(l->thread->v->w) != WEIR_UP))
+		return -EAGAIN;
+	return length && l->fast.run == ((uint64_t)function << 32 | length)
+		   ? go_on(l, args, (uint32_t)length)
+		   : put_small(l, function, args, length);
 }
 
 int
@@ -516,7 +626,7 @@ payload_call(struct line *l, struct call *c)
 	append_with_payload(l, c, p ? p->number : 0);
 	if (p)
 		rc = send_with_parcel(l, p);
-	else if (shall_leave(l, c))
+	else if (shall_leave(l, c->flags))
 		rc = line_flush(l);
 	return rc == -EAGAIN || c->sync ? 0 : rc;
 }
@@ -770,9 +880,13 @@ weir_line_call_slow(struct weir_line *fast, uint32_t function, const void *args,
 {
 	struct line *l = (struct line *)fast;
 	struct call c;
+	int rc;
 
 	if (weir_unlikely(thread_own(l->thread->v) != l->thread))
 		return weir_fail(-EPERM, "the line belongs to another thread; open one here");
+	rc = call_quickly(l, function, args, length);
+	if (weir_likely(rc != -EAGAIN))
+		return rc;
 	call_prepare(&c, function, args, length, NULL, 0);
 	return line_call(l, &c);
 }

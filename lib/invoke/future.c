@@ -384,11 +384,12 @@ future_give(struct invoke_thread *t, struct weir_to to, uint64_t id, int status,
 	struct {
 		struct result_args head;
 		uint8_t bytes[WEIR_ARGS_MAX];
-	} args = {.head = {.id = id, .status = status}};
+	} args; /* not initialised: it is large */
 
 	if (length > WEIR_ARGS_MAX)
 		return weir_fail(-EMSGSIZE, "a result of %zu bytes; give at most %u", length,
 				 WEIR_ARGS_MAX);
+	args.head = (struct result_args){.id = id, .status = status};
 	if (length)
 		memcpy(args.bytes, result, length);
 	return line_say(t, to, FUNCTION_RESULT, &args, sizeof(args.head) + length);

@@ -362,8 +362,22 @@ int batching_check(const struct weir_batching *batching);
 
 /* ---- thread.c ---- */
 
+/* The thread object that the calling thread used last. */
+struct thread_latest {
+	uint64_t serial; /* of its invoker */
+	struct invoke_thread *thread;
+};
+extern __thread struct thread_latest thread_last
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Looks for it among all. */
+struct invoke_thread *thread_find(const struct weir_invoker *v);
 /* The calling thread, which has entered or is of the pool. NULL: it has not. */
-struct invoke_thread *thread_own(const struct weir_invoker *v);
+static inline struct invoke_thread *
+thread_own(const struct weir_invoker *v)
+{
+	return thread_last.serial == v->serial ? thread_last.thread : thread_find(v);
+}
 /* Why the calling thread may not call. */
 int thread_foreign(const struct weir_invoker *v) __attribute__((cold));
 /* Whether it is in a function of the program, and so must not wait. */

@@ -13,11 +13,7 @@
 
 #define LEAVE_MS 10000
 
-/* The thread object that the calling thread used last. */
-static __thread struct {
-	uint64_t serial; /* of its invoker */
-	struct invoke_thread *thread;
-} latest;
+__thread struct thread_latest thread_last;
 
 /* ---- who calls ---- */
 
@@ -37,17 +33,12 @@ find(const struct weir_invoker *v)
 }
 
 struct invoke_thread *
-thread_own(const struct weir_invoker *v)
+thread_find(const struct weir_invoker *v)
 {
-	struct invoke_thread *t;
+	struct invoke_thread *t = find(v);
 
-	if (weir_likely(latest.serial == v->serial))
-		return latest.thread;
-	t = find(v);
-	if (t) {
-		latest.serial = v->serial;
-		latest.thread = t;
-	}
+	if (t)
+		thread_last = (struct thread_latest){v->serial, t};
 	return t;
 }
 
@@ -355,7 +346,7 @@ forget(struct invoke_thread *t)
 	/* pairs with the load behind the push in inbox_put() */
 	atomic_store_explicit(&t->entered, 0, memory_order_seq_cst);
 	meeting_leave(t);
-	latest.serial = 0; /* functions of the program that learn of the end make no calls */
+	thread_last.serial = 0; /* functions of the program that learn of the end make no calls */
 	thread_drop(t);
 }
 

@@ -39,6 +39,13 @@ struct message_tag {
 	uint32_t value;
 };
 
+/* The same as the word that it travels as. */
+static inline uint64_t
+message_tag_word(uint8_t kind, uint8_t flags, uint16_t type, uint32_t value)
+{
+	return kind | (uint64_t)flags << 8 | (uint64_t)type << 16 | (uint64_t)value << 32;
+}
+
 /* A message that a model takes. Valid until the call returns. */
 struct message_taken {
 	struct message_tag tag;
@@ -157,11 +164,12 @@ int message_lane_connect(struct message_lane *lane, int timeout_ms);
 bool message_lane_is_free(struct message_lane *lane);
 /*
  * The common case of message_lane_send(), without waiting: a message of 8 bytes, `first`, and
- * `length` more, at most MESSAGE_PUT_MAX. -EAGAIN: use message_lane_send().
+ * `length` more, at most MESSAGE_PUT_MAX; tag: message_tag_word(). -EAGAIN: use
+ * message_lane_send().
  */
 #define MESSAGE_PUT_MAX 92u
-int message_lane_put(struct message_lane *lane, const struct message_tag *tag, uint64_t first,
-		     const void *buf, uint32_t length);
+int message_lane_put(struct message_lane *lane, uint64_t tag, uint64_t first, const void *buf,
+		     uint32_t length);
 /*
  * Sends a message of at most WEIR_MESSAGE_WHOLE bytes. Only the thread that opened the lane. 0, or
  * as weir_message_sendv(); -ECONNREFUSED: the process has no such receiver now, or is not open.

@@ -203,16 +203,15 @@ put_headed(struct weir_bias_seat *seat, struct weir_conn *c, const uint64_t head
 }
 
 int
-message_lane_put(struct message_lane *to, const struct message_tag *tag, uint64_t first,
-		 const void *buf, uint32_t length)
+message_lane_put(struct message_lane *to, uint64_t tag, uint64_t first, const void *buf,
+		 uint32_t length)
 {
 	struct sender *s = sender_latest(to->m);
-	uint64_t head[2] = {0, first};
+	uint64_t head[2] = {tag, first};
 	struct weir_bias_seat *seat;
 	struct lane *lane;
 
-	weir_assert(tag->kind >= KIND_MODEL && length <= MESSAGE_PUT_MAX);
-	memcpy(head, tag, sizeof(*tag));
+	weir_assert((uint8_t)tag >= KIND_MODEL && length <= MESSAGE_PUT_MAX);
 	if (weir_unlikely(s != to->sender || !(seat = weir_bias_enter(&s->worker->lock))))
 		return -EAGAIN;
 	lane = to->now;

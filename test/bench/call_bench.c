@@ -58,13 +58,14 @@ count_row(struct weir_incoming *c, const void *bytes, size_t length, size_t stri
 #define CALLS_OF(length)                                                                           \
 	for (uint32_t i = 0; i < burst; i += 16) {                                                 \
 		_Pragma("GCC unroll 16") for (uint32_t k = 0; k < 16; k++) rc |=                   \
-		    weir_line_call(line, 0, args, length);                                         \
+		    weir_line_call(l, 0, args, length);                                            \
 	}
 
 /* With arguments of constant length, as programs make them. */
 static inline __attribute__((always_inline)) void
 make(void)
 {
+	struct weir_line *l = line;
 	int rc = 0;
 
 	if (idle)

@@ -404,14 +404,15 @@ static inline int
 weir_line_call(struct weir_line *l, uint32_t function, const void *args, size_t length)
 {
 	size_t stride = (length + 7) & ~(size_t)7;
+	uint8_t *at = l->at;
 
 	if (!length || l->run != ((uint64_t)function << 32 | length) ||
-	    (size_t)(l->check - l->at) < stride)
+	    (uintptr_t)at + stride > (uintptr_t)l->check)
 		return weir_line_call_slow(l, function, args, length);
+	l->at = at + stride;
 	if (length % 8)
-		memset(l->at + stride - 8, 0, 8);
-	memcpy(l->at, args, length);
-	l->at += stride;
+		memset(at + stride - 8, 0, 8);
+	memcpy(at, args, length);
 	return 0;
 }
 
