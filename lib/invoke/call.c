@@ -103,15 +103,23 @@ await_queue(struct line *l, uint64_t place, int timeout_ms)
 
 /* ---- calls ---- */
 
-/* The common case: a small call goes straight to the ring. -EAGAIN: the general way. */
+/* One small call goes straight to the lane's ring. -EAGAIN: there is no room, or it is large. */
 static inline __attribute__((always_inline)) int
-put_alone(struct line *l, uint32_t number, uint32_t run_flags, uint32_t length, const void *bytes,
-	  uint32_t count)
+put_one(struct line *l, uint32_t number, uint32_t run_flags, uint64_t id, const void *args,
+	size_t length)
 {
-	struct invoke_thread *t = l->thread;
+	uint64_t tag = message_tag_word(KIND_CALLS, 0, 0, l->thread->index),
+		 head = run_head_word(number, run_flags, (uint32_t)length, 1);
+	uint8_t both[MESSAGE_PUT_MAX];
 
-	return message_lane_put(l->lane, message_tag_word(KIND_CALLS, 0, 0, t->index),
-				run_head_word(number, run_flags, length, 1), bytes, count);
+	if (weir_unlikely(length > MESSAGE_PUT_MAX - (id ? sizeof(id) : 0)))
+		return -EAGAIN;
+	if (!id)
+		return message_lane_put(l->lane, tag, head, args, (uint32_t)length);
+	memcpy(both, &id, sizeof(id));
+	if (length)
+		memcpy(both + sizeof(id), args, length);
+	return message_lane_put(l->lane, tag, head, both, (uint32_t)(sizeof(id) + length));
 }
 
 /* One call to a thread of the process, on its own. */
@@ -150,24 +158,6 @@ send_parts(struct line *l, const struct call *c)
 	return message_lane_send(l->lane, &tag, parts, 3, 0);
 }
 
-static int
-put_call(struct line *l, const struct call *c)
-{
-	uint8_t both[MESSAGE_PUT_MAX];
-
-	if (!c->id)
-		return c->length <= MESSAGE_PUT_MAX
-			   ? put_alone(l, c->number, c->run_flags, c->length, c->args, c->length)
-			   : -EAGAIN;
-	if (c->length > MESSAGE_PUT_MAX - sizeof(c->id))
-		return -EAGAIN;
-	memcpy(both, &c->id, sizeof(c->id));
-	if (c->length)
-		memcpy(both + sizeof(c->id), c->args, c->length);
-	return put_alone(l, c->number, c->run_flags, c->length, both,
-			 (uint32_t)sizeof(c->id) + c->length);
-}
-
 /* Sends one call alone, without waiting. */
 static int
 send_alone(struct line *l, const struct call *c)
@@ -179,7 +169,7 @@ send_alone(struct line *l, const struct call *c)
 	if (l->receiver) {
 		rc = hand_over_alone(l, c);
 	} else if (weir_likely(l->connected)) {
-		rc = put_call(l, c);
+		rc = put_one(l, c->number, c->run_flags, c->id, c->args, c->length);
 		if (rc == -EAGAIN)
 			rc = send_parts(l, c);
 	}
@@ -192,6 +182,38 @@ send_alone(struct line *l, const struct call *c)
 	}
 	invoke_count(&l->thread->counters.made, !(c->flags & CALL_LIBRARY));
 	invoke_count(&l->thread->counters.messages, 1);
+	return 0;
+}
+
+/* Whether a call without a sync is not packed if there is room. */
+static inline bool
+leaves_alone(struct line *l, uint32_t flags)
+{
+	uint32_t mode = l->batching.mode;
+
+	return !l->open && !l->first &&
+	       (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || flags & WEIR_CALL_NOW ||
+		(mode == WEIR_BATCH_AUTO && path_is_free(l)));
+}
+
+/* The common case of call_make(): one small call, if calls leave alone now. -EAGAIN: that one. */
+static inline __attribute__((always_inline)) int
+put_now(struct line *l, uint32_t number, uint32_t run_flags, uint64_t id, const void *args,
+	size_t length, bool of_program)
+{
+	struct invoke_thread *t = l->thread;
+
+	if (weir_unlikely(!l->lane || !l->connected || !leaves_alone(l, 0)))
+		return -EAGAIN;
+	/* before it leaves: it is in `sent` when it has run */
+	invoke_count(&t->sent, 1);
+	if (weir_unlikely(put_one(l, number, run_flags, id, args, length))) {
+		invoke_count(&t->sent, -UINT64_C(1));
+		return -EAGAIN;
+	}
+	if (of_program)
+		invoke_count(&t->counters.made, 1);
+	invoke_count(&t->counters.messages, 1);
 	return 0;
 }
 
@@ -386,18 +408,7 @@ begin(struct line *l, struct call *c)
 		if (rc && (rc != -EAGAIN || waits(l, c)))
 			return rc;
 	}
-	return c->expects ? future_begin(l, c) : 0;
-}
-
-/* Whether a call without a sync is not packed if there is room. */
-static inline bool
-leaves_alone(struct line *l, uint32_t flags)
-{
-	uint32_t mode = l->batching.mode;
-
-	return !l->open && !l->first &&
-	       (mode == WEIR_BATCH_EAGER || mode == WEIR_BATCH_OVERFLOW || flags & WEIR_CALL_NOW ||
-		(mode == WEIR_BATCH_AUTO && path_is_free(l)));
+	return c->expects ? future_begin(l, c->expects, &c->id) : 0;
 }
 
 int
@@ -447,14 +458,15 @@ check_call(struct line *l, struct call *c)
 
 /* One more call of the open run, whose function and length are known: the inline path has come to
  * its next look. -EAGAIN: the general way. */
-static int
+static __attribute__((noinline)) int
 go_on(struct line *l, const void *args, uint32_t length)
 {
 	uint32_t stride = run_stride(length, 0);
 	uint8_t *at = l->fast.at;
 	int rc;
 
-	if ((size_t)(l->open->data + l->open->room - at) < stride)
+	if (weir_unlikely(!l->connected || weir_state(l->thread->v->w) != WEIR_UP ||
+			  (size_t)(l->open->data + l->open->room - at) < stride))
 		return -EAGAIN;
 	memcpy(at + stride - sizeof(zeros), zeros, sizeof(zeros));
 	memcpy(at, args, length);
@@ -465,36 +477,33 @@ go_on(struct line *l, const void *args, uint32_t length)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* A call that leaves alone, and is small. -EAGAIN: the general way. */
-static int
+/* The common call without options, if calls leave alone now. -EAGAIN: line_call() makes it, or says
+ * why not. */
+static inline __attribute__((always_inline)) int
 put_small(struct line *l, uint32_t function, const void *args, size_t length)
 {
 	const struct function_target *target = target_of(l, function, length);
-	struct invoke_thread *t = l->thread;
 
-	if (weir_unlikely(!target || length > MESSAGE_PUT_MAX || !l->lane || !leaves_alone(l, 0)))
-		return -EAGAIN;
-	/* before it leaves: it is in `sent` when it has run */
-	invoke_count(&t->sent, 1);
-	if (weir_unlikely(
-		put_alone(l, target->number, 0, (uint32_t)length, args, (uint32_t)length))) {
-		invoke_count(&t->sent, -UINT64_C(1));
-		return -EAGAIN;
-	}
-	invoke_count(&t->counters.made, 1);
-	invoke_count(&t->counters.messages, 1);
-	return 0;
+	return weir_likely(target && weir_state(l->thread->v->w) == WEIR_UP)
+		   ? put_now(l, target->number, 0, 0, args, length, true)
+		   : -EAGAIN;
 }
 
-/* The common calls, without options. -EAGAIN: line_call() makes it, or says why not. */
-static inline __attribute__((always_inline)) int
-call_quickly(struct line *l, uint32_t function, const void *args, size_t length)
+int
+line_put_return(struct line *l, uint32_t function, const void *args, size_t length,
+		const struct expected_result *e)
 {
-	if (weir_unlikely(!l->connected || weir_state(l->thread->v->w) != WEIR_UP))
+	const struct function_target *target = target_of(l, function, length);
+	uint64_t id;
+	int rc;
+
+	if (weir_unlikely(!target || !l->connected || weir_state(l->thread->v->w) != WEIR_UP ||
+			  future_begin(l, e, &id)))
 		return -EAGAIN;
-	return length && l->fast.run == ((uint64_t)function << 32 | length)
-		   ? go_on(l, args, (uint32_t)length)
-		   : put_small(l, function, args, length);
+	rc = put_now(l, target->number, RUN_RETURN, id, args, length, true);
+	if (weir_unlikely(rc))
+		future_forget(l->thread, id);
+	return rc;
 }
 
 int
@@ -806,12 +815,16 @@ int
 line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const void *args,
 	 size_t length)
 {
-	struct call c = {.args = args, .length = (uint32_t)length, .flags = CALL_LIBRARY};
 	int rc = 0;
 	struct line *l = line_get(t, to, &rc);
+	struct call c;
 
 	if (!l)
 		return rc;
+	rc = put_now(l, function, 0, 0, args, length, false);
+	if (weir_likely(rc != -EAGAIN))
+		return rc;
+	c = (struct call){.args = args, .length = (uint32_t)length, .flags = CALL_LIBRARY};
 	c.function = c.number = function;
 	return call_make(l, &c);
 }
@@ -875,20 +888,29 @@ weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, const vo
 	return rc;
 }
 
+/* A call without options, the general way. */
+static __attribute__((noinline)) int
+call_plainly(struct line *l, uint32_t function, const void *args, size_t length)
+{
+	struct call c;
+
+	call_prepare(&c, function, args, length, NULL, 0);
+	return line_call(l, &c);
+}
+
 int
 weir_line_call_slow(struct weir_line *fast, uint32_t function, const void *args, size_t length)
 {
 	struct line *l = (struct line *)fast;
-	struct call c;
 	int rc;
 
 	if (weir_unlikely(thread_own(l->thread->v) != l->thread))
 		return weir_fail(-EPERM, "the line belongs to another thread; open one here");
-	rc = call_quickly(l, function, args, length);
-	if (weir_likely(rc != -EAGAIN))
-		return rc;
-	call_prepare(&c, function, args, length, NULL, 0);
-	return line_call(l, &c);
+	if (length && fast->run == ((uint64_t)function << 32 | length))
+		rc = go_on(l, args, (uint32_t)length);
+	else
+		rc = put_small(l, function, args, length);
+	return weir_likely(rc != -EAGAIN) ? rc : call_plainly(l, function, args, length);
 }
 
 int

@@ -231,9 +231,8 @@ futures_init(struct invoke_thread *t)
 /* ---- of the program ---- */
 
 int
-future_begin(const struct line *l, struct call *c)
+future_begin(const struct line *l, const struct expected_result *e, uint64_t *id)
 {
-	const struct expected_result *e = c->expects;
 	struct invoke_thread *t = l->thread;
 	struct future_slot *slot;
 	uint32_t i;
@@ -250,11 +249,21 @@ future_begin(const struct line *l, struct call *c)
 	slot->future = e->future;
 	slot->line = l;
 	slot->over = slot->lent = false;
-	c->id = (uint64_t)slot->generation << 32 | i;
-	*inside(e->future) = (struct future){c->id, e->result, e->size, e->sync};
+	*id = (uint64_t)slot->generation << 32 | i;
+	*inside(e->future) = (struct future){*id, e->result, e->size, e->sync};
 	e->future->status = -EINPROGRESS;
 	e->future->length = 0;
 	return 0;
+}
+
+void
+future_forget(struct invoke_thread *t, uint64_t id)
+{
+	struct future_slot *slot = &t->slots[(uint32_t)id];
+
+	inside(slot->future)->id = 0;
+	slot->future = NULL;
+	free_slot(t, (uint32_t)id);
 }
 
 /* The call was not accepted: nobody else is told. */
@@ -299,6 +308,7 @@ weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, c
 		 size_t length, struct weir_future *f, void *result, size_t size,
 		 const struct weir_call_options *options)
 {
+	const struct expected_result e = {f, result, size, NULL};
 	struct invoke_thread *t = thread_own(v);
 	struct call c;
 	struct line *l;
@@ -308,12 +318,15 @@ weir_call_return(struct weir_invoker *v, struct weir_to to, uint32_t function, c
 		return thread_foreign(v);
 	if (weir_unlikely(t->index == WEIR_THREAD_ANY))
 		return thread_of_pool();
-	rc = call_prepare(&c, function, args, length, options, CALL_FLAGS);
-	if (rc)
-		return rc;
 	l = line_get(t, to, &rc);
-	return l ? future_call(l, &c, f, result, size, c.payload_length ? payload_call : line_call)
-		 : rc;
+	if (weir_unlikely(!l))
+		return rc;
+	if (!options && weir_likely(!line_put_return(l, function, args, length, &e)))
+		return 0;
+	rc = call_prepare(&c, function, args, length, options, CALL_FLAGS);
+	return rc ? rc
+		  : future_call(l, &c, f, result, size,
+				c.payload_length ? payload_call : line_call);
 }
 
 static bool

@@ -13,6 +13,7 @@
 
 #include "public.h"
 
+#include "client/likely.h"
 #include "message/message.h"
 
 #include "weir/remote.h"
@@ -407,7 +408,18 @@ void thread_ended(void *thread);
 /* ---- line.c ---- */
 
 /* The line of t, made if necessary. NULL: *rc says why. */
-struct line *line_get(struct invoke_thread *t, struct weir_to to, int *rc);
+struct line *line_get_slow(struct invoke_thread *t, struct weir_to to, int *rc);
+static inline struct line *
+line_get(struct invoke_thread *t, struct weir_to to, int *rc)
+{
+	const struct weir_invoker *v = t->v;
+	struct line *l = NULL;
+
+	if (weir_likely(t->lines && to.process < v->process_count && t->lines[to.process] &&
+			to.thread < v->processes[to.process].threads))
+		l = t->lines[to.process][to.thread];
+	return weir_likely(l != NULL) ? l : line_get_slow(t, to, rc);
+}
 /* The line of t to `to` answers that batch of it. 0 or -ENOMEM. */
 int line_owe(struct invoke_thread *t, struct weir_to to, uint16_t number);
 /* The next inline call of each line comes to the library. */
@@ -439,6 +451,10 @@ int call_make(struct line *l, struct call *c);
 /* Waits as c says until the line has room for one more. 0, -EAGAIN, or why not. */
 int call_await_room(struct line *l, const struct call *c);
 int line_call(struct line *l, struct call *c);
+/* A call that expects a result, without options, if it is small and calls leave alone now. -EAGAIN:
+ * by line_call(). */
+int line_put_return(struct line *l, uint32_t function, const void *args, size_t length,
+		    const struct expected_result *e);
 /* A call with a payload. As line_call(). */
 int payload_call(struct line *l, struct call *c);
 /* A call that leaves behind a put, in a batch of its own. As line_call(), weir_remote_put(). */
@@ -501,7 +517,9 @@ void sync_names_drop(struct invoke_thread *t);
 /* ---- future.c ---- */
 
 /* A call on a line that is connected begins to expect its result: sets its id. 0 or -errno. */
-int future_begin(const struct line *l, struct call *c);
+int future_begin(const struct line *l, const struct expected_result *e, uint64_t *id);
+/* The call has not left after all: nobody knows its id. */
+void future_forget(struct invoke_thread *t, uint64_t id);
 /* Makes a call by `make` whose result ends f. As weir_call_return(). */
 int future_call(struct line *l, struct call *c, struct weir_future *f, void *result, size_t size,
 		int (*make)(struct line *l, struct call *c));

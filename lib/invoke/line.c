@@ -101,7 +101,7 @@ line_find(const struct invoke_thread *t, struct weir_to to)
 }
 
 struct line *
-line_get(struct invoke_thread *t, struct weir_to to, int *rc)
+line_get_slow(struct invoke_thread *t, struct weir_to to, int *rc)
 {
 	const struct weir_invoker *v = t->v;
 	const struct invoke_process *p;

@@ -26,30 +26,16 @@ run_one(struct weir_incoming *c, const void *args, size_t length)
 		f->run_many(c, args, length, run_stride((uint32_t)length, 0), 1);
 }
 
-static void
-run_each(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
-{
-	const struct weir_function *f = c->function;
-	uint32_t stride = run_stride(h->length, 0);
-
-	if (f->run_many) {
-		f->run_many(c, args, h->length, stride, h->count);
-		return;
-	}
-	for (uint32_t i = 0; i < h->count; i++, args += stride)
-		f->run(c, args, h->length);
-}
-
 /* Calls whose callers expect results. False: one finds no room, and the caller shall know. */
 static bool
-run_returning(struct weir_incoming *c, const uint8_t *args, const struct run_head *h)
+run_returning(struct weir_incoming *c, const uint8_t *args, struct run_head h)
 {
-	uint32_t stride = run_stride(h->length, RUN_RETURN);
+	uint32_t stride = run_stride(h.length, RUN_RETURN);
 
-	for (uint32_t i = 0; i < h->count; i++, args += stride) {
+	for (uint32_t i = 0; i < h.count; i++, args += stride) {
 		memcpy(&c->id, args, sizeof(c->id));
 		c->answered = false;
-		run_one(c, args + sizeof(c->id), h->length);
+		run_one(c, args + sizeof(c->id), h.length);
 		if (!incoming_complete(c))
 			return false;
 	}
@@ -69,11 +55,11 @@ run_with_payload(struct weir_incoming *c, const uint8_t *data, const struct run_
 }
 
 /* Calls of the library itself. False: malformed. */
-static bool
+static __attribute__((noinline)) bool
 run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t *args,
-	    const struct run_head *h)
+	    struct run_head h)
 {
-	uint32_t stride = run_stride(h->length, h->flags), id_bytes = 0;
+	uint32_t stride = run_stride(h.length, h.flags), id_bytes = 0;
 	struct weir_to from = origin->from;
 	struct signal_args signal;
 	struct piece_args piece;
@@ -81,41 +67,41 @@ run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t 
 	uint64_t id = 0;
 	struct line *l;
 
-	if ((t->index == WEIR_THREAD_ANY && h->function != FUNCTION_PIECE) ||
-	    (h->flags && (h->flags != RUN_RETURN || h->function != FUNCTION_TREE)))
+	if ((t->index == WEIR_THREAD_ANY && h.function != FUNCTION_PIECE) ||
+	    (h.flags && (h.flags != RUN_RETURN || h.function != FUNCTION_TREE)))
 		return false;
-	if (h->flags)
+	if (h.flags)
 		id_bytes = sizeof(id);
-	for (uint32_t i = 0; i < h->count; i++, args += stride)
-		switch (h->function) {
+	for (uint32_t i = 0; i < h.count; i++, args += stride)
+		switch (h.function) {
 		case FUNCTION_DONE:
 			l = line_find(t, from);
-			if (!l || h->length != sizeof(done))
+			if (!l || h.length != sizeof(done))
 				return false;
 			memcpy(&done, args, sizeof(done));
 			if (done.zero || !asks_told(l, done.ask))
 				return false;
 			break;
 		case FUNCTION_RESULT:
-			if (h->length < sizeof(struct result_args) ||
-			    !future_result(t, from, args, h->length))
+			if (h.length < sizeof(struct result_args) ||
+			    !future_result(t, from, args, h.length))
 				return false;
 			break;
 		case FUNCTION_SIGNAL:
-			if (h->length != sizeof(signal))
+			if (h.length != sizeof(signal))
 				return false;
 			memcpy(&signal, args, sizeof(signal));
 			sync_signalled(t, &signal);
 			break;
 		case FUNCTION_TREE:
 			memcpy(&id, args, id_bytes);
-			if (h->flags && !id)
+			if (h.flags && !id)
 				return false;
-			if (!tree_run(t, from, id, args + id_bytes, h->length))
+			if (!tree_run(t, from, id, args + id_bytes, h.length))
 				return false;
 			break;
 		case FUNCTION_PIECE:
-			if (h->length != sizeof(piece))
+			if (h.length != sizeof(piece))
 				return false;
 			memcpy(&piece, args, sizeof(piece));
 			if (piece.zero || !payload_expect(origin, piece.number))
@@ -127,45 +113,74 @@ run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t 
 	return true;
 }
 
+/* The own function of the run, if it takes such arguments. NULL: it does not. */
+static inline const struct weir_function *
+function_of(const struct weir_invoker *v, struct run_head h)
+{
+	const struct weir_function *f = &v->functions[h.function];
+
+	return weir_likely(h.length >= f->min_length && h.length <= f->max_length) ? f : NULL;
+}
+
+/* Calls of an own function with results, or one with a payload; *run: those that have run. False:
+ * malformed. */
+static __attribute__((noinline)) bool
+run_special(struct weir_incoming *c, const uint8_t *args, struct run_head h, uint64_t *run)
+{
+	c->function = function_of(c->v, h);
+	if (!c->function)
+		return false;
+	run_begins(c->thread, c->function);
+	if (h.flags & RUN_PAYLOAD) /* which counts it */
+		return run_with_payload(c, args, &h);
+	*run += h.count;
+	return run_returning(c, args, h);
+}
+
 bool
 run_batch(struct invoke_thread *t, const struct origin *origin, const uint8_t *data, uint32_t bytes)
 {
 	struct weir_incoming c = {.v = t->v, .thread = t, .from = origin->from, .origin = origin};
 	const struct weir_invoker *v = t->v;
+	const uint8_t *end = data + bytes, *args;
+	const struct weir_function *f;
 	bool good = bytes;
+	uint64_t run = 0, special = 0;
 	struct run_head h;
-	uint64_t run = 0;
-	uint32_t n = 0;
+	uint32_t n, stride;
 
 	t->inside++;
-	for (uint32_t at = 0; at < bytes && good; at += n) {
-		n = run_head_read(&h, data + at, bytes - at);
+	for (; data < end && good; data += n) {
+		n = run_head_read(&h, data, (uint32_t)(end - data));
 		good = n;
 		if (weir_unlikely(!good))
 			break;
 		t->ran += h.count;
+		args = data + RUN_HEAD;
 		if (weir_unlikely(h.function >= v->o.function_count)) {
-			good = run_library(t, origin, data + at + RUN_HEAD, &h);
+			good = run_library(t, origin, args, h);
 			continue;
 		}
-		c.function = &v->functions[h.function];
-		good = h.length >= c.function->min_length && h.length <= c.function->max_length;
+		if (weir_unlikely(h.flags)) {
+			good = run_special(&c, args, h, &special);
+			continue;
+		}
+		f = c.function = function_of(v, h);
+		good = f;
 		if (weir_unlikely(!good))
 			break;
-		run_begins(t, c.function);
-		if (weir_unlikely(h.flags & RUN_PAYLOAD)) {
-			good = run_with_payload(&c, data + at + RUN_HEAD, &h);
-			continue; /* which counts it */
-		}
-		if (weir_unlikely(h.flags & RUN_RETURN))
-			good = run_returning(&c, data + at + RUN_HEAD, &h);
-		else
-			run_each(&c, data + at + RUN_HEAD, &h);
+		run_begins(t, f);
 		run += h.count;
+		stride = run_stride(h.length, 0);
+		if (f->run_many)
+			f->run_many(&c, args, h.length, stride, h.count);
+		else
+			for (uint32_t i = h.count; i; i--, args += stride)
+				f->run(&c, args, h.length);
 	}
 	t->inside--;
 	atomic_store_explicit(&t->running, NULL, memory_order_relaxed);
-	invoke_count(&t->counters.run, run);
+	invoke_count(&t->counters.run, run + special);
 	return good;
 }
 

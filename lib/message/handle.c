@@ -377,8 +377,7 @@ handle_other(struct handler_thread *k)
 		pthread_mutex_unlock(&m->lock);
 		break;
 	default:
-		if (!model_take(k))
-			malformed(k, -EPROTO);
+		malformed(k, -EPROTO);
 	}
 }
 
@@ -390,7 +389,10 @@ message_handle(struct handler_thread *k)
 	uint16_t type;
 
 	if (weir_unlikely(!message_header_plain(data, length, &type))) {
-		handle_other(k);
+		if (length < HEADER_SHORT || data[0] < KIND_MODEL)
+			handle_other(k);
+		else if (!model_take(k))
+			malformed(k, -EPROTO);
 		return;
 	}
 	k->header.kind = KIND_MESSAGE;

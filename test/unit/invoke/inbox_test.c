@@ -315,14 +315,14 @@ TEST(test_cancelled)
 	struct weir_future f = {0};
 	struct weir_sync s;
 	const struct expected_result e = {.future = &f, .sync = &s};
-	struct call c = {.expects = &e};
+	struct call c = {0};
 	uint64_t failed;
 
 	x->v.serial = 78;
 	t->entered = pthread_self();
 	for (uint32_t i = 0; i < 2; i++) {
 		weir_sync_init(&s, 1, NULL, NULL);
-		assert_int_equal(future_begin(line_of(x), &c), 0);
+		assert_int_equal(future_begin(line_of(x), &e, &c.id), 0);
 		future_lend(t, c.id);
 		weir_future_cancel(&x->v, &f);
 		assert_int_equal(f.status, -ECANCELED);
