@@ -196,15 +196,20 @@ leaves_alone(struct line *l, uint32_t flags)
 		(mode == WEIR_BATCH_AUTO && path_is_free(l)));
 }
 
-/* The common case of call_make(): one small call, if calls leave alone now. -EAGAIN: that one. */
+/* Whether put_now() is for the line's calls without options. */
+static inline __attribute__((always_inline)) bool
+is_put(struct line *l)
+{
+	return weir_likely(l->lane && l->connected && leaves_alone(l, 0));
+}
+
+/* The common case of send_alone(). -EAGAIN: call_make() makes the call. */
 static inline __attribute__((always_inline)) int
 put_now(struct line *l, uint32_t number, uint32_t run_flags, uint64_t id, const void *args,
 	size_t length, bool of_program)
 {
 	struct invoke_thread *t = l->thread;
 
-	if (weir_unlikely(!l->lane || !l->connected || !leaves_alone(l, 0)))
-		return -EAGAIN;
 	/* before it leaves: it is in `sent` when it has run */
 	invoke_count(&t->sent, 1);
 	if (weir_unlikely(put_one(l, number, run_flags, id, args, length))) {
@@ -484,7 +489,7 @@ put_small(struct line *l, uint32_t function, const void *args, size_t length)
 {
 	const struct function_target *target = target_of(l, function, length);
 
-	return weir_likely(target && weir_state(l->thread->v->w) == WEIR_UP)
+	return weir_likely(target && weir_state(l->thread->v->w) == WEIR_UP) && is_put(l)
 		   ? put_now(l, target->number, 0, 0, args, length, true)
 		   : -EAGAIN;
 }
@@ -497,8 +502,8 @@ line_put_return(struct line *l, uint32_t function, const void *args, size_t leng
 	uint64_t id;
 	int rc;
 
-	if (weir_unlikely(!target || !l->connected || weir_state(l->thread->v->w) != WEIR_UP ||
-			  future_begin(l, e, &id)))
+	if (weir_unlikely(!target || weir_state(l->thread->v->w) != WEIR_UP) || !is_put(l) ||
+	    weir_unlikely(future_begin(l, e, &id)))
 		return -EAGAIN;
 	rc = put_now(l, target->number, RUN_RETURN, id, args, length, true);
 	if (weir_unlikely(rc))
@@ -821,7 +826,7 @@ line_say(struct invoke_thread *t, struct weir_to to, uint32_t function, const vo
 
 	if (!l)
 		return rc;
-	rc = put_now(l, function, 0, 0, args, length, false);
+	rc = is_put(l) ? put_now(l, function, 0, 0, args, length, false) : -EAGAIN;
 	if (weir_likely(rc != -EAGAIN))
 		return rc;
 	c = (struct call){.args = args, .length = (uint32_t)length, .flags = CALL_LIBRARY};

@@ -476,6 +476,12 @@ void batch_free(struct batch *b);
 int inbox_put(struct invoke_thread *from, struct invoke_thread *to, struct batch *b);
 /* Whether `to` has run all that `from` has handed to it. */
 bool inbox_is_free(struct invoke_thread *from, uint32_t to);
+/* Whether batches may have come; a sleeper looks behind its flag, as in pull(). */
+static inline bool
+inbox_has(const struct invoke_thread *t)
+{
+	return t->arrived || atomic_load_explicit(&t->inbox, memory_order_seq_cst);
+}
 /* Runs batches of t's inbox until about `most` calls have run. How many have. */
 unsigned inbox_run(struct invoke_thread *t, unsigned most);
 /* Takes back what has run. */

@@ -342,8 +342,7 @@ lines_ended(struct invoke_thread *t)
 	int status;
 
 	/* pairs with the release in lane_ended() */
-	if (!atomic_exchange_explicit(&t->lane_ended, false, memory_order_acquire))
-		return 0;
+	atomic_exchange_explicit(&t->lane_ended, false, memory_order_acquire);
 	for (uint32_t p = 0; t->lines && p < v->process_count; p++)
 		for (uint32_t i = 0; t->lines[p] && i <= v->processes[p].threads; i++) {
 			struct line *l = t->lines[p][i];

@@ -146,8 +146,10 @@ thread_work(struct weir_messenger *m, unsigned most, void *user)
 
 	if (!t)
 		return 0;
-	n = t->index != WEIR_THREAD_ANY ? inbox_run(t, most) : 0;
-	n += lines_ended(t);
+	n = weir_unlikely(inbox_has(t)) ? inbox_run(t, most) : 0;
+	/* lines_ended() has the acquire */
+	if (weir_unlikely(atomic_load_explicit(&t->lane_ended, memory_order_relaxed)))
+		n += lines_ended(t);
 	if (t->connecting && t->connected == -EAGAIN) {
 		/* a connection that was refused has ended: another one would be, too */
 		t->connected = t->connecting->status ? t->connecting->status

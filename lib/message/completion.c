@@ -169,7 +169,7 @@ completions_left(struct sender *s)
 }
 
 unsigned
-completions_report(struct sender *s, unsigned most, struct weir_guard *guard)
+completions_report_pending(struct sender *s, unsigned most, struct weir_guard *guard)
 {
 	struct weir_messenger *m = s->m;
 	struct completion sent[REPORT_MAX];

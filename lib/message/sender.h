@@ -102,7 +102,14 @@ int completions_move(struct sender *from, struct sender *to);
 bool completions_left(struct sender *s);
 /* Calls the program for what has ended, at most `most`, outside of the wait of `guard` (NULL:
  * none). How many. Nothing locked. */
-unsigned completions_report(struct sender *s, unsigned most, struct weir_guard *guard);
+unsigned completions_report_pending(struct sender *s, unsigned most, struct weir_guard *guard);
+static inline unsigned
+completions_report(struct sender *s, unsigned most, struct weir_guard *guard)
+{
+	return weir_likely(!atomic_load_explicit(&s->done.pending, memory_order_relaxed))
+		   ? 0
+		   : completions_report_pending(s, most, guard);
+}
 
 /*
  * Takes responses, HELLO and BYE on the sender's lanes until r (NULL: none) has ended, for threads

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches between threads of a process: who is woken, and for what; what comes back. */
 #include "invoke/batch.h"
+#include "client/session.h"
 #include "invoke/line.h"
 #include "worlds/test.h"
 
@@ -288,6 +289,60 @@ TEST(test_no_memory)
 	destroy(x);
 }
 
+/* ---- the inline path ---- */
+
+/* Makes calls of `length` bytes until the line's batch has left. How many it has. */
+static uint32_t
+calls_until_it_leaves(struct world *x, struct line *l, uint32_t length)
+{
+	static const uint8_t args[64];
+	uint32_t calls;
+
+	while (!x->threads[1].inbox)
+		assert_int_equal(weir_line_call(&l->fast, 0, args, length), 0);
+	calls = x->threads[1].inbox->calls;
+	assert_int_equal(inbox_run(&x->threads[1], UINT32_MAX), calls);
+	return calls;
+}
+
+/* Inline calls look every 1024 bytes whether their batch leaves; one that has no room for the next
+ * call leaves without it. */
+TEST(test_looks)
+{
+	struct weir_life life = {.state = WEIR_UP};
+	struct weir w = {.life = &life};
+	struct world *x = create();
+	struct line *l = line_of(x);
+	uint64_t args = 0;
+
+	x->v.w = &w;
+	x->v.serial = 79;
+	x->threads[0].entered = pthread_self();
+	x->function.max_length = x->target.max_length = 40;
+	l->batching = (struct weir_batching){WEIR_BATCH_FULL, 4096, 1000000000};
+	/* the inline path fills `bytes`, and the call behind that looks */
+	assert_int_equal(calls_until_it_leaves(x, l, 8), (4096 - RUN_HEAD) / 8 + 1);
+	assert_int_equal(x->threads[0].counters.full, 1);
+	l->batching.bytes = WEIR_BATCH_MAX;
+	assert_int_equal(calls_until_it_leaves(x, l, 40), (WEIR_BATCH_MAX - RUN_HEAD) / 40);
+	assert_int_equal(x->threads[0].counters.full, 2);
+	assert_int_equal(x->threads[0].counters.late, 0);
+	/* the call that had no room is packed; the time is over, which the next look shows */
+	l->batching.delay_us = 1;
+	l->open->since = 0;
+	assert_int_equal(calls_until_it_leaves(x, l, 40), 1 + (1024 + 39) / 40);
+	assert_int_equal(x->threads[0].counters.late, 1);
+	/* the data plane ends: so do calls, at the next look */
+	l->batching.delay_us = 1000000000;
+	assert_int_equal(weir_line_call(&l->fast, 0, &args, 8), 0);
+	life.state = WEIR_DEAD;
+	for (uint32_t i = 0; i < 1024 / 8; i++)
+		assert_int_equal(weir_line_call(&l->fast, 0, &args, 8), 0);
+	assert_int_equal(weir_line_call(&l->fast, 0, &args, 8), -ENODEV);
+	assert_int_equal(l->head ? (l->fast.at - l->head - RUN_HEAD) / 8 : 0, 1 + 1024 / 8);
+	destroy(x);
+}
+
 /* A thread that has waited in vain is not woken any more: it may be gone with its invoker. */
 TEST(test_waited)
 {
@@ -336,5 +391,23 @@ TEST(test_cancelled)
 		assert_int_equal(weir_sync_left(&s, &failed), 0);
 		assert_int_equal(failed, 1);
 	}
+	destroy(x);
+}
+
+/* A call with a result that did not leave after all leaves nothing behind. */
+TEST(test_forgotten)
+{
+	struct world *x = create();
+	struct weir_future f = {0}, *all[] = {&f};
+	const struct expected_result e = {.future = &f};
+	uint64_t id, again;
+
+	x->v.serial = 80;
+	x->threads[0].entered = pthread_self();
+	assert_int_equal(future_begin(line_of(x), &e, &id), 0);
+	future_forget(&x->threads[0], id);
+	assert_int_equal(weir_future_any(&x->v, all, 1, 0), 0);
+	assert_int_equal(future_begin(line_of(x), &e, &again), 0);
+	assert_int_equal(again, id);
 	destroy(x);
 }
