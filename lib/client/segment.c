@@ -176,13 +176,23 @@ weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_
 
 /* ---- the byte area we write ---- */
 
-/* Bytes to skip before `need` fit in one piece beside what is reserved. */
+/*
+ * Bytes to skip before `need` fit in one piece beside what is reserved. Behind an eighth of the
+ * area, and if the peer has taken all, to its start: a pair that keeps up uses few cache lines.
+ * `need` fits before `at` then, since advance() frees the skipped bytes only later.
+ */
 static uint64_t
 skip_for(const struct weir_segment *seg, uint64_t need, uint64_t *offset)
 {
 	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1), skip = 0;
 	uint64_t from = seg->reserved, to = seg->reserved + seg->reserved_bytes;
 
+	if (at >= size / 8 && need <= at && !seg->reserver &&
+	    /* pairs with the release in weir_area_free() and weir_segment_report() */
+	    atomic_load_explicit(&seg->out->area_tail, memory_order_acquire) == seg->out_pos) {
+		*offset = 0;
+		return size - at;
+	}
 	/* at most to the end, around what is reserved, and to the end again */
 	for (int i = 0; i < 3; i++) {
 		if (need > size - at) {
@@ -209,11 +219,23 @@ area_free(struct weir_segment *seg, uint64_t bytes)
 		return 0;
 	/* pairs with the release in weir_segment_report() */
 	tail = atomic_load_explicit(&seg->out->area_tail, memory_order_acquire);
-	limit = tail + seg->geometry.area_bytes;
+	limit = tail + seg->geometry.area_bytes + (tail == seg->skipped_at ? seg->skipped : 0);
 	if (tail > seg->out_pos || limit < seg->out_limit)
 		return -EPROTO;
 	seg->out_limit = limit;
 	return bytes <= seg->out_limit - seg->out_pos ? 0 : -EAGAIN;
+}
+
+/* Bytes skipped when the peer has taken all are free at once, as in weir_area_arrived(). */
+static inline void
+advance(struct weir_segment *seg, uint64_t skip, uint64_t need)
+{
+	if (skip &&
+	    atomic_load_explicit(&seg->out->area_tail, memory_order_relaxed) == seg->out_pos) {
+		seg->skipped_at = seg->out_pos;
+		seg->skipped = skip;
+	}
+	seg->out_pos += skip + need;
 }
 
 static inline uint64_t
@@ -238,7 +260,7 @@ weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset)
 	int rc = area_free(seg, skip + need);
 
 	if (!rc)
-		seg->out_pos += skip + need;
+		advance(seg, skip, need);
 	return rc;
 }
 
@@ -271,7 +293,7 @@ weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offs
 	if (rc)
 		return rc;
 	*offset = seg->reserved;
-	seg->out_pos += skip + need;
+	advance(seg, skip, need);
 	seg->reserver = NULL;
 	return 0;
 }
@@ -281,19 +303,22 @@ weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offs
 int
 weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span)
 {
-	uint64_t size = seg->geometry.area_bytes, skip, end;
+	uint64_t size = seg->geometry.area_bytes, start, end, freed;
 	uint32_t count = (uint32_t)(seg->span_tail - seg->span_head);
 
 	if (offset % WEIR_SLOT_SIZE || offset >= size || !bytes || bytes > size - offset)
 		return -EPROTO;
-	skip = (offset - seg->in_pos) & (size - 1);
-	end = seg->in_pos + skip + WEIR_ALIGN_UP(bytes, WEIR_SLOT_SIZE);
-	if (end - seg->in_free > size)
+	start = seg->in_pos + ((offset - seg->in_pos) & (size - 1));
+	end = start + WEIR_ALIGN_UP(bytes, WEIR_SLOT_SIZE);
+	/* bytes skipped while nothing before them is left are free at once, as in advance() */
+	freed = seg->in_free == seg->in_pos ? start : seg->in_free;
+	if (end - freed > size)
 		return -EPROTO;
 	if (RING_RESERVE(seg->spans, seg->span_room, (uint32_t)seg->span_head, count, SPANS_MIN))
 		return -ENOMEM;
 	*span = seg->span_tail++;
 	seg->spans[*span & (seg->span_room - 1)] = (struct weir_span){.end = end};
+	seg->in_free = freed;
 	seg->in_pos = end;
 	return 0;
 }
@@ -309,10 +334,13 @@ weir_area_free(struct weir_segment *seg, uint64_t span)
 	seg->pipe.empty = 0; /* reported to the peer when nothing else arrives */
 	while (seg->span_head != seg->span_tail && seg->spans[seg->span_head & mask].free)
 		seg->in_free = seg->spans[seg->span_head++ & mask].end;
-	/* the sender must not run out of room while this thread is busy */
-	if (seg->in_free - seg->in_reported > seg->geometry.area_bytes / 8) {
+	/*
+	 * In another eighth of the area than reported: the sender must not run out of room while
+	 * this thread is busy, and begins again at the start behind the first one.
+	 */
+	if ((seg->in_free ^ seg->in_reported) >= seg->geometry.area_bytes / 8) {
 		seg->in_reported = seg->in_free;
-		/* pairs with the acquire in area_free() */
+		/* pairs with the acquire in area_free() and skip_for() */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
 	}
 }

@@ -33,6 +33,8 @@ struct weir_segment {
 	uint8_t *out_area, *in_area;
 	uint64_t out_pos,
 	    out_limit; /* area written by us: next byte; first byte not known to be free */
+	uint64_t skipped_at, skipped; /* position before bytes that were free when out_pos skipped
+					 them; how many */
 	/* buffer in that area that a program fills; one at a time */
 	struct weir_conn *reserver; /* NULL: none */
 	uint64_t reserved, reserved_bytes;

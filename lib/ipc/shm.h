@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define WEIR_LAYOUT_VERSION 7u
+#define WEIR_LAYOUT_VERSION 8u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))

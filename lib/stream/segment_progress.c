@@ -77,7 +77,7 @@ weir_segment_report(struct weir_segment *seg)
 		weir_ring_publish_tail(r);
 	if (seg->in_reported != seg->in_free) {
 		seg->in_reported = seg->in_free;
-		/* pairs with the acquire in area_free() of segment.c */
+		/* pairs with the acquire in area_free() and skip_for() of segment.c */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
 	}
 	/* pairs with the fence in weir_thread_arm() of the peer */

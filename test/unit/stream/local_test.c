@@ -541,7 +541,8 @@ test_reservation_is_kept(void **state)
 			uint8_t *o = make_message(i, other);
 
 			assert_int_equal(weir_send(p.c, o, other, 0), 0);
-			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			/* its second piece may not fit at once */
+			assert_int_equal(pair_recv(&p, p.d, in, sizeof(in), &n), 0);
 			assert_int_equal(n, other);
 			check_message(in, i, other);
 			free(o);
@@ -563,6 +564,186 @@ test_reservation_is_kept(void **state)
 	}
 	weir_close(c2);
 	weir_close(d2);
+	pair_close(&p);
+}
+
+/* ---- how much of the byte area is used ---- */
+
+#define MOST 3000ul /* bytes of a message; 3008 in the area */
+
+/* Direction d of the byte area, all of it 0xee. */
+static uint8_t *
+area_marked(struct pair *p, uint32_t d, size_t *size)
+{
+	struct weir_segment_geometry g;
+	uint8_t *area = plane_segment(p->f, &g);
+
+	area += weir_segment_area_at(&g, d);
+	*size = g.area_bytes;
+	memset(area, 0xee, *size);
+	return area;
+}
+
+/* Bytes from the start of the area to the last that was written. */
+static size_t
+area_used(const uint8_t *area, size_t size)
+{
+	while (size && area[size - 1] == 0xee)
+		size--;
+	return size;
+}
+
+/* c sends message i, copied or in place. */
+static void
+send_one(struct weir_conn *c, uint32_t i, size_t length)
+{
+	uint8_t *m = make_message(i, length);
+	void *buf;
+
+	m[length - 1] = 1; /* to be told from 0xee */
+	if (i % 3) {
+		assert_int_equal(weir_send(c, m, length, 0), 0);
+	} else {
+		assert_int_equal(weir_send_reserve(c, length, 0, &buf), 0);
+		memcpy(buf, m, length);
+		assert_int_equal(weir_send_commit(c, buf, length, 0, 0), 0);
+	}
+	free(m);
+}
+
+static void
+recv_one(struct weir_conn *c, uint32_t i, size_t length)
+{
+	uint8_t in[MOST];
+	size_t n;
+
+	assert_int_equal(weir_recv(c, in, sizeof(in), &n, 0), 0);
+	assert_int_equal(n, length);
+	check_message(in, i, length - 1);
+}
+
+/* A pair that keeps up uses an eighth of the area and one message, in pauses or without. */
+static void
+test_few_pages(void **state)
+{
+	for (uint32_t pause = 0; pause < 12; pause += 3) {
+		struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+		size_t size, length, n;
+		uint8_t *area[2] = {area_marked(&p, 0, &size), area_marked(&p, 1, &size)}, in[1];
+
+		for (uint32_t i = 0; i < 1000; i++) {
+			length = 1000 + i * 577 % (MOST - 999);
+			send_one(p.c, i, length);
+			recv_one(p.d, i, length);
+			for (uint32_t k = 0; k < i % 16 * pause; k++)
+				assert_int_equal(weir_recv(p.d, in, 1, &n, 0), -EAGAIN);
+			if (i % 4)
+				continue;
+			send_one(p.d, i, length);
+			recv_one(p.c, i, length);
+		}
+		for (int d = 0; d < 2; d++) {
+			n = area_used(area[d], size);
+			assert_in_range(n, size / 8 + 1, size / 8 + WEIR_ALIGN_UP(MOST, 64));
+		}
+		pair_close(&p);
+	}
+}
+
+/* c sends messages from `first` on until there is no room: the number of the first unsent one. */
+static uint32_t
+send_until_full(struct pair *p, uint32_t first)
+{
+	uint8_t *m;
+	uint32_t i = first;
+	int rc = 0;
+
+	for (; !rc; i++) {
+		m = make_message(i, MOST);
+		rc = weir_send(p->c, m, MOST, 0);
+		free(m);
+	}
+	assert_int_equal(rc, -EAGAIN);
+	return i - 1;
+}
+
+/* A peer that is one message behind does not begin again, and has room as ever. */
+static void
+test_room_of_a_late_peer(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	const size_t step = WEIR_ALIGN_UP(MOST, 64);
+	uint32_t sent = 0, got = 0;
+	size_t size, n;
+	uint8_t *area = area_marked(&p, 0, &size), in[MOST];
+
+	send_one(p.c, sent++, MOST);
+	for (; sent < 500; got++) {
+		send_one(p.c, sent++, MOST);
+		recv_one(p.d, got, MOST);
+	}
+	assert_true(area_used(area, size) > size - step);
+	sent = send_until_full(&p, sent);
+	/* all but the end, where none fits, and an eighth that is not reported yet */
+	assert_true((sent - got + 2) * step + size / 8 > size);
+	for (; got < sent; got++) {
+		assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+		check_message(in, got, MOST - 1);
+	}
+	pair_close(&p);
+}
+
+/* d takes messages from `first` on until the next one begins again: the number of that. */
+static uint32_t
+exchange_an_eighth(struct pair *p, uint32_t first, const uint8_t *area, size_t size)
+{
+	for (; area_used(area, size) < size / 8; first++) {
+		send_one(p->c, first, MOST);
+		recv_one(p->d, first, MOST);
+	}
+	return first;
+}
+
+/* A peer that has kept up, and stops, leaves room in all of the area. */
+static void
+test_room_from_the_start(void **state)
+{
+	for (uint32_t first = 0; first < 2; first++) { /* copied, and in place */
+		struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+		size_t size;
+		uint8_t *area = area_marked(&p, 0, &size);
+		uint32_t got = exchange_an_eighth(&p, first, area, size), sent = got;
+
+		send_one(p.c, sent++, MOST);
+		sent = send_until_full(&p, sent);
+		assert_int_equal(sent - got, size / WEIR_ALIGN_UP(MOST, 64));
+		for (; got < sent; got++)
+			recv_one(p.d, got, MOST);
+		pair_close(&p);
+	}
+}
+
+/* A loan of the message that begins again leaves the peer the rest of the area. */
+static void
+test_loan_at_the_start(void **state)
+{
+	struct pair p = pair_open(PLANE_LOCAL, NULL, false);
+	const size_t step = WEIR_ALIGN_UP(MOST, 64);
+	struct weir_loan loan[64];
+	size_t size;
+	uint8_t *area = area_marked(&p, 0, &size);
+	uint32_t got = exchange_an_eighth(&p, 0, area, size), sent = got, kept = 0;
+
+	while (sent - got < size / step) {
+		send_one(p.c, sent++, MOST);
+		assert_int_equal(weir_recv_loan(p.d, &loan[kept++], 0), 0);
+	}
+	got = sent;
+	assert_memory_equal(loan[0].data, area, MOST);
+	while (kept) {
+		check_message(loan[--kept].data, --got, MOST - 1);
+		weir_release(p.b, &loan[kept]);
+	}
 	pair_close(&p);
 }
 
@@ -659,6 +840,10 @@ main(void)
 	    cmocka_unit_test(test_zero_copy),
 	    cmocka_unit_test(test_reservation_is_kept),
 	    cmocka_unit_test(test_rest_of_pieces),
+	    cmocka_unit_test(test_few_pages),
+	    cmocka_unit_test(test_room_of_a_late_peer),
+	    cmocka_unit_test(test_room_from_the_start),
+	    cmocka_unit_test(test_loan_at_the_start),
 	    cmocka_unit_test(test_data_plane_gone),
 	    cmocka_unit_test(test_fork),
 	};
