@@ -145,6 +145,21 @@ run_not(struct weir_incoming *c)
 	return rc != -EAGAIN && rc != -ENOMEM;
 }
 
+/* A payload of a thread of the process is aligned as that has it; functions rely on 8 bytes. */
+static void *
+aligned_copy(struct weir_invoker *v, const void *payload, uint32_t bytes)
+{
+	void *to;
+
+	if (!reserve(v, bytes))
+		return NULL;
+	to = malloc(bytes);
+	if (to)
+		return memcpy(to, payload, bytes);
+	atomic_fetch_sub_explicit(&v->assembled, bytes, memory_order_relaxed);
+	return NULL;
+}
+
 /* Runs a call whose payload lies in memory that goes away. As run(). */
 static bool
 run_here(struct weir_incoming *c, const uint8_t *args, uint32_t length, const void *payload,
@@ -161,6 +176,11 @@ run_here(struct weir_incoming *c, const uint8_t *args, uint32_t length, const vo
 		payload = to;
 		c->place = PAYLOAD_PLACED;
 		invoke_count(&c->thread->counters.copied, 1);
+	} else if ((uintptr_t)payload % 8) {
+		payload = aligned_copy(c->v, payload, bytes);
+		if (!payload)
+			return run_not(c);
+		c->place = PAYLOAD_ALLOCATED;
 	}
 	c->payload = payload;
 	c->payload_length = bytes;

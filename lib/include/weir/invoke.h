@@ -231,7 +231,8 @@ struct weir_call_options {
 	 * sync has counted, or the future has ended by itself: while the payload of a future that
 	 * was cancelled, or whose thread has left, may still be read, its sync does not count. A
 	 * call without either is refused with -EINVAL. The payload is sent as there is room, also
-	 * behind the return of the call.
+	 * behind the return of the call. A thread of the process reads it where it is if that is
+	 * aligned to 8 bytes, else a copy; without memory for one the call ends with -ENOMEM.
 	 */
 	const void *payload;
 	size_t payload_length; /* bytes, at most WEIR_PAYLOAD_MAX; 0: none */
@@ -424,9 +425,9 @@ weir_incoming_from(const struct weir_incoming *c);	 /* the thread that made the 
 void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user */
 
 /*
- * The payload of the call, aligned to 8 bytes; NULL, and 0 bytes: it has none. Valid until the
- * function returns, unless kept. It is a peer's: a function checks what it uses. A program on this
- * host may change it while it is read; copy what is checked.
+ * The payload of the call, aligned to 8 bytes, or where place() has put it; NULL, and 0 bytes: it
+ * has none. Valid until the function returns, unless kept. It is a peer's: a function checks what
+ * it uses. A program on this host may change it while it is read; copy what is checked.
  */
 const void *weir_incoming_payload(const struct weir_incoming *c, size_t *length);
 

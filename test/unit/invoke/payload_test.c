@@ -420,6 +420,62 @@ TEST(test_in_place)
 	team_of_one_node(2, in_place);
 }
 
+/* ---- aligned, also if the caller's memory is not ---- */
+
+static int
+unaligned(struct team *t, uint32_t index)
+{
+	struct weir_invoker_stats stats = WEIR_INVOKER_STATS_INIT;
+	struct weir_call_options with = {.timeout_ms = -1};
+	static const uint32_t takers[] = {LATE, KEEP, PLACE};
+	struct weir_invoker_options o = options();
+	struct expected e = {3, 0, 100000};
+	const struct weir_to to = {0, 0};
+	struct weir_future f = {0};
+	struct caller c;
+	uint8_t *data, *from = made(e.seed, e.length);
+	int rc;
+
+	be_fresh();
+	data = malloc(e.length + 7);
+	place_memory = malloc(PLACED_BYTES);
+	rc = begin(t, index, &o, &c);
+	CHECK(!rc && data && from && place_memory);
+	with.payload_length = e.length;
+	for (uint32_t i = 0; i < 3 * 8; i++) {
+		with.payload = memcpy(data + i / 3, from, e.length);
+		CHECK(!weir_call_return(c.v, to, takers[i % 3], &e, sizeof(e), &f, NULL, 0, &with));
+		CHECK(!weir_future_wait(c.v, &f, PATIENT));
+		CHECK(!c.v->assembled);
+		memset(data, 0, e.length + 7);
+	}
+	CHECK(runs == 3 * 8 && kept_count == 8);
+	while (kept_count--) {
+		CHECK(is_made(kept[kept_count].data, e.seed, e.length));
+		weir_kept_release(c.v, &kept[kept_count]);
+	}
+	/* no memory for a copy, which only the unaligned one needs */
+	c.v->assembled = 2 * WEIR_PAYLOAD_MAX - e.length + 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		with.payload = memcpy(data + i, from, e.length);
+		CHECK(!weir_call_return(c.v, to, LATE, &e, sizeof(e), &f, NULL, 0, &with));
+		CHECK(weir_future_wait(c.v, &f, PATIENT) == (i ? -ENOMEM : 0));
+	}
+	CHECK(c.v->assembled == 2 * WEIR_PAYLOAD_MAX - e.length + 1);
+	c.v->assembled = 0;
+	free(data);
+	free(from);
+	rc = end_and_read(t, index, &c, &stats);
+	free(place_memory);
+	CHECK(stats.unplaced == 1);
+	return rc;
+}
+
+TEST(test_unaligned)
+{
+	team_of(1, unaligned);
+}
+
 /* ---- kept ---- */
 
 static int
