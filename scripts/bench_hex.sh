@@ -14,28 +14,6 @@ game_of()
 	sed -n 's/^\(0: \)\?{/{/p' "$weir_tmp/game.log" | jq -e "$expression"
 }
 
-# in_turn NAME UNIT OP TARGET COMMAND -- COMMAND: the number that a command prints divided by that of another, in turn.
-in_turn()
-{
-	local name=$1 unit=$2 op=$3 target=$4 try first second
-	local -a one=() ratios=()
-	shift 4
-
-	wanted "$name" || return 0
-	while [ "$1" != -- ]; do
-		one+=("$1")
-		shift
-	done
-	shift
-	for ((try = 0; try < runs; try++)); do
-		first=$("${one[@]}") || break
-		second=$("$@") || break
-		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
-	done
-	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
-	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "${one[*]}, in turn with $*"
-}
-
 # rate PROCESSES ARGUMENT...: simulations per millisecond of a game, by processes with one thread each.
 rate()
 {

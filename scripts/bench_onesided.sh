@@ -2,13 +2,14 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced by bench.sh: the set onesided, operations on memory of other programs beside messages of the same build.
 
-# beside NAME UNIT OP TARGET JQ ARGUMENT... -- ARGUMENT...: the value of one run of weir-perf divided by that of
-# another, in turn. As many pairs of steady runs as --runs says. JQ: the value from a result.
-beside()
+# in_turn NAME UNIT OP TARGET COMMAND... -- COMMAND...: the number that a command prints divided by that of another, in
+# turn, as many pairs as --runs says. A command that prints nothing was unsteady. Of a caller, if set: measured_by, the
+# command that these are arguments of, and measured_called, its name in the record.
+in_turn()
 {
-	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try first second
+	local name=$1 unit=$2 op=$3 target=$4 try first second called=${measured_called:-}
 	local -a one=() ratios=()
-	shift 5
+	shift 4
 
 	wanted "$name" || return 0
 	while [ "$1" != -- ]; do
@@ -17,13 +18,23 @@ beside()
 	done
 	shift
 	for ((try = 0; try < 100 && ${#ratios[@]} < runs; try++)); do
-		first=$(steady_value "$expression" "${one[@]}") || break
-		second=$(steady_value "$expression" "$@") || break
+		first=$("${measured_by[@]}" "${one[@]}") || break
+		second=$("${measured_by[@]}" "$@") || break
 		if [ -z "$first" ] || [ -z "$second" ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print a / b }')")
 	done
 	[ "${#ratios[@]}" -ge "$runs" ] || ratios=()
-	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "weir-perf ${one[*]}, in turn with weir-perf $*"
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "$called${one[*]}, in turn with $called$*"
+}
+
+# beside NAME UNIT OP TARGET JQ ARGUMENT... -- ARGUMENT...: in_turn of steady runs of weir-perf. JQ: the value from a
+# result.
+beside()
+{
+	local -a measured_by=(steady_value "$5")
+	local measured_called="weir-perf "
+
+	in_turn "${@:1:4}" "${@:6}"
 }
 
 # steady_value JQ ARGUMENT...: the value of a run, or nothing if it was unsteady.
