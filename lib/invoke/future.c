@@ -92,6 +92,7 @@ end(struct invoke_thread *t, struct weir_future *f, int status, size_t length)
 	inside(f)->id = 0;
 	f->status = status;
 	f->length = length;
+	t->told++;
 	t->inside++;
 	if (f->then)
 		f->then(f, f->user);

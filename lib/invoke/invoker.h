@@ -186,6 +186,7 @@ struct invoke_thread {
 	struct weir_invoker *v;
 	uint32_t index;		 /* WEIR_THREAD_ANY: of the pool */
 	uint32_t inside;	 /* functions of the program that it is in */
+	uint64_t told;		 /* ends of futures and syncs that it has seen */
 	struct line ***lines;	 /* by process, then by thread; the last one is that to any */
 	uint16_t **asked;	 /* likewise: where a line goes on whose thread has left */
 	TAILQ_HEAD(, line) busy; /* have calls that have not left */

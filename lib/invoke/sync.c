@@ -85,6 +85,7 @@ sync_count(struct invoke_thread *t, struct weir_sync *s, uint64_t count, int sta
 	weir_assert(left >= count);
 	if (left != count)
 		return;
+	t->told++;
 	t->inside++;
 	if (done)
 		done(s, user);

@@ -233,7 +233,7 @@ int
 weir_invoker_progress(struct weir_invoker *v, unsigned max, int timeout_ms)
 {
 	struct invoke_thread *t = thread_own(v);
-	uint64_t end, before, run;
+	uint64_t end, before, run, told;
 	int rc, left = timeout_ms;
 
 	if (weir_unlikely(!t || weir_state(v->w) == WEIR_FORKED))
@@ -241,13 +241,14 @@ weir_invoker_progress(struct weir_invoker *v, unsigned max, int timeout_ms)
 	if (weir_unlikely(thread_is_inside(t)))
 		return thread_waits_inside();
 	before = atomic_load_explicit(&t->counters.run, memory_order_relaxed);
+	told = t->told;
 	end = timeout_ms > 0 ? weir_time_end(timeout_ms) : 0;
 	do {
 		bool heard = atomic_load_explicit(&v->news, memory_order_relaxed);
 
 		rc = thread_turn(t, max, left);
 		run = atomic_load_explicit(&t->counters.run, memory_order_relaxed) - before;
-		if (run || rc < 0 || heard)
+		if (run || rc < 0 || heard || t->told != told)
 			break;
 		left = timeout_ms > 0 ? weir_time_left(end) : timeout_ms;
 	} while (left);

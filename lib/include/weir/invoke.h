@@ -526,9 +526,11 @@ int weir_incoming_get(struct weir_incoming *c, struct weir_remote *r, uint64_t o
  * Sends packed calls and runs calls that have arrived.
  *
  * @max         stops behind the message in which this many have run; 0: no limit
- * @timeout_ms  sleeps up to this time until a call arrives; 0: does not wait; below 0: no limit
+ * @timeout_ms  sleeps up to this time until a call has run, or a future or sync has ended; 0: does
+ *              not wait; below 0: no limit
  *
- * Returns the number of calls run; 0: the time is over, or lost() was called; -EDEADLK: called in a
+ * Returns the number of calls run; 0: none has, but the time is over, lost() was called, or a
+ * future of the thread has ended, or a sync that it has counted last; -EDEADLK: called in a
  * function; -EPERM: the thread has not entered; -EINTR as in weir/stream.h; or an error of every
  * call.
  */

@@ -211,6 +211,42 @@ TEST(test_ask)
 	team_of_one_node(2, ask);
 }
 
+/* ---- asleep ---- */
+
+static int
+sleep_for_ends(struct team *t, uint32_t index)
+{
+	static const uint64_t in[2] = {1, 2};
+	struct weir_to other = {1, 0};
+	uint32_t ended = 0;
+	struct weir_future f = {.then = note, .user = &ended};
+	struct weir_sync s;
+	struct weir_call_options with = {.timeout_ms = -1, .sync = &s};
+	struct caller c;
+	int rc = start(t, index, &c);
+
+	CHECK(!rc);
+	for (uint32_t i = 0; !c.process && i < 20; i++) {
+		ended = 0;
+		CHECK(!weir_call_return(c.v, other, ADD, in, sizeof(in), &f, NULL, 0, NULL));
+		while (!ended)
+			CHECK(!weir_invoker_progress(c.v, 0, -1));
+		weir_sync_init(&s, 1, NULL, NULL);
+		CHECK(!weir_call(c.v, other, MUTE, NULL, 0, &with));
+		while (weir_sync_left(&s, NULL))
+			CHECK(!weir_invoker_progress(c.v, 0, -1));
+	}
+	CHECK(!weir_group_barrier(t->g[index], PATIENT));
+	return end(t, index, &c);
+}
+
+/* The end of a future or a sync ends a sleep without limit. */
+TEST(test_sleep)
+{
+	team_of(2, sleep_for_ends);
+	team_of_one_node(2, sleep_for_ends);
+}
+
 /* ---- later, or never ---- */
 
 static int

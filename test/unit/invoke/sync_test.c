@@ -183,8 +183,10 @@ wake_each_other(struct team *t, uint32_t index)
 		usleep(1000); /* the other one sleeps by now */
 		weir_sync_init(&s, 1, call_self, NULL);
 		CHECK(!weir_call(c.v, (struct weir_to){c.process, 1}, SLOW, NULL, 0, &with));
-		CHECK(weir_invoker_progress(c.v, 0, PATIENT) > 0);
-		CHECK(!weir_sync_left(&s, NULL));
+		do /* 0: the sync has ended */
+			rc = weir_invoker_progress(c.v, 0, PATIENT);
+		while (!rc);
+		CHECK(rc > 0 && !weir_sync_left(&s, NULL));
 	}
 	pthread_join(thread, NULL);
 	pthread_barrier_destroy(&entered);
