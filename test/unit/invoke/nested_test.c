@@ -2,6 +2,9 @@
 /* Calls made in functions, calls to the pool, and what calls refuse. */
 #include "caller.h"
 
+#include "client/reason.h"
+#include "invoke/line.h"
+
 #include <sys/wait.h>
 
 /* ---- calls in functions ---- */
@@ -220,9 +223,17 @@ call_one_that_left(struct team *t, uint32_t index)
 	return weir_invoker_close(c.v) ? __LINE__ : 0;
 }
 
-/* A refused call names the thread that does not run it. */
+/* A refused call names the thread that does not run it, whoever notices first that it has left. */
 TEST(test_left)
 {
+	static struct invoke_process processes[2];
+	static struct weir_invoker v = {.processes = processes};
+	static struct invoke_thread thread = {.v = &v};
+	struct line l = {.thread = &thread, .to = {1, 0}};
+
+	weir_fail(-EHOSTUNREACH, "gone");
+	assert_int_equal(line_failed(&l, -EHOSTUNREACH), -EHOSTUNREACH);
+	assert_string_equal(weir_reason(), "the line to thread 0 of process 1 was lost: gone");
 	team_of(2, call_one_that_left);
 	team_of_one_node(2, call_one_that_left);
 }
