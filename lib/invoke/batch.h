@@ -23,7 +23,7 @@
 #define FUNCTION_DONE 0xfff0u	/* struct done_args */
 #define FUNCTION_RESULT 0xfff1u /* struct result_args, then the result */
 #define FUNCTION_SIGNAL 0xfff2u /* struct signal_args */
-#define FUNCTION_TREE 0xfff3u	/* struct tree_args, then arguments; may have a result */
+#define FUNCTION_TREE 0xfff3u	/* struct tree_args, arguments; may have a result, a payload */
 #define FUNCTION_PIECE 0xfff4u	/* struct piece_args */
 #define FUNCTION_LIBRARY FUNCTION_DONE
 
@@ -53,6 +53,7 @@ struct tree_args {
 };
 #define TREE_LEAF 0x1u	  /* runs in this thread, and is not forwarded */
 #define TREE_PROCESS 0x2u /* one thread of each process runs it */
+#define TREE_ARGS_MAX (sizeof(struct tree_args) + WEIR_ARGS_MAX)
 
 /*
  * A payload that fits the batch follows the arguments. A larger one follows the message, in pieces
@@ -122,7 +123,7 @@ payload_run_bytes(const struct run_head *h, const uint8_t *data, uint32_t bytes,
 	uint32_t at = RUN_HEAD + (h->flags & RUN_RETURN ? 8 : 0), behind;
 	struct payload_args args;
 
-	if (h->count != 1 || h->length > WEIR_ARGS_MAX || bytes < whole)
+	if (h->count != 1 || h->length > TREE_ARGS_MAX || bytes < whole)
 		return 0;
 	memcpy(&args, data + at, sizeof(args));
 	if (!args.length || args.length > WEIR_PAYLOAD_MAX || args.number > PAYLOADS_AHEAD)

@@ -600,21 +600,43 @@ send_with_parcel(struct line *l, struct parcel *p)
 	return line_send_open(l);
 }
 
-/* A sync of a payload that is not in the batch counts when that has left. */
+int
+payload_check(const struct call *c)
+{
+	if (!c->payload)
+		return weir_fail(-EINVAL, "a payload of %zu bytes at NULL", c->payload_length);
+	if (c->payload_length > WEIR_PAYLOAD_MAX)
+		return weir_fail(-EMSGSIZE, "a payload of %zu bytes; give at most %llu",
+				 c->payload_length, WEIR_PAYLOAD_MAX);
+	return 0;
+}
+
+int
+payload_without_sync(const struct call *c)
+{
+	return weir_fail(-EINVAL,
+			 "a payload of %zu bytes is not copied, and stays unchanged until a sync "
+			 "counts; give one",
+			 c->payload_length);
+}
+
 int
 payload_call(struct line *l, struct call *c)
 {
-	struct parcel *p = NULL;
 	int rc = check_call(l, c);
 
-	if (rc)
-		return rc;
-	if (!c->payload || c->payload_length > WEIR_PAYLOAD_MAX)
-		return c->payload
-			   ? weir_fail(-EMSGSIZE, "a payload of %zu bytes; give at most %llu",
-				       c->payload_length, WEIR_PAYLOAD_MAX)
-			   : weir_fail(-EINVAL, "a payload of %zu bytes at NULL",
-				       c->payload_length);
+	if (!rc)
+		rc = payload_check(c);
+	return rc ? rc : payload_make(l, c);
+}
+
+/* A sync of a payload that is not in the batch counts when that has left. */
+int
+payload_make(struct line *l, struct call *c)
+{
+	struct parcel *p = NULL;
+	int rc;
+
 	c->run_flags |= RUN_PAYLOAD;
 	if (!is_large(c))
 		c->behind = ((uint32_t)c->payload_length + 7) & ~7u;
@@ -632,7 +654,7 @@ payload_call(struct line *l, struct call *c)
 	if (rc)
 		return rc;
 	if (p) {
-		p->number = take_number(l, c);
+		p->number = c->function < FUNCTION_LIBRARY ? take_number(l, c) : 0;
 		p->id = c->id;
 		if (c->id)
 			future_lend(l->thread, c->id);
@@ -777,10 +799,7 @@ call_with_payload(struct line *l, struct call *c)
 	int rc;
 
 	if (is_large(c) && !sync)
-		return weir_fail(-EINVAL,
-				 "a payload of %zu bytes is not copied, and stays "
-				 "unchanged until a sync counts; give one",
-				 c->payload_length);
+		return payload_without_sync(c);
 	if (!is_large(c) && sent) {
 		c->sync = NULL;
 		rc = payload_call(l, c);

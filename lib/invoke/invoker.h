@@ -266,7 +266,7 @@ enum payload_place {
 struct weir_incoming {
 	struct weir_invoker *v;
 	struct invoke_thread *thread;
-	const struct weir_function *function;
+	const struct weir_function *function; /* NULL: of the library, FUNCTION_TREE */
 	struct weir_to from;
 	uint64_t id;   /* of the result that the caller expects; 0: none */
 	bool answered; /* it was given, or will be */
@@ -458,6 +458,13 @@ int line_put_return(struct line *l, uint32_t function, const void *args, size_t 
 		    const struct expected_result *e);
 /* A call with a payload. As line_call(). */
 int payload_call(struct line *l, struct call *c);
+/* The payload of a call is there, and not too long. 0, -EINVAL, -EMSGSIZE. */
+int payload_check(const struct call *c);
+/* -EINVAL: nothing tells when a large payload may be used again. */
+int payload_without_sync(const struct call *c) __attribute__((cold));
+/* Makes a call with a payload that is checked. As call_make(). With a large payload and a sync: 0
+ * if, and only if, the sync counts. */
+int payload_make(struct line *l, struct call *c);
 /* A call that leaves behind a put, in a batch of its own. As line_call(), weir_remote_put(). */
 int put_call(struct line *l, struct call *c, struct weir_remote *r,
 	     const struct weir_transfer *put);
@@ -518,6 +525,8 @@ unsigned asks_count(struct invoke_thread *t);
 void asks_free(struct invoke_thread *t);
 struct signal_args;
 void sync_signalled(struct invoke_thread *t, const struct signal_args *a);
+/* The first error that it has counted; 0: none. */
+int sync_error(const struct weir_sync *s);
 /* No signal counts any more. */
 void sync_names_drop(struct invoke_thread *t);
 
@@ -550,9 +559,11 @@ bool incoming_complete(struct weir_incoming *c);
 
 /* ---- tree.c ---- */
 
-/* A call of a tree has come; id: of the result, 0: none is expected. False: malformed. */
-bool tree_run(struct invoke_thread *t, struct weir_to from, uint64_t id, const uint8_t *data,
-	      uint32_t length);
+/* Whether a call of a tree may come, with these arguments, from where *call says. */
+bool tree_is_valid(const struct weir_incoming *call, const void *data, uint32_t length);
+/* It has come. Memory that the library has allocated for its payload is the tree's. False:
+ * malformed, or its result finds no room. */
+bool tree_run(const struct weir_incoming *call, const uint8_t *data, uint32_t length);
 
 /* ---- meet.c ---- */
 
@@ -602,6 +613,8 @@ bool payload_arrived(struct invoke_thread *t, const struct message_taken *taken,
 		     struct weir_to *from);
 /* Callback of the messenger. */
 void payloads_broken(void *arrivals, void *user);
+/* Frees memory of the library that a payload was put together in. */
+void payload_free(struct weir_invoker *v, void *data, uint32_t length);
 /* Ends calls whose payloads do not arrive any more. How many. */
 unsigned payloads_drop(struct invoke_thread *t);
 

@@ -20,14 +20,14 @@
 /* A call whose payload is under way. */
 struct arrival {
 	struct weir_to from;
-	const struct weir_function *function;
-	uint64_t id;	     /* of the result */
-	uint32_t length;     /* of args */
-	uint32_t total, got; /* bytes of the payload */
-	uint32_t allocated;  /* PAYLOAD_ALLOCATED: bytes */
-	uint32_t posted;     /* PAYLOAD_PLACED: of the first bytes */
-	bool refused;	     /* its bytes are dropped */
-	bool placed;	     /* some came where they belong */
+	const struct weir_function *function; /* NULL: FUNCTION_TREE */
+	uint64_t id;			      /* of the result */
+	uint32_t length;		      /* of args */
+	uint32_t total, got;		      /* bytes of the payload */
+	uint32_t allocated;		      /* PAYLOAD_ALLOCATED: bytes */
+	uint32_t posted;		      /* PAYLOAD_PLACED: of the first bytes */
+	bool refused;			      /* its bytes are dropped */
+	bool placed;			      /* some came where they belong */
 	enum payload_place place;
 	uint8_t *data;
 	_Alignas(8) uint8_t args[];
@@ -107,30 +107,38 @@ post(const struct weir_reply *from, struct arrival *a, uint32_t most)
 
 /* ---- running ---- */
 
-static void
-free_data(struct weir_incoming *c, void *data)
+void
+payload_free(struct weir_invoker *v, void *data, uint32_t length)
 {
-	if (c->place != PAYLOAD_ALLOCATED)
-		return;
-	atomic_fetch_sub_explicit(&c->v->assembled, c->payload_length, memory_order_relaxed);
-	if (!c->kept)
-		free(data);
+	atomic_fetch_sub_explicit(&v->assembled, length, memory_order_relaxed);
+	free(data);
 }
 
-/* Runs a call that has its payload. False: its result finds no room, and the caller shall know. */
+/* Runs a function, which may keep the payload. As run(). */
 static bool
-run(struct weir_incoming *c, const void *args, uint32_t length)
+run_function(struct weir_incoming *c, const void *args, uint32_t length)
 {
 	bool good;
 
 	c->answered = c->kept = false;
 	run_one(c, args, length);
 	good = !c->id || incoming_complete(c);
-	free_data(c, (void *)(uintptr_t)c->payload);
+	if (c->place == PAYLOAD_ALLOCATED)
+		payload_free(c->v, c->kept ? NULL : (void *)(uintptr_t)c->payload,
+			     (uint32_t)c->payload_length);
+	invoke_count(&c->thread->counters.run, 1);
+	return good;
+}
+
+/* Runs a call that has its payload. False: its result finds no room, and the caller shall know. */
+static bool
+run(struct weir_incoming *c, const void *args, uint32_t length)
+{
+	bool good = c->function ? run_function(c, args, length) : tree_run(c, args, length);
+
 	c->id = 0;
 	c->payload = NULL;
 	c->payload_length = 0;
-	invoke_count(&c->thread->counters.run, 1);
 	return good;
 }
 
@@ -168,7 +176,7 @@ run_here(struct weir_incoming *c, const uint8_t *args, uint32_t length, const vo
 	void *to;
 
 	c->place = PAYLOAD_ELSEWHERE;
-	if (large && c->function->place) {
+	if (large && c->function && c->function->place) {
 		to = c->function->place(c, args, length, bytes);
 		if (!to)
 			return run_not(c);
@@ -218,16 +226,17 @@ expect(struct arrivals *s, const struct weir_reply *from, uint32_t number)
 	message_expect(from, length);
 }
 
-/* Finds memory for a payload, if it will be needed. */
+/* Finds memory for a payload, if it will be needed. One of a tree is sent on from there: it does
+ * not stay where it arrives, though it be one piece. */
 static void
 find_memory(struct weir_incoming *c, struct arrival *a)
 {
-	if (c->function->place) {
+	if (c->function && c->function->place) {
 		a->data = c->function->place(c, a->args, a->length, a->total);
 		a->place = PAYLOAD_PLACED;
 		if (!a->data)
 			refuse(c->v, a);
-	} else if (payload_piece(a->total) < a->total) {
+	} else if (!c->function || payload_piece(a->total) < a->total) {
 		a->place = PAYLOAD_ALLOCATED;
 	}
 }
@@ -238,9 +247,12 @@ announced(struct weir_incoming *c, const uint8_t *args, uint32_t length,
 	  const struct payload_args *payload)
 {
 	const struct weir_reply *from = c->origin->reply;
-	struct arrivals *s = from ? arrivals_of(c->thread, from) : NULL;
+	struct arrivals *s;
 	struct arrival *a;
 
+	if (!c->function && !tree_is_valid(c, args, length))
+		return PAYLOAD_MALFORMED;
+	s = from ? arrivals_of(c->thread, from) : NULL;
 	if (!s || s->at[payload->number] || (!payload->number && s->due))
 		return PAYLOAD_MALFORMED;
 	a = malloc(sizeof(*a) + length);
@@ -331,7 +343,8 @@ complete(struct invoke_thread *t, struct arrival *a, const struct message_taken 
 	if (a->place == PAYLOAD_PLACED)
 		invoke_count(a->placed ? &t->counters.placed : &t->counters.copied, 1);
 	t->inside++;
-	run_begins(t, c.function);
+	if (c.function)
+		run_begins(t, c.function);
 	good = a->refused ? run_not(&c) : run(&c, a->args, a->length);
 	atomic_store_explicit(&t->running, NULL, memory_order_relaxed);
 	t->inside--;

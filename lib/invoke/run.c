@@ -54,24 +54,43 @@ run_with_payload(struct weir_incoming *c, const uint8_t *data, const struct run_
 	return came != PAYLOAD_MALFORMED;
 }
 
+/* Calls of trees. False: malformed, or a result finds no room. */
+static bool
+run_trees(struct invoke_thread *t, const struct origin *origin, const uint8_t *args,
+	  const struct run_head *h)
+{
+	struct weir_incoming c = {.v = t->v, .thread = t, .from = origin->from, .origin = origin};
+	uint32_t stride = run_stride(h->length, h->flags);
+	uint32_t id_bytes = h->flags & RUN_RETURN ? sizeof(c.id) : 0;
+
+	if (h->flags & RUN_PAYLOAD)
+		return run_with_payload(&c, args, h);
+	for (uint32_t i = 0; i < h->count; i++, args += stride) {
+		memcpy(&c.id, args, id_bytes);
+		if ((id_bytes && !c.id) || !tree_run(&c, args + id_bytes, h->length))
+			return false;
+	}
+	return true;
+}
+
 /* Calls of the library itself. False: malformed. */
 static __attribute__((noinline)) bool
 run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t *args,
 	    struct run_head h)
 {
-	uint32_t stride = run_stride(h.length, h.flags), id_bytes = 0;
+	uint32_t stride = run_stride(h.length, h.flags);
 	struct weir_to from = origin->from;
 	struct signal_args signal;
 	struct piece_args piece;
 	struct done_args done;
-	uint64_t id = 0;
 	struct line *l;
 
-	if ((t->index == WEIR_THREAD_ANY && h.function != FUNCTION_PIECE) ||
-	    (h.flags && (h.flags != RUN_RETURN || h.function != FUNCTION_TREE)))
+	if (t->index == WEIR_THREAD_ANY && h.function != FUNCTION_PIECE)
 		return false;
+	if (h.function == FUNCTION_TREE)
+		return run_trees(t, origin, args, &h);
 	if (h.flags)
-		id_bytes = sizeof(id);
+		return false;
 	for (uint32_t i = 0; i < h.count; i++, args += stride)
 		switch (h.function) {
 		case FUNCTION_DONE:
@@ -92,13 +111,6 @@ run_library(struct invoke_thread *t, const struct origin *origin, const uint8_t 
 				return false;
 			memcpy(&signal, args, sizeof(signal));
 			sync_signalled(t, &signal);
-			break;
-		case FUNCTION_TREE:
-			memcpy(&id, args, id_bytes);
-			if (h.flags && !id)
-				return false;
-			if (!tree_run(t, from, id, args + id_bytes, h.length))
-				return false;
 			break;
 		case FUNCTION_PIECE:
 			if (h.length != sizeof(piece))

@@ -126,6 +126,14 @@ weir_sync_wait(struct weir_invoker *v, struct weir_sync *s, int timeout_ms)
 		  : 0;
 }
 
+int
+sync_error(const struct weir_sync *s)
+{
+	const struct sync *in = (const struct sync *)s->internal;
+
+	return atomic_load_explicit(&in->error, memory_order_relaxed);
+}
+
 /* ---- asking ---- */
 
 struct ask *

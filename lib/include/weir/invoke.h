@@ -87,6 +87,8 @@ struct weir_function {
 	 * without a copy. The memory is the library's until run() is called. NULL refuses: the
 	 * function does not run, and the caller's sync or future ends with -ENOMEM. Without
 	 * place() a payload stays where it arrives, or is put together in memory of the library.
+	 * Payloads of weir_call_all() are not placed: the process passes them on from memory of the
+	 * library.
 	 */
 	void *(*place)(struct weir_incoming *c, const void *args, size_t length, size_t payload);
 	/* A payload did not become complete, so the function does not run: the memory is the
@@ -95,7 +97,8 @@ struct weir_function {
 	 * May be NULL. */
 	void (*broken)(struct weir_invoker *v, void *memory, void *user);
 };
-/* A call from afar with a large payload lets the caller's later calls to the thread overtake it. */
+/* A call from afar with a large payload lets the caller's later calls to the thread overtake it.
+ * Not one of weir_call_all(). */
 #define WEIR_FUNCTION_UNORDERED 0x1u
 
 /* ---- Invokers ---- */
@@ -225,12 +228,12 @@ struct weir_call_options {
 	 * NULL */
 	struct weir_sync *sync;
 	/*
-	 * Bytes that the function gets besides the arguments, as weir_incoming_payload(); of calls
-	 * to one thread. Where it fits one message with the arguments (WEIR_BATCH_MAX less 24 bytes
-	 * and the arguments, rounded up to 8) it is copied. A larger one stays unchanged until the
-	 * sync has counted, or the future has ended by itself: while the payload of a future that
-	 * was cancelled, or whose thread has left, may still be read, its sync does not count. A
-	 * call without either is refused with -EINVAL. The payload is sent as there is room, also
+	 * Bytes that the function gets besides the arguments, as weir_incoming_payload(). Where it
+	 * fits one message with the arguments (WEIR_BATCH_MAX less 24 bytes, weir_call_all(): less
+	 * 40, and the arguments, rounded up to 8) it is copied. A larger one stays unchanged until
+	 * the sync has counted, or the future has ended by itself: while the payload of a future
+	 * that was cancelled, or whose thread has left, may still be read, its sync does not count.
+	 * A call without either is refused with -EINVAL. The payload is sent as there is room, also
 	 * behind the return of the call. A thread of the process reads it where it is if that is
 	 * aligned to 8 bytes, else a copy; without memory for one the call ends with -ENOMEM.
 	 */
@@ -272,8 +275,16 @@ int weir_call(struct weir_invoker *v, struct weir_to to, uint32_t function, cons
  * fails with the error of a thread that the call did not reach, the first that the caller learns
  * of; others have run.
  *
+ * A large payload is read from the caller's memory by its own process and by those that it calls;
+ * below these, each process has a copy, which its threads read and its branches get. Copies count
+ * among the payloads under way in a process, at most 2 GiB; a process without memory for its own
+ * ends the part of the tree that it begins with -ENOMEM. With WEIR_CALL_SYNC_SENT the sync counts
+ * when the caller's memory is not read any more. It fails if a thread of the process, or a process
+ * that this one calls, is not reached. A payload holds up later calls to those until it has left.
+ *
  * Returns as weir_call(), of any of the processes; -EHOSTUNREACH at once if one is known to be
- * lost. Blocks until there is room on the lines to the processes that the own one calls.
+ * lost; -EINVAL also for a large payload without sync; -ENOMEM. Blocks until there is room on the
+ * lines to the processes that the own one calls.
  */
 int weir_call_all(struct weir_invoker *v, uint32_t function, const void *args, size_t length,
 		  const struct weir_call_options *options);
@@ -441,8 +452,9 @@ struct weir_kept {
 /*
  * Keeps the payload until weir_kept_release(), once per call, where it is: one that arrived in one
  * piece, of up to 1 MiB, then takes receive memory of the session, as a loan does; one of place()
- * stays the program's. Copies a payload that travelled with the call, or is of a thread of the
- * process. Returns 0; -EINVAL: the call has no payload, or it is kept already; -ENOMEM.
+ * stays the program's. Copies a payload that travelled with the call, is of a thread of the
+ * process, or of weir_call_all(). Returns 0; -EINVAL: the call has no payload, or it is kept
+ * already; -ENOMEM.
  */
 int weir_incoming_keep(struct weir_incoming *c, struct weir_kept *kept);
 

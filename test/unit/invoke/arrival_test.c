@@ -287,6 +287,112 @@ TEST(test_place)
 	assert_int_equal(broken, 0);
 }
 
+/* ---- calls of all ---- */
+
+/* One that announces a payload, or has it behind the arguments. */
+static bool
+announce_tree(const struct tree_args *a, uint32_t bytes)
+{
+	static uint8_t buffer[2 * WEIR_BATCH_MAX];
+	uint32_t length = sizeof(*a) + LENGTH, at = 8 + 8 + ((length + 7) & ~7u);
+	uint64_t word = run_head_word(FUNCTION_TREE, RUN_PAYLOAD, length, 1);
+	const struct payload_args payload = {bytes, 0};
+
+	memset(buffer, 0, sizeof(buffer));
+	memcpy(buffer, &word, 8);
+	memcpy(buffer + 8, &payload, 8);
+	memcpy(buffer + 16, a, sizeof(*a));
+	buffer[16 + sizeof(*a) + 3] = 33;
+	if (bytes > payload_in_batch(length))
+		return give(buffer, at);
+	memset(buffer + at, 7, bytes);
+	return give(buffer, at + ((bytes + 7) & ~7u));
+}
+
+/* The peer is the root, this process its only branch. */
+static const struct tree_args good_tree = {.process = 5, .thread = 9, .function = 1, .arity = 2};
+
+static void
+create_tree(void)
+{
+	static struct invoke_process processes[6] = {
+	    [0] = {.threads = 1}, [5] = {.threads = 10, .seat = 1}};
+	static uint32_t seats[] = {0, 5};
+
+	create();
+	v.processes = processes;
+	v.process_count = 6;
+	v.seats = seats;
+	v.seat_count = 2;
+	v.o.threads = 1;
+	memory = NULL; /* it is not asked for */
+}
+
+TEST(test_tree)
+{
+	uint32_t most = payload_in_batch(sizeof(good_tree) + LENGTH);
+
+	create_tree();
+	assert_true(announce_tree(&good_tree, 600000));
+	assert_int_equal(t->ran, 0);
+	assert_true(bring(1) && bring(2) && bring(3));
+	assert_int_equal(runs, 1);
+	assert_int_equal(t->ran, 1);
+	assert_int_equal(t->counters.run, 1);
+	assert_int_equal(ran_with, 600000);
+	assert_int_equal(ran_first, 1);
+	assert_int_equal(ran_last, 3);
+	assert_int_equal(v.assembled, 0);
+	assert_true(announce_tree(&good_tree, most));
+	assert_int_equal(runs, 2);
+	assert_int_equal(ran_last, 7);
+	/* one piece, too, is in memory of the library, and counts there */
+	assert_true(announce_tree(&good_tree, most + 1));
+	assert_true(bring(4));
+	assert_int_equal(ran_last, 4);
+	v.assembled = 2 * WEIR_PAYLOAD_MAX - most;
+	assert_true(announce_tree(&good_tree, most + 1));
+	assert_true(bring(4));
+	assert_int_equal(runs, 3);
+	assert_int_equal(t->counters.unplaced, 1);
+	assert_int_equal(v.assembled, 2 * WEIR_PAYLOAD_MAX - most);
+	v.assembled = 0;
+	/* another one follows than its bytes, and its connection ends */
+	assert_true(announce_tree(&good_tree, 600000));
+	assert_false(announce_tree(&good_tree, 600000));
+	assert_true(bring(1));
+	assert_int_equal(v.assembled, 2 * PAYLOAD_PIECE);
+	assert_int_equal(runs, 3);
+	destroy();
+}
+
+/* They end the line before the bytes come. */
+TEST(test_lies_of_trees)
+{
+	struct tree_args a;
+
+	create_tree();
+#define LIE_OF_TREE(field, value)                                                                  \
+	do {                                                                                       \
+		a = good_tree;                                                                     \
+		a.field = value;                                                                   \
+		assert_false(announce_tree(&a, 9000));                                             \
+		assert_false(announce_tree(&a, 100));                                              \
+	} while (0)
+	LIE_OF_TREE(process, 0);
+	LIE_OF_TREE(process, 6);
+	LIE_OF_TREE(thread, 8);
+	LIE_OF_TREE(function, 2);
+	LIE_OF_TREE(flags, TREE_LEAF);
+	LIE_OF_TREE(arity, 1);
+	LIE_OF_TREE(zero, 1);
+	assert_false(announce_tree(&good_tree, 0));
+	assert_false(announce_tree(&good_tree, WEIR_PAYLOAD_MAX + 1));
+	assert_null(of_connection);
+	assert_int_equal(runs, 0);
+	destroy();
+}
+
 /* ---- lies ---- */
 
 TEST(test_lies)

@@ -279,6 +279,7 @@ say(struct weir_to from, const struct tree_args *a, uint32_t length)
 				 .seats = seats,
 				 .seat_count = 5};
 	struct invoke_thread t = {.v = &v};
+	struct weir_incoming c = {.v = &v, .thread = &t, .from = from};
 	uint8_t bytes[64] = {0};
 	bool good;
 
@@ -290,7 +291,7 @@ say(struct weir_to from, const struct tree_args *a, uint32_t length)
 	TAILQ_INIT(&t.busy);
 	memcpy(bytes, a, sizeof(*a));
 	atomic_store(&runs, 0);
-	good = tree_run(&t, from, 0, bytes, length);
+	good = tree_run(&c, bytes, length);
 	assert_int_equal(atomic_load(&runs), good);
 	/* processes 4 and 5, where the root is 0; none below process 5 */
 	assert_int_equal(t.counters.dropped, good && !a->process ? 2 : 0);
