@@ -930,8 +930,7 @@ weir_line_call_slow(struct weir_line *fast, uint32_t function, const void *args,
 
 	if (weir_unlikely(thread_own(l->thread->v) != l->thread))
 		return weir_fail(-EPERM, "the line belongs to another thread; open one here");
-	if (length && length <= WEIR_ARGS_MAX &&
-	    fast->run == ((uint64_t)function << 32 | length))
+	if (length && length <= WEIR_ARGS_MAX && fast->run == ((uint64_t)function << 32 | length))
 		rc = go_on(l, args, (uint32_t)length);
 	else
 		rc = put_small(l, function, args, length);
