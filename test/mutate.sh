@@ -16,6 +16,7 @@
 #                       setup:FROM-TO            seeds of test-setup
 #                       groups:FROM-TO           seeds of test-collectives
 #                       messages:FROM-TO         seeds of test-messages
+#                       ordinary:FROM-TO         the same where there are no huge pages
 #                       rma:FROM-TO[:OPTIONS]    seeds of test-rma
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -70,6 +71,7 @@ programs_of() # TEST
 	setup:*) echo test/sim/test-setup ;;
 	groups:*) echo test/sim/test-collectives ;;
 	messages:*) echo test/sim/test-messages ;;
+	ordinary:*) echo test/sim/test-messages-ordinary ;;
 	rma:*) echo test/sim/test-rma ;;
 	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
 	*) echo "test/unit/${1#tsan:}_test" ;;
@@ -103,7 +105,7 @@ run_test() # DIR TEST SECONDS: the log is in DIR/log
 
 	programs=$(programs_of "$2")
 	case $2 in
-	sim:* | members:* | setup:* | groups:* | messages:* | rma:*)
+	sim:* | members:* | setup:* | groups:* | messages:* | ordinary:* | rma:*)
 		[ "$what" = "${what#*:}" ] || options=${what#*:}
 		what=${what%%:*}
 		# shellcheck disable=SC2206

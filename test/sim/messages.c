@@ -320,8 +320,6 @@ static const struct option_spec specs[] = {
     {"counts", 0, OPTION_FLAG, AT(counts), NULL, NULL, "print what the seeds went through"},
     SEED_FROM(struct arguments, UINT64_MAX),
     SEED_HELP(struct arguments),
-    {"ordinary-pages", 0, OPTION_FLAG, AT(options.ordinary_pages), NULL, NULL,
-     "the data planes find no huge pages"},
     SEED_TO(struct arguments, UINT64_MAX),
     {"verbose", 0, OPTION_FLAG, AT(options.verbose), NULL, NULL,
      "print the scenario and what happens"},

@@ -233,9 +233,8 @@ struct sim_options {
 	uint32_t nodes;	      /* sim_scenario_many(); 0: what the seed says */
 	uint32_t check_every; /* turns between two engine_check(), 0 = never */
 	bool verbose, keep_going;
-	bool exits;	     /* a failed seed ends the process: programs have stacks of their own */
-	uint64_t limit;	     /* virtual ns without progress: stuck */
-	bool ordinary_pages; /* data planes find no huge ones */
+	bool exits;	/* a failed seed ends the process: programs have stacks of their own */
+	uint64_t limit; /* virtual ns without progress: stuck */
 };
 
 struct sim_memory;

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "node.h"
 
-#include <linux/memfd.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,10 +34,6 @@ ssize_t __wrap_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __real_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __wrap_write(int fd, const void *buf, size_t length);
 ssize_t __real_write(int fd, const void *buf, size_t length);
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
-int __real_memfd_create(const char *name, unsigned flags);
-int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_madvise(void *at, size_t length, int advice);
 int __real_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
 int __wrap_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
@@ -69,29 +64,6 @@ __wrap_getrandom(void *buf, size_t length, unsigned flags)
 			: differ     ? (uint8_t)sim_hash(sim_running->steps, to[0], i)
 				     : 0xff;
 	return (ssize_t)length;
-}
-
-/* There are always huge pages of 2 MiB, in name, unless the options say that there are none: a seed
- * means the same on each machine. */
-FILE *
-__wrap_fopen(const char *path, const char *mode)
-{
-	static const char pages[] = "/sys/kernel/mm/hugepages/hugepages-";
-
-	if (strncmp(path, pages, sizeof(pages) - 1))
-		return __real_fopen(path, mode);
-	path += sizeof(pages) - 1;
-	return strcmp(path, "2048kB/free_hugepages") || sim_running->options.ordinary_pages
-		   ? fmemopen("0", 1, "r")
-		   : fmemopen("1000000", 7, "r");
-}
-
-int
-__wrap_memfd_create(const char *name, unsigned flags)
-{
-	if (flags & MFD_HUGETLB)
-		flags &= ~(MFD_HUGETLB | (unsigned)MFD_HUGE_MASK << MFD_HUGE_SHIFT);
-	return __real_memfd_create(name, flags);
 }
 
 /* A doorbell: somebody must look who was rung. */
