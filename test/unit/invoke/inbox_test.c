@@ -244,6 +244,9 @@ TEST(test_back_in_order)
 		assert_int_equal(weir_sync_left(&s[i], &failed), 0);
 		assert_int_equal(failed, i == 1);
 	}
+	/* for weir_invoker_quiet(): each batch back is a call of the library, made and run */
+	assert_int_equal(x->threads[0].sent, 4);
+	assert_int_equal(x->threads[0].ran, 4);
 	destroy(x);
 }
 
