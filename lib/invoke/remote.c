@@ -57,7 +57,8 @@ struct get {
 	uint64_t offset;
 	uint8_t *to;
 	size_t bytes, begun;
-	struct weir_op op; /* of the last part */
+	struct weir_op op; /* of the part that was begun last */
+	int status;	   /* why no more parts begin; they end first, as `to` is theirs */
 	struct weir_answer answer;
 	get_then then;
 };
@@ -66,13 +67,14 @@ struct get {
 static int
 get_begin(struct get *g)
 {
+	struct weir_op op;
 	size_t left;
 	int rc;
 
 	do {
 		struct weir_transfer part = {.offset = g->offset + g->begun,
 					     .buf = g->to + g->begun,
-					     .op = &g->op,
+					     .op = &op,
 					     .flags = WEIR_NOWAIT};
 
 		/* in order, so that the end of the last one is that of all */
@@ -80,23 +82,25 @@ get_begin(struct get *g)
 		part.length = left < WEIR_PUT_ORDERED ? left : WEIR_PUT_ORDERED;
 		rc = weir_remote_get_with(g->r, &part);
 		if (rc)
-			return rc;
+			break;
+		g->op = op;
 		g->begun += part.length;
 	} while (g->begun < g->bytes);
-	weir_op_wait(&g->op, 0); /* the end wakes a thread that sleeps */
-	return 0;
+	if (rc != -EAGAIN)
+		g->status = rc;
+	if (rc != -EAGAIN && g->op.state)
+		weir_op_wait(&g->op, 0); /* the end wakes a thread that sleeps */
+	return rc;
 }
 
 static bool
 get_has_ended(struct get *g, int *status)
 {
-	/* 0 behind a part that found no room */
-	*status = g->op.state ? 0 : get_begin(g);
-	if (*status)
-		return *status != -EAGAIN;
-	if (!weir_op_test(&g->op))
+	if (!g->status && (!g->op.state || g->begun < g->bytes) && get_begin(g) == -EAGAIN)
 		return false;
-	*status = g->op.status;
+	if (g->op.state && !weir_op_test(&g->op))
+		return false;
+	*status = g->status ? g->status : g->op.status;
 	return true;
 }
 
@@ -117,7 +121,6 @@ gets_continue(struct invoke_thread *t)
 	int status;
 
 	/* functions add none meanwhile: none runs */
-
 	while ((g = *at)) {
 		if (!get_has_ended(g, &status)) {
 			at = &g->next;
@@ -166,7 +169,7 @@ weir_incoming_get(struct weir_incoming *c, struct weir_remote *r, uint64_t offse
 		return rc;
 	}
 	rc = get_begin(g);
-	if (rc && rc != -EAGAIN) {
+	if (rc && rc != -EAGAIN && !g->begun) {
 		c->answered = false;
 		free(g);
 		return rc;

@@ -525,7 +525,7 @@ int weir_call_put(struct weir_invoker *v, struct weir_to to, uint32_t function, 
  *        r is closed
  *
  * Returns 0, or as weir_incoming_later() and weir_remote_get(); then the result is still to be
- * given.
+ * given, and `to` is the caller's. An error behind the first 8 KiB goes to `then`.
  */
 int weir_incoming_get(struct weir_incoming *c, struct weir_remote *r, uint64_t offset, void *to,
 		      size_t bytes,

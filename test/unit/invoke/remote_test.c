@@ -432,10 +432,15 @@ get_in_function(struct team *t, uint32_t index)
 					sizeof(gave), NULL));
 		CHECK(!weir_future_wait(m.c.v, &f[0], PATIENT) && gave == -ERANGE);
 		CHECK(!weir_call(m.c.v, other, BAD_FETCH, &(uint32_t){1}, 4, NULL));
+		/* its first parts are within the export */
+		CHECK(!weir_call_return(m.c.v, other, FETCH,
+					&(struct piece){.offset = BYTES - 20000, .length = 20001},
+					sizeof(struct piece), &f[0], NULL, 0, NULL));
+		CHECK(weir_future_wait(m.c.v, &f[0], PATIENT) == -ERANGE);
 	}
 	CHECK(!weir_invoker_quiet(m.c.v, PATIENT));
 	if (m.c.process)
-		CHECK(m.fetched == EACH + 2 && m.ended == EACH && !m.status);
+		CHECK(m.fetched == EACH + 3 && m.ended == EACH + 1 && m.status == -ERANGE);
 	return go(t, index, &m);
 }
 
