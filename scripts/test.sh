@@ -391,7 +391,7 @@ suite_mutate()
 	fi
 	sed -n 's|^ok  *unit/\([^ ]*\)  *\([0-9]*\)s.*|\1 \2|p; s|^ok  *sanitize/\(tsan\)/\([^ ]*\)  *\([0-9]*\)s.*|\1:\2 \3|p
 		s|^ok  *control/\(control\)_\([^ ]*\)  *\([0-9]*\)s.*|\1:\2 \3|p' "$top/results" >"$work/passed"
-	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 2)) --passed "$work/passed" "${names[@]}" >"$log" 2>&1 &
+	timeout -k 10 $((gate ? 3600 : 7200)) test/mutate.sh --jobs $((cores + 2)) --passed "$work/passed" "${names[@]}" >"$log" 2>&1 &
 	wait $!
 	for name in "${names[@]}"; do
 		cat "build/mutate/verdicts/$name" >"$line" 2>/dev/null || { echo "not tried" >"$line"; tried=0; }

@@ -91,9 +91,10 @@ build_tests() # ROOT LOG TEST...
 }
 
 # Seconds that a test has with a fault: many times those that it took without one, since the machine is busy.
+# One fault in ten stops its test for good, so each second here costs a run of all of them half a minute.
 limit_of() # TEST
 {
-	local seconds=$((40 + 5 * ${took[$1]:-16}))
+	local seconds=$((15 + 6 * ${took[$1]:-17}))
 
 	echo $((seconds < 120 ? seconds : 120))
 }
