@@ -11,8 +11,6 @@
 
 struct weir_session_msg;
 
-/* Sets weir_reason() and returns `rc`. */
-int weir_fail(int rc, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 /* Why a session is over: -ECONNABORTED, an operator has ended it; -ENODEV, the data plane is gone.
  */
 int weir_loss(const struct weir *w) __attribute__((cold));

@@ -91,11 +91,13 @@ await_queue(struct line *l, uint64_t place, int timeout_ms)
 	int rc = 0, left;
 
 	l->status = 0;
+	l->thread->wait_ends = false;
 	while (!rc && l->first && l->first->place <= place) {
 		left = weir_time_left(end);
-		if (!left)
+		if (!left || l->thread->wait_ends)
 			return no_room(l);
-		rc = thread_turn(l->thread, 0, left);
+		/* one message per turn: a function may end the wait behind it */
+		rc = thread_turn(l->thread, 1, left);
 		rc = rc < 0 ? rc : was_lost(l);
 	}
 	return rc;

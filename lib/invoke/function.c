@@ -109,6 +109,16 @@ functions_free(struct weir_invoker *v)
 	free(v->functions);
 }
 
+int
+weir_invoker_function(const struct weir_invoker *v, const char *name, uint32_t version)
+{
+	for (uint32_t i = 0; i < v->o.function_count; i++)
+		if (v->functions[i].version == version && !strcmp(v->functions[i].name, name))
+			return (int)i;
+	return weir_fail(-ENOENT, "the invoker has no function '%.63s' of version %u", name,
+			 version);
+}
+
 /* ---- tables of other processes ---- */
 
 struct function_table *

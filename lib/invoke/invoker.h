@@ -186,6 +186,7 @@ struct invoke_thread {
 	struct weir_invoker *v;
 	uint32_t index;		 /* WEIR_THREAD_ANY: of the pool */
 	uint32_t inside;	 /* functions of the program that it is in */
+	bool wait_ends;		 /* a function wants that of the call that waits for room */
 	uint64_t told;		 /* ends of futures and syncs that it has seen */
 	struct line ***lines;	 /* by process, then by thread; the last one is that to any */
 	uint16_t **asked;	 /* likewise: where a line goes on whose thread has left */

@@ -472,6 +472,21 @@ weir_invoker_threads(const struct weir_invoker *v, uint32_t process)
 	return n;
 }
 
+uint32_t
+weir_invoker_processes(const struct weir_invoker *v)
+{
+	return v->process_count;
+}
+
+int
+weir_invoker_status(const struct weir_invoker *v, uint32_t process)
+{
+	if (process >= v->process_count)
+		return weir_fail(-ENOENT, "process %u of %u; give a number below that", process,
+				 v->process_count);
+	return atomic_load_explicit(&v->processes[process].status, memory_order_relaxed);
+}
+
 static void
 add(struct weir_invoker_stats *sum, const struct invoke_counters *n)
 {

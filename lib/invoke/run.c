@@ -213,3 +213,9 @@ weir_incoming_user(const struct weir_incoming *c)
 {
 	return c->function->user;
 }
+
+void
+weir_incoming_end_wait(struct weir_incoming *c)
+{
+	c->thread->wait_ends = true;
+}

@@ -64,6 +64,19 @@ thread_of_pool(void)
 			 "the call in a thread that has entered");
 }
 
+int
+weir_invoker_self(const struct weir_invoker *v, struct weir_to *self)
+{
+	const struct invoke_thread *t = thread_own(v);
+
+	if (!t || weir_state(v->w) == WEIR_FORKED)
+		return thread_foreign(v);
+	if (t->index == WEIR_THREAD_ANY)
+		return thread_of_pool();
+	*self = (struct weir_to){v->self, t->index};
+	return 0;
+}
+
 void
 thread_wake(struct invoke_thread *t)
 {

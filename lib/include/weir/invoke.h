@@ -209,6 +209,18 @@ int weir_invoker_leave(struct weir_invoker *v);
  * 0 for a process that does not exist. Any thread; does not block. */
 uint32_t weir_invoker_threads(const struct weir_invoker *v, uint32_t process);
 
+/* For libraries that stand on this one. Any thread, unless said otherwise; these do not block. */
+
+/* Processes of the group, those without threads and those that were lost included. */
+uint32_t weir_invoker_processes(const struct weir_invoker *v);
+/* Where calls come to the calling thread. 0, or -EPERM: it has not entered, or is of the pool. */
+int weir_invoker_self(const struct weir_invoker *v, struct weir_to *self);
+/* The number of a function in the own table, or -ENOENT. */
+int weir_invoker_function(const struct weir_invoker *v, const char *name, uint32_t version);
+/* 0: the process takes calls as far as is known, or has closed all connections in order; -errno:
+ * it was lost. -ENOENT: there is no such process. */
+int weir_invoker_status(const struct weir_invoker *v, uint32_t process);
+
 /* ---- Calls ---- */
 
 #define WEIR_CALL_NOW 0x1u /* send at once, with all calls packed before it */
@@ -441,6 +453,14 @@ void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user *
  * it uses. A program on this host may change it while it is read; copy what is checked.
  */
 const void *weir_incoming_payload(const struct weir_incoming *c, size_t *length);
+
+/*
+ * Ends the wait for room of the thread that runs the function: the call of weir_call() or
+ * weir_line_call() in which it waits returns -EAGAIN, as if its time were over, behind this
+ * function and before another message is taken. So a function that has taken more than it has
+ * memory for stops what its thread takes besides. Without effect on other waits.
+ */
+void weir_incoming_end_wait(struct weir_incoming *c);
 
 /* A payload that outlives its call. */
 struct weir_kept {

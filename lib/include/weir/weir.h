@@ -113,6 +113,14 @@ void weir_detach(struct weir *w);
  */
 const char *weir_reason(void);
 
+/* Sets weir_reason() of this thread, cut to its size, and returns `rc`: for libraries that stand on
+ * this one. */
+int weir_fail(int rc, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 2, 3), cold))
+#endif
+    ;
+
 /*
  * Returns the id of this node, or -EAGAIN while weir-control has not yet assigned it. Any thread;
  * does not block.
