@@ -8,6 +8,7 @@ WEIR_RUN_PACKAGES=(
 	meson ninja-build gcc libc6-dev pkg-config binutils python3
 	libdpdk-dev dpdk libibverbs-dev libisal-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev protobuf-c-compiler libevent-dev libssl-dev libjansson-dev libedit-dev libcurl4-openssl-dev
+	liblz4-dev libzstd-dev libxxhash-dev
 	iproute2 procps util-linux
 )
 WEIR_PACKAGES=(

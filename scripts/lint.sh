@@ -97,6 +97,7 @@ lint_layering()
 	local seen=""
 
 	needs_only 'lib/libweir.so.*' "$c"
+	needs_only 'lib/shuffle/libweir-shuffle.so.*' "$c|libweir\.so\..*|liblz4\.so.*|libzstd\.so.*|libxxhash\.so.*"
 	needs_only apps/perf/weir-perf "$c|libedit\.so.*|libweir\.so\..*"
 	needs_only apps/run/weir-run "$c|libevent_core.*"
 	needs_only apps/weirctl "$c|libcrypto\.so.*|libweir\.so\..*|libjansson\.so.*|libedit\.so.*"

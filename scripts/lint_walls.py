@@ -27,6 +27,7 @@ WALLS = {
     "lib/buffer": ("", "lib/include lib/ipc lib/client lib/remote lib/base"),
     "lib/objects": ("", "lib/include lib/ipc lib/client lib/base"),
     "lib/invoke": ("", "lib/include lib/ipc lib/client lib/group lib/message lib/base"),
+    "lib/shuffle": ("record.h", "lib/include lib/ipc lib/base"),
     "dataplane/capture": ("capture.h", "lib/ipc"),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
     "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),
@@ -57,6 +58,7 @@ WALLS = {
     "apps/hex": ("", "lib/include lib/ipc lib/base"),
     "apps/lend": ("lend.h", "lib/include lib/ipc lib/base"),
     "apps/run": ("run.h", "lib/ipc lib/base"),
+    "apps/shuffle": ("", "lib/include lib/shuffle lib/ipc lib/base"),
     "apps/examples": ("", "lib/include"),
 }
 DPDK = "dataplane/lcore dataplane/daemon dataplane/nic/roce_port dataplane/tools".split()

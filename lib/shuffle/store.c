@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "batch.h"
+#include "block.h"
+#include "store_inner.h"
+
+#include "base/vec.h"
+
+struct store *
+store_make(struct weir_shuffle *s)
+{
+	struct store *st = calloc(1, sizeof(*st));
+
+	if (!st)
+		return NULL;
+	st->maps = calloc(s->o.maps, sizeof(*st->maps));
+	st->partitions = calloc(s->o.partitions, sizeof(struct partition *));
+	pthread_mutex_init(&st->lock, NULL);
+	for (uint32_t i = 0; st->maps && i < s->o.maps; i++)
+		st->maps[i].winner = NONE;
+	s->store = st;
+	if (st->maps && st->partitions)
+		return st;
+	store_free(s);
+	return NULL;
+}
+
+static void
+run_free(struct weir_shuffle *s, struct run *run)
+{
+	if (run->b)
+		held_unref(run->b);
+	if (run->spilled)
+		spilled_free(s->files, run->spilled);
+}
+
+static void
+forget(struct weir_shuffle *s, struct attempt *a, bool drop)
+{
+	struct held *b;
+
+	if (drop)
+		atomic_fetch_add_explicit(&s->dropped, a->got.blocks, memory_order_relaxed);
+	while ((b = STAILQ_FIRST(&a->blocks))) {
+		STAILQ_REMOVE_HEAD(&a->blocks, next);
+		held_unref(b);
+	}
+	for (uint32_t i = 0; i < a->spilled_count; i++)
+		run_free(s, &a->spilled[i].run);
+	free(a->spilled);
+	free(a);
+}
+
+static void
+runs_free(struct weir_shuffle *s, struct run *runs, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		run_free(s, &runs[i]);
+	free(runs);
+}
+
+void
+store_free(struct weir_shuffle *s)
+{
+	struct store *st = s->store;
+	struct attempt *a;
+
+	if (!st)
+		return;
+	for (uint32_t i = 0; st->maps && i < s->o.maps; i++)
+		while ((a = st->maps[i].attempts)) {
+			st->maps[i].attempts = a->next;
+			forget(s, a, false);
+		}
+	for (uint32_t i = 0; st->partitions && i < s->o.partitions; i++) {
+		struct partition *p = st->partitions[i];
+
+		for (uint32_t k = 0; p && k < p->part_count; k++)
+			runs_free(s, p->parts[k].runs, p->parts[k].count);
+		if (p)
+			free(p->parts);
+		free(p);
+	}
+	pthread_mutex_destroy(&st->lock);
+	free(st->maps);
+	free(st->partitions);
+	free(st);
+	s->store = NULL;
+}
+
+/* ---- attempts; the lock is held ---- */
+
+/* That attempt of this producer, new if need be. NULL: another producer's, or no memory. */
+static struct attempt *
+attempt_of(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer)
+{
+	struct attempt **at = attempt_find(&s->store->maps[map], number), *a = *at;
+
+	if (a)
+		return a->producer == producer ? a : NULL;
+	a = calloc(1, sizeof(*a) + s->own_threads * sizeof(*a->numbers));
+	if (!a)
+		return NULL;
+	a->id = ++s->store->ids;
+	a->number = number;
+	a->producer = producer;
+	STAILQ_INIT(&a->blocks);
+	*at = a;
+	return a;
+}
+
+static void
+is_bad(struct weir_shuffle *s, uint32_t map, uint32_t attempt, uint64_t producer)
+{
+	struct store *st = s->store;
+
+	if (st->bad.is)
+		return;
+	st->bad.is = true;
+	st->bad.map = map;
+	st->bad.attempt = attempt;
+	st->bad.process = (uint32_t)(producer >> 32);
+}
+
+static struct partition *
+partition_of(struct store *st, uint32_t number)
+{
+	struct partition *p = st->partitions[number];
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (p)
+		p->parts = calloc(1, sizeof(*p->parts));
+	if (!p || !p->parts) {
+		free(p);
+		return NULL;
+	}
+	p->part_count = 1;
+	st->partitions[number] = p;
+	return p;
+}
+
+/* A run for the partition's next part. 0, -ENOMEM, or -ENODATA: nobody reads that any more. */
+static int
+add_run(struct partition *p, const struct run *run)
+{
+	struct part *part = &p->parts[p->next % p->part_count];
+
+	p->records += run->records;
+	p->bytes += run->length;
+	p->blocks++;
+	p->next++;
+	if (part->state == PART_OVER)
+		return -ENODATA;
+	if (VEC_RESERVE(part->runs, part->room, part->count + 1))
+		return -ENOMEM;
+	part->runs[part->count++] = *run;
+	return 0;
+}
+
+/* The fragments of a block go to their partitions. */
+static int
+publish_block(struct weir_shuffle *s, struct held *b)
+{
+	uint32_t own = thread_number(s, (struct weir_to){s->self, b->t->index});
+	struct block_walk w;
+	struct partition *p;
+	int rc;
+
+	block_walk_begin(&w, &b->head, b->raw);
+	while (!(rc = block_walk_next(&w))) {
+		if (w.fragment.partition >= s->o.partitions ||
+		    s->owners[w.fragment.partition] != own)
+			return -EBADMSG;
+		p = partition_of(s->store, w.fragment.partition);
+		rc = p ? add_run(p, &(struct run){.b = b,
+						  .bytes = w.bytes,
+						  .length = w.fragment.bytes,
+						  .records = w.fragment.records,
+						  .flags = w.fragment.flags})
+		       : -ENOMEM;
+		if (rc == -ENOMEM)
+			return rc;
+		if (!rc)
+			held_ref(b);
+	}
+	return rc == -ENODATA ? 0 : rc;
+}
+
+/* Runs that went to files before. */
+static int
+publish_spilled(struct weir_shuffle *s, struct attempt *a)
+{
+	while (a->spilled_count) {
+		struct spilled_run *r = &a->spilled[a->spilled_count - 1];
+		struct partition *p = partition_of(s->store, r->partition);
+		int rc = p ? add_run(p, &r->run) : -ENOMEM;
+
+		if (rc == -ENOMEM)
+			return rc;
+		if (rc)
+			run_free(s, &r->run);
+		a->spilled_count--;
+	}
+	return 0;
+}
+
+static bool
+is_complete(const struct attempt *a)
+{
+	return a->counted && !memcmp(&a->said, &a->got, sizeof(a->said));
+}
+
+/* The attempt has been selected: its blocks can be read, those of others go. */
+static void
+select_attempt(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer)
+{
+	struct store *st = s->store;
+	struct map_task *m = &st->maps[map];
+	struct attempt *a, *next;
+	struct held *b;
+	bool good;
+
+	if (m->winner != NONE)
+		return;
+	m->winner = number;
+	a = attempt_of(s, map, number, producer);
+	good = a && is_complete(a);
+	for (a = m->attempts; a; a = next) {
+		next = a->next;
+		if (a->number == number && good)
+			good = !publish_spilled(s, a);
+		if (a->number == number && good)
+			STAILQ_FOREACH(b, &a->blocks, next)
+		good = good && !publish_block(s, b);
+		forget(s, a, a->number != number);
+	}
+	m->attempts = NULL;
+	if (!good)
+		is_bad(s, map, number, producer);
+	st->done++;
+}
+
+/* ---- what comes ---- */
+
+void
+store_add(struct shuffle_thread *t, struct held *b, struct weir_incoming *c)
+{
+	struct weir_shuffle *s = t->s;
+	struct store *st = s->store;
+	struct map_task *m = &st->maps[b->head.map];
+	struct attempt *a = NULL;
+	bool late;
+
+	pthread_mutex_lock(&st->lock);
+	late = m->winner != NONE;
+	if (!late)
+		a = attempt_of(s, b->head.map, b->head.attempt, b->head.producer);
+	/* in order, so that no block is there twice */
+	if (a && !a->counted && b->head.number == a->numbers[t->index]) {
+		a->numbers[t->index]++;
+		a->got.blocks++;
+		a->got.records += b->head.records;
+		a->got.sum += b->head.checksum;
+		STAILQ_INSERT_TAIL(&a->blocks, b, next);
+		b = NULL;
+	}
+	pthread_mutex_unlock(&st->lock);
+	if (!b)
+		return;
+	if (!late) {
+		shuffle_count(&t->n.malformed, 1);
+		weir_incoming_refuse(c, EBADMSG);
+	}
+	held_drop(t, b);
+}
+
+void
+store_say(struct shuffle_thread *t, const struct say_args *word)
+{
+	struct weir_shuffle *s = t->s;
+	struct store *st = s->store;
+	struct map_task *m = &st->maps[word->map];
+	struct attempt *a, **at;
+	bool bad = word->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX;
+
+	pthread_mutex_lock(&st->lock);
+	if (!bad && word->kind == SAY_COUNTS && m->winner == NONE) {
+		a = attempt_of(s, word->map, word->attempt, word->producer);
+		bad = !a || a->counted;
+		if (!bad) {
+			a->said = (struct sums){word->blocks, word->records, word->sum};
+			a->counted = true;
+		}
+	} else if (!bad && word->kind == SAY_DROP) {
+		at = attempt_find(m, word->attempt);
+		a = *at;
+		if (a && a->producer == word->producer) {
+			*at = a->next;
+			forget(s, a, true);
+		}
+	} else if (!bad && word->kind == SAY_WON) {
+		select_attempt(s, word->map, word->attempt, word->producer);
+	}
+	pthread_mutex_unlock(&st->lock);
+	if (bad)
+		shuffle_count(&t->n.malformed, 1);
+	if (word->kind == SAY_WON)
+		shuffle_wake(s, false);
+}
+
+void
+store_lost(struct weir_shuffle *s, uint32_t process)
+{
+	struct store *st = s->store;
+	struct attempt *a, **at;
+
+	pthread_mutex_lock(&st->lock);
+	for (uint32_t i = 0; i < s->o.maps; i++)
+		for (at = &st->maps[i].attempts; (a = *at);) {
+			/* one that has all blocks here may still be selected */
+			if (a->producer >> 32 != process || a->counted) {
+				at = &a->next;
+				continue;
+			}
+			*at = a->next;
+			forget(s, a, true);
+		}
+	pthread_mutex_unlock(&st->lock);
+}
+
+int
+store_missing(struct weir_shuffle *s, uint32_t *list, unsigned n)
+{
+	struct store *st = s->store;
+	unsigned found = 0;
+
+	pthread_mutex_lock(&st->lock);
+	for (uint32_t i = 0; i < s->o.maps; i++) {
+		if (st->maps[i].winner != NONE)
+			continue;
+		if (found < n)
+			list[found] = i;
+		found++;
+	}
+	pthread_mutex_unlock(&st->lock);
+	return (int)found;
+}
+
+void
+store_info(struct weir_shuffle *s, uint32_t partition, struct weir_partition_info *info)
+{
+	const struct partition *p;
+
+	pthread_mutex_lock(&s->store->lock);
+	p = s->store->partitions[partition];
+	if (p)
+		*info = (struct weir_partition_info){
+		    .records = p->records, .bytes = p->bytes, .blocks = p->blocks};
+	pthread_mutex_unlock(&s->store->lock);
+}
+
+/* ---- reading ---- */
+
+/* The runs so far go to their parts. */
+static int
+divide(struct partition *p, uint32_t count)
+{
+	struct part whole = p->parts[0], *parts = calloc(count, sizeof(*parts));
+	uint32_t blocks = 0;
+
+	if (!parts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < whole.count; i++) {
+		struct part *to = &parts[blocks % count];
+
+		if (VEC_RESERVE(to->runs, to->room, to->count + 1)) {
+			for (uint32_t k = 0; k < count; k++)
+				free(parts[k].runs);
+			free(parts);
+			return -ENOMEM;
+		}
+		to->runs[to->count++] = whole.runs[i];
+		blocks++;
+	}
+	free(whole.runs);
+	free(p->parts);
+	p->parts = parts;
+	p->part_count = count;
+	p->next = blocks;
+	p->divided = true;
+	return 0;
+}
+
+static int
+begin(struct partition *p, uint32_t part, uint32_t parts)
+{
+	if (!p || (!p->divided && divide(p, parts)))
+		return weir_fail(-ENOMEM, "no memory for %u parts of a partition; free some",
+				 parts);
+	if (p->part_count != parts)
+		return weir_fail(-EINVAL, "%u parts; another reader has given %u", parts,
+				 p->part_count);
+	if (p->parts[part].state == PART_READ)
+		return weir_fail(-EBUSY, "part %u is being read; end that first", part);
+	if (p->parts[part].state == PART_OVER)
+		return weir_fail(-ENODATA, "part %u was read to its end", part);
+	p->parts[part].state = PART_READ;
+	return 0;
+}
+
+int
+store_begin(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t parts)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->store->lock);
+	rc = begin(partition_of(s->store, partition), part, parts);
+	pthread_mutex_unlock(&s->store->lock);
+	return rc;
+}
+
+void
+store_end(struct weir_shuffle *s, uint32_t partition, uint32_t part, bool ok)
+{
+	struct part *p, over = {0};
+
+	pthread_mutex_lock(&s->store->lock);
+	p = &s->store->partitions[partition]->parts[part];
+	p->pinned = false;
+	p->state = ok ? PART_OVER : PART_FREE;
+	if (ok) {
+		over = *p;
+		p->runs = NULL;
+		p->count = p->room = 0;
+	}
+	pthread_mutex_unlock(&s->store->lock);
+	/* freeing space in a file takes time */
+	runs_free(s, over.runs, over.count);
+}
+
+struct part *
+store_pin(struct weir_shuffle *s, uint32_t partition, uint32_t part)
+{
+	struct part *p;
+
+	pthread_mutex_lock(&s->store->lock);
+	p = &s->store->partitions[partition]->parts[part];
+	p->pinned = true;
+	pthread_mutex_unlock(&s->store->lock);
+	return p;
+}
+
+int
+store_run(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t *at, struct run *run)
+{
+	struct store *st = s->store;
+	const struct part *p;
+	int rc;
+
+	pthread_mutex_lock(&st->lock);
+	p = &st->partitions[partition]->parts[part];
+	if (st->bad.is) {
+		rc = weir_fail(-EBADMSG,
+			       "map %u attempt %u of process %u: its blocks differ from those that "
+			       "were pushed; see partition %u",
+			       st->bad.map, st->bad.attempt, st->bad.process, partition);
+	} else if (*at < p->count) {
+		*run = p->runs[(*at)++];
+		if (run->b) /* its memory may go to a file meanwhile */
+			held_ref(run->b);
+		rc = 0;
+	} else {
+		rc = st->done == s->o.maps ? -ENODATA : -EAGAIN;
+	}
+	pthread_mutex_unlock(&st->lock);
+	return rc;
+}
