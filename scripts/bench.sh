@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.." || exit 1
 TRIES=30
 # Rates that the line between the CPUs does not limit, as messages per memcpy of 64 KiB: jq's, of a result.
 PER_COPY='.msgs_per_s * 65536 / 1e9 / .calibration.copy_gbps'
-SETS=(foundation nics connections control hostile onesided invoke hex peers)
+SETS=(foundation nics connections control hostile onesided invoke hex shuffle peers)
 usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--against BUILD] [--seconds N] [--list] [--install]"
 set_name="" runs=5 seconds=600 json="" only="" against="" list=0 install=0
 
@@ -71,6 +71,8 @@ weir_node_timeout="" # the usual one
 . scripts/bench_invoke.sh
 # shellcheck source=scripts/bench_hex.sh
 . scripts/bench_hex.sh
+# shellcheck source=scripts/bench_shuffle.sh
+. scripts/bench_shuffle.sh
 # shellcheck source=scripts/bench_peers.sh
 . scripts/bench_peers.sh
 if [ "$install" = 1 ] && [ "$list" = 0 ]; then

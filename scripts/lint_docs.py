@@ -29,6 +29,8 @@ PROGRAMS = [("dataplane/weir-dataplane", "docs/weir-dataplane.8"), ("control/wei
             ("apps/weirctl", "docs/weirctl.1"), ("apps/perf/weir-perf", "docs/weir-perf.1"),
             ("apps/hex/weir-hex", "docs/weir-hex.6"), ("apps/lend/weir-lend", "docs/weir-lend.1"),
             ("apps/run/weir-run", "docs/weir-run.1"),
+            ("apps/shuffle/weir-sort", "docs/weir-sort.1"), ("apps/shuffle/weir-count", "docs/weir-count.1"),
+            ("apps/shuffle/weir-join", "docs/weir-join.1"), ("apps/shuffle/weir-shuffle-cost", "docs/weir-shuffle-cost.1"),
             ("dataplane/tools/weir-nicperf", "docs/weir-nicperf.1"),
             ("test/tools/weir-roce-peer", "test/tools/weir-roce-peer.1"),
             ("test/tools/weir-switch", "test/tools/weir-switch.1")]
