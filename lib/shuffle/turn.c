@@ -4,9 +4,9 @@
 
 #include "base/monotonic.h"
 
-/* ms of one sleep, if nothing else ends it: lines that connect are looked at, and processes that
- * were lost are noticed. */
-#define SLEEP_MS 100
+/* ms of one sleep, if nothing else ends it: a process that was lost wakes all threads, but one of
+ * them may be told in the place of another. */
+#define SLEEP_MS 500
 #define SLEEP_BUSY_MS 1
 #define SPILL_MS 10 /* one wait for a file */
 
