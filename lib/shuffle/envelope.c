@@ -213,7 +213,7 @@ envelope_room(struct weir_map *m, uint32_t target, uint32_t partition, uint32_t 
 		room = to->last_room < ROOM_LEAST ? ROOM_LEAST : to->last_room;
 		while (room < sizeof(struct block_head) + sizeof(struct fragment_head) + bytes + 7)
 			room *= 2;
-		room = room < most ? room : most;
+		room = room < most ? room : most; /* of pages, as a block is */
 		*rc = await_memory(m, room, w);
 		e = *rc ? NULL : make(m, target, room, rc);
 		if (!e)
@@ -269,7 +269,7 @@ pack(struct envelope *e, struct block_head *h)
 
 	if (o->codec == WEIR_CODEC_NONE)
 		return;
-	bound = codec_bound(o->codec, h->raw) + (uint32_t)sizeof(*h);
+	bound = memory_round(codec_bound(o->codec, h->raw) + (uint32_t)sizeof(*h));
 	if (!memory_take(e->m->t, MEMORY_TX, bound))
 		return;
 	data = memory_buffer(e->m->s, bound);

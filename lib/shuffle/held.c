@@ -22,9 +22,7 @@ check(const struct shuffle_thread *t, const struct weir_incoming *c, const struc
 static int
 copy(struct held *b, const uint8_t *stored)
 {
-	b->bytes = b->head.raw < b->t->s->o.block ? b->t->s->o.block : b->head.raw;
-	if (b->head.raw < b->bytes / 2)
-		b->bytes = b->head.raw;
+	b->bytes = memory_round(b->head.raw);
 	b->charged = b->bytes;
 	b->memory = memory_buffer(b->t->s, b->bytes);
 	if (!b->memory)

@@ -4,10 +4,14 @@
  * files what one reader of them takes. While it holds no more than that, no other thread's use
  * stands in its way. The rest is shared. So the sum is at most the bound, and no two threads wait
  * for each other's memory. Blocks that stay where they arrived take memory of the session instead,
- * up to `lent_max` per thread. Buffers of one block are kept for the next one: malloc() would give
- * their pages back to the kernel each time.
+ * up to `lent_max` per thread.
+ *
+ * Buffers are pages of one region of as many bytes. With malloc() each thread would keep what it
+ * has had at most, and the process would have more than the bound.
  */
 #include "shuffle.h"
+
+#include <sys/mman.h>
 
 static void
 add(struct shuffle_thread *t, enum memory_side side, uint64_t bytes)
@@ -122,33 +126,107 @@ memory_wake(struct weir_shuffle *s)
 		shuffle_wake(s, false);
 }
 
+/* ---- buffers ---- */
+
+int
+memory_open(struct weir_shuffle *s)
+{
+	struct account *a = &s->memory;
+	void *region;
+
+	a->pages = (uint32_t)(s->o.memory / MEMORY_PAGE < UINT32_MAX ? s->o.memory / MEMORY_PAGE
+								     : UINT32_MAX);
+	region = mmap(NULL, (size_t)a->pages * MEMORY_PAGE, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	a->taken = calloc(a->pages / 64 + 1, sizeof(*a->taken));
+	if (region != MAP_FAILED)
+		a->region = region;
+	if (a->region && a->taken)
+		return 0;
+	memory_close(s);
+	return -ENOMEM;
+}
+
+void
+memory_close(struct weir_shuffle *s)
+{
+	struct account *a = &s->memory;
+
+	if (a->region)
+		munmap(a->region, (size_t)a->pages * MEMORY_PAGE);
+	free(a->taken);
+	a->region = NULL;
+	a->taken = NULL;
+}
+
+static bool
+is_taken(const struct account *a, uint32_t page)
+{
+	return a->taken[page / 64] >> page % 64 & 1;
+}
+
+/* The first of n free pages in a row, between two pages; UINT32_MAX: there are none. */
+static uint32_t
+find_pages(const struct account *a, uint32_t n, uint32_t from, uint32_t to)
+{
+	uint32_t row = 0;
+
+	for (uint32_t i = from; i < to; i++) {
+		if (i % 64 == 0 && a->taken[i / 64] == UINT64_MAX) {
+			i += 63;
+			row = 0;
+		} else if (is_taken(a, i)) {
+			row = 0;
+		} else if (++row == n) {
+			return i + 1 - n;
+		}
+	}
+	return UINT32_MAX;
+}
+
+static void
+mark_pages(struct account *a, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		a->taken[i / 64] ^= UINT64_C(1) << i % 64;
+}
+
 void *
 memory_buffer(struct weir_shuffle *s, uint32_t bytes)
 {
 	struct account *a = &s->memory;
-	void *buffer = NULL;
+	uint32_t n = memory_round(bytes) / MEMORY_PAGE, page = UINT32_MAX;
 
-	if (bytes == s->o.block) {
+	if (bytes >= MEMORY_SMALL) {
 		pthread_mutex_lock(&a->lock);
-		if (a->spare_count)
-			buffer = a->spares[--a->spare_count];
+		page = find_pages(a, n, a->next, a->pages);
+		if (page == UINT32_MAX)
+			page = find_pages(a, n, 0, a->pages);
+		if (page != UINT32_MAX) {
+			mark_pages(a, page, n);
+			a->next = page + n < a->pages ? page + n : 0;
+		}
 		pthread_mutex_unlock(&a->lock);
 	}
-	return buffer ? buffer : aligned_alloc(64, (bytes + 63u) & ~63u);
+	/* the account has room, but not in a row */
+	return page != UINT32_MAX ? a->region + (size_t)page * MEMORY_PAGE
+				  : aligned_alloc(64, (bytes + 63u) & ~63u);
 }
 
 void
 memory_buffer_free(struct weir_shuffle *s, void *buffer, uint32_t bytes)
 {
 	struct account *a = &s->memory;
+	size_t offset = (size_t)((uintptr_t)buffer - (uintptr_t)a->region);
 
-	if (buffer && bytes == s->o.block) {
-		pthread_mutex_lock(&a->lock);
-		if (a->spare_count < a->spare_room) {
-			a->spares[a->spare_count++] = buffer;
-			buffer = NULL;
-		}
-		pthread_mutex_unlock(&a->lock);
+	if (!buffer || offset >= (size_t)a->pages * MEMORY_PAGE) {
+		free(buffer);
+		return;
 	}
-	free(buffer);
+	pthread_mutex_lock(&a->lock);
+	mark_pages(a, (uint32_t)(offset / MEMORY_PAGE), memory_round(bytes) / MEMORY_PAGE);
+	/* lately used pages first: the process touches no more than it has used at a time */
+	if (offset / MEMORY_PAGE < a->next)
+		a->next = (uint32_t)(offset / MEMORY_PAGE);
+	pthread_mutex_unlock(&a->lock);
 }

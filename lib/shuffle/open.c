@@ -242,18 +242,13 @@ divide_memory(struct weir_shuffle *s)
 	}
 	/* a record of as many bytes fits, and the block is one piece on its way */
 	if (o->block < WEIR_SHUFFLE_BLOCK_MAX)
-		o->block += BLOCK_HEADS;
+		o->block = memory_round(o->block + BLOCK_HEADS);
 	s->memory.reserve[MEMORY_TX] = o->block;
 	/* a turn takes one message of a thread of the process, and one of a peer */
 	s->memory.reserve[MEMORY_RX] = 2 * (uint64_t)o->block + MEMORY_CHUNK;
 	/* and as much may come while a thread waits for room for a call */
 	least = threads * (s->memory.reserve[MEMORY_TX] + 2 * s->memory.reserve[MEMORY_RX]);
 	s->memory.lent_max = MEMORY_LENT / threads;
-	s->memory.spare_room = (uint32_t)threads * MEMORY_SPARES;
-	s->memory.spares = calloc(s->memory.spare_room, sizeof(void *));
-	if (!s->memory.spares)
-		return no_memory();
-	least += (uint64_t)s->memory.spare_room * o->block;
 	if (is_sorted(s))
 		least += threads * (2 * (uint64_t)o->block + sort_memory(sorted_records_max(s)));
 	if (o->spill && files_make(s, &files))
@@ -266,7 +261,7 @@ divide_memory(struct weir_shuffle *s)
 				 (unsigned long long)o->memory, (unsigned long long)threads,
 				 (unsigned long long)(least + o->block), o->block);
 	s->memory.shared = o->memory - least;
-	return 0;
+	return memory_open(s) ? no_memory() : 0;
 }
 
 /* ---- opening ---- */
@@ -330,9 +325,7 @@ shuffle_free(struct weir_shuffle *s)
 		free(t);
 	}
 	pthread_mutex_destroy(&s->local_lock);
-	for (uint32_t i = 0; i < s->memory.spare_count; i++)
-		free(s->memory.spares[i]);
-	free(s->memory.spares);
+	memory_close(s);
 	pthread_mutex_destroy(&s->memory.lock);
 	free((void *)s->threads);
 	free(s->gone);

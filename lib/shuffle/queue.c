@@ -29,7 +29,6 @@ _Static_assert(CHUNK_ROOM > sizeof(struct item) + WEIR_BATCH_MAX, "one message f
 
 struct queue {
 	struct chunk *first, *last; /* NULL: none */
-	struct chunk *spare;
 	uint64_t *received; /* by number of the producer: records of those that have not ended */
 	uint32_t ends;	    /* producers that have ended */
 	/* the row, or the block, that is read */
@@ -64,10 +63,7 @@ chunk_with_room(struct shuffle_thread *t, uint32_t bytes)
 
 	if (c && CHUNK_ROOM - c->length >= bytes)
 		return c;
-	c = q->spare;
-	q->spare = NULL;
-	if (!c)
-		c = malloc(CHUNK);
+	c = memory_buffer(t->s, CHUNK);
 	if (!c)
 		return NULL;
 	memory_force(t, CHUNK);
@@ -91,10 +87,7 @@ chunk_end(struct shuffle_thread *t)
 	q->first = c->next;
 	if (!q->first)
 		q->last = NULL;
-	if (q->spare)
-		free(c);
-	else
-		q->spare = c;
+	memory_buffer_free(t->s, c, CHUNK);
 	memory_give(t, MEMORY_RX, CHUNK);
 }
 
@@ -408,7 +401,6 @@ queue_close(struct shuffle_thread *t)
 	if (!q)
 		return;
 	queue_drain(t);
-	free(q->spare);
 	free(q->received);
 	free(q);
 	t->queue = NULL;

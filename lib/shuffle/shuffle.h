@@ -92,8 +92,10 @@ struct account {
 	uint64_t reserve[MEMORY_SIDES]; /* bytes per thread, by enum memory_side */
 	uint64_t lent_max;		/* bytes of the session's memory per thread */
 	pthread_mutex_t lock;
-	void **spares; /* buffers of a block each, under the lock */
-	uint32_t spare_count, spare_room;
+	/* buffers, under the lock */
+	uint8_t *region;
+	uint64_t *taken;	  /* pages, as bits */
+	uint32_t pages, next;	  /* number; the one that is looked at first */
 	_Atomic uint32_t waiting; /* threads that wait for memory */
 	_Atomic bool freed;	  /* since they do */
 };
@@ -204,7 +206,8 @@ int shuffle_failed(struct weir_shuffle *s, int rc, uint32_t process);
 /* ---- memory.c ---- */
 
 #define MEMORY_LENT (2u << 20)	 /* bytes of the session's memory in all: half of the default */
-#define MEMORY_SPARES 2u	 /* buffers per thread */
+#define MEMORY_PAGE 4096u	 /* bytes */
+#define MEMORY_SMALL 2048u	 /* bytes: smaller buffers take no page */
 #define MEMORY_CHUNK (16u << 10) /* of a queue: a message of calls fits */
 
 /* Bytes for one side of a thread: within its reserve of one block, or within what is shared. */
@@ -221,6 +224,16 @@ void memory_move(struct shuffle_thread *from, struct shuffle_thread *to, uint64_
  */
 bool memory_begin_turn(struct shuffle_thread *t);
 void memory_end_turn(struct shuffle_thread *t);
+/* Bytes that a buffer of as many takes, and is charged with. */
+static inline uint32_t
+memory_round(uint32_t bytes)
+{
+	return bytes < MEMORY_SMALL ? bytes : (bytes + MEMORY_PAGE - 1) & ~(MEMORY_PAGE - 1);
+}
+
+/* 0 or -ENOMEM. */
+int memory_open(struct weir_shuffle *s);
+void memory_close(struct weir_shuffle *s);
 /* A buffer aligned to 64 bytes, which is charged by the caller; NULL: none. Any thread. */
 void *memory_buffer(struct weir_shuffle *s, uint32_t bytes);
 void memory_buffer_free(struct weir_shuffle *s, void *buffer, uint32_t bytes);
