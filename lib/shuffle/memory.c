@@ -191,42 +191,82 @@ mark_pages(struct account *a, uint32_t first, uint32_t n)
 		a->taken[i / 64] ^= UINT64_C(1) << i % 64;
 }
 
+/* Pages that are free go back to the kernel, as long as there are buffers outside the region. */
+static void
+give_back(struct account *a)
+{
+	uint32_t first, i = 0;
+
+	while (i < a->pages) {
+		for (first = i; i < a->pages && !is_taken(a, i); i++)
+			;
+		if (i > first)
+			madvise(a->region + (size_t)first * MEMORY_PAGE,
+				(size_t)(i - first) * MEMORY_PAGE, MADV_DONTNEED);
+		i++;
+	}
+}
+
+/* The account has room, but the region has none in a row. */
+static void *
+buffer_outside(struct account *a, uint32_t bytes)
+{
+	void *buffer =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (buffer == MAP_FAILED)
+		return NULL;
+	if (!a->outside++)
+		give_back(a);
+	return buffer;
+}
+
 void *
 memory_buffer(struct weir_shuffle *s, uint32_t bytes)
 {
 	struct account *a = &s->memory;
-	uint32_t n = memory_round(bytes) / MEMORY_PAGE, page = UINT32_MAX;
+	uint32_t n = memory_round(bytes) / MEMORY_PAGE, page;
+	void *buffer;
 
-	if (bytes >= MEMORY_SMALL) {
-		pthread_mutex_lock(&a->lock);
-		page = find_pages(a, n, a->next, a->pages);
-		if (page == UINT32_MAX)
-			page = find_pages(a, n, 0, a->pages);
-		if (page != UINT32_MAX) {
-			mark_pages(a, page, n);
-			a->next = page + n < a->pages ? page + n : 0;
-		}
-		pthread_mutex_unlock(&a->lock);
+	if (bytes < MEMORY_SMALL)
+		return aligned_alloc(64, (bytes + 63u) & ~63u);
+	pthread_mutex_lock(&a->lock);
+	page = find_pages(a, n, a->next, a->pages);
+	if (page == UINT32_MAX)
+		page = find_pages(a, n, 0, a->pages);
+	if (page != UINT32_MAX) {
+		mark_pages(a, page, n);
+		a->next = page + n < a->pages ? page + n : 0;
+		buffer = a->region + (size_t)page * MEMORY_PAGE;
+	} else {
+		buffer = buffer_outside(a, n * MEMORY_PAGE);
 	}
-	/* the account has room, but not in a row */
-	return page != UINT32_MAX ? a->region + (size_t)page * MEMORY_PAGE
-				  : aligned_alloc(64, (bytes + 63u) & ~63u);
+	pthread_mutex_unlock(&a->lock);
+	return buffer;
 }
 
 void
 memory_buffer_free(struct weir_shuffle *s, void *buffer, uint32_t bytes)
 {
 	struct account *a = &s->memory;
-	size_t offset = (size_t)((uintptr_t)buffer - (uintptr_t)a->region);
+	size_t offset = (size_t)((uintptr_t)buffer - (uintptr_t)a->region),
+	       room = memory_round(bytes);
 
-	if (!buffer || offset >= (size_t)a->pages * MEMORY_PAGE) {
+	if (!buffer || bytes < MEMORY_SMALL) {
 		free(buffer);
 		return;
 	}
 	pthread_mutex_lock(&a->lock);
-	mark_pages(a, (uint32_t)(offset / MEMORY_PAGE), memory_round(bytes) / MEMORY_PAGE);
-	/* lately used pages first: the process touches no more than it has used at a time */
-	if (offset / MEMORY_PAGE < a->next)
-		a->next = (uint32_t)(offset / MEMORY_PAGE);
+	if (offset >= (size_t)a->pages * MEMORY_PAGE) {
+		munmap(buffer, room);
+		a->outside--;
+	} else {
+		mark_pages(a, (uint32_t)(offset / MEMORY_PAGE), (uint32_t)(room / MEMORY_PAGE));
+		if (a->outside)
+			madvise(buffer, room, MADV_DONTNEED);
+		/* the lowest pages first: no more are touched than have been used at a time */
+		if (offset / MEMORY_PAGE < a->next)
+			a->next = (uint32_t)(offset / MEMORY_PAGE);
+	}
 	pthread_mutex_unlock(&a->lock);
 }

@@ -96,6 +96,7 @@ struct account {
 	uint8_t *region;
 	uint64_t *taken;	  /* pages, as bits */
 	uint32_t pages, next;	  /* number; the one that is looked at first */
+	uint32_t outside;	  /* buffers for which the region had no pages in a row */
 	_Atomic uint32_t waiting; /* threads that wait for memory */
 	_Atomic bool freed;	  /* since they do */
 };
