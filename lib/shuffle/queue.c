@@ -20,9 +20,9 @@ struct chunk {
 
 /* An entry of a chunk, and what follows it there. */
 struct item {
-	uint32_t bytes;	 /* of what follows: a row of calls, or a pointer to a block */
+	uint32_t bytes;	 /* of what follows: a row of calls, a pointer to a block, or a small one */
 	uint32_t stride; /* 0: a block */
-	uint32_t length; /* of one call's arguments */
+	uint32_t length; /* of one call's arguments; of a small block; 0: a pointer */
 	uint32_t zero;
 };
 _Static_assert(CHUNK_ROOM > sizeof(struct item) + WEIR_BATCH_MAX, "one message fits");
@@ -34,9 +34,9 @@ struct queue {
 	/* the row, or the block, that is read */
 	const uint8_t *row;
 	uint32_t left, stride, length; /* records, bytes */
-	struct held *block;
+	struct held *block;	       /* NULL: a small one, in the chunk */
 	struct block_walk walk;
-	bool in_fragment;
+	bool in_block, in_fragment;
 };
 
 struct queue *
@@ -141,18 +141,40 @@ queue_add_records(struct shuffle_thread *t, const void *args, uint32_t length, u
 	return 0;
 }
 
+/* Whether the block is copied into the chunk. Objects of their own would take more memory for small
+ * ones than is counted. Opaque bytes may outlive the chunk. */
+static bool
+is_small(const struct held *b)
+{
+	struct fragment_head f;
+
+	if (!b->memory || b->head.raw >= MEMORY_SMALL || b->head.raw < sizeof(f))
+		return false;
+	memcpy(&f, b->raw, sizeof(f));
+	return !(f.flags & FRAGMENT_OPAQUE);
+}
+
 void
 queue_add_block(struct shuffle_thread *t, struct held *b, uint32_t producer)
 {
-	void *at = add_item(t, (struct item){sizeof(b), 0, 0, 0});
+	bool small = is_small(b);
+	uint32_t length = (uint32_t)sizeof(b->head) + b->head.raw;
+	uint8_t *at = add_item(t, small ? (struct item){pad8(length), 0, length, 0}
+					: (struct item){sizeof(b), 0, 0, 0});
 
 	if (!at) {
 		shuffle_end(t->s, -ENOMEM, t->s->self);
 		held_unref(b);
 		return;
 	}
-	memcpy(at, &b, sizeof(b));
 	t->queue->received[producer] += b->head.records;
+	if (small) {
+		memcpy(at, &b->head, sizeof(b->head));
+		memcpy(at + sizeof(b->head), b->raw, b->head.raw);
+		held_unref(b);
+	} else {
+		memcpy(at, &b, sizeof(b));
+	}
 }
 
 void
@@ -170,7 +192,7 @@ queue_add_end(struct shuffle_thread *t, uint32_t producer, uint64_t records)
 bool
 queue_is_empty(const struct queue *q)
 {
-	return !q->left && !q->block && !(q->first && q->first->read < q->first->length);
+	return !q->left && !q->in_block && !(q->first && q->first->read < q->first->length);
 }
 
 /* ---- reading ---- */
@@ -198,9 +220,15 @@ take_item(struct shuffle_thread *t)
 		q->left = item.bytes / item.stride;
 		return true;
 	}
-	memcpy(&q->block, at, sizeof(q->block));
-	block_walk_begin(&q->walk, &q->block->head, q->block->raw);
+	q->in_block = true;
 	q->in_fragment = false;
+	if (item.length) {
+		block_walk_begin(&q->walk, (const struct block_head *)(const void *)at,
+				 at + sizeof(struct block_head));
+	} else {
+		memcpy(&q->block, at, sizeof(q->block));
+		block_walk_begin(&q->walk, &q->block->head, q->block->raw);
+	}
 	return true;
 }
 
@@ -231,8 +259,10 @@ row_next(struct queue *q, struct weir_record *r, uint32_t *partition)
 static void
 block_end(struct shuffle_thread *t)
 {
-	held_unref(t->queue->block);
+	if (t->queue->block)
+		held_unref(t->queue->block);
 	t->queue->block = NULL;
+	t->queue->in_block = false;
 }
 
 /* Steps to the next fragment of the block, which is for this thread. 0; -ENODATA: the end;
@@ -256,7 +286,7 @@ next_fragment(struct shuffle_thread *t)
 static int
 lies(struct shuffle_thread *t)
 {
-	uint32_t process = (uint32_t)(t->queue->block->head.producer >> 32);
+	uint32_t process = (uint32_t)(t->queue->walk.head->producer >> 32);
 
 	block_end(t);
 	shuffle_count(&t->n.malformed, 1);
@@ -311,7 +341,7 @@ await_item(struct shuffle_thread *t, const struct wait *w)
 	}
 	if (begin)
 		shuffle_count(&t->n.next_wait_us, (monotonic_ns() - begin) / 1000u);
-	if (rc || q->left || q->block)
+	if (rc || q->left || q->in_block)
 		return rc;
 	return weir_fail(-EAGAIN, "no record in time; producers have sent none");
 }
@@ -326,7 +356,7 @@ queue_next(struct shuffle_thread *t, struct weir_record *r, uint32_t *partition,
 	for (;;) {
 		if (q->left && row_next(q, r, partition))
 			return 0;
-		if (q->block) {
+		if (q->in_block) {
 			rc = block_next(t, r, partition);
 			if (!rc)
 				return 0;
@@ -350,7 +380,7 @@ queue_block(struct shuffle_thread *t, struct weir_block *b, const struct wait *w
 	const struct fragment_head *f = &q->walk.fragment;
 	int rc;
 
-	while (!q->block && !q->left) {
+	while (!q->in_block && !q->left) {
 		rc = await_item(t, w);
 		if (rc)
 			return rc;
@@ -363,7 +393,7 @@ queue_block(struct shuffle_thread *t, struct weir_block *b, const struct wait *w
 	if (rc)
 		return lies(t);
 	q->in_fragment = !q->left;
-	if (q->left || !(f->flags & FRAGMENT_OPAQUE))
+	if (q->left || !q->block || !(f->flags & FRAGMENT_OPAQUE))
 		return weir_fail(-EPROTO, "the next data are records; call weir_reduce_next()");
 	*b = (struct weir_block){.data = q->walk.bytes,
 				 .length = f->bytes,
@@ -387,7 +417,7 @@ queue_drain(struct shuffle_thread *t)
 	struct queue *q = t->queue;
 
 	do {
-		if (q->block)
+		if (q->in_block)
 			block_end(t);
 		q->left = 0;
 	} while (take_item(t));
