@@ -33,9 +33,9 @@ cat >"$weir_tmp/outside/other.c" <<'C'
 #include <weir/message.h>
 #include <weir/stream.h>
 #include <stdio.h>
-int weir_fail(void);
+int weir_gone(void);
 int messenger_free(void);
-int weir_fail(void) { return 3; }
+int weir_gone(void) { return 3; }
 int messenger_free(void) { return 4; }
 int main(void)
 {
@@ -47,7 +47,7 @@ int main(void)
 		fprintf(stderr, "%s\n", weir_reason());
 		return 1;
 	}
-	printf("node %d, %d\n", weir_node(w), weir_fail() + messenger_free());
+	printf("node %d, %d\n", weir_node(w), weir_gone() + messenger_free());
 	weir_messenger_close(m);
 	weir_detach(w);
 	return 0;

@@ -41,16 +41,16 @@ out=$(LD_LIBRARY_PATH=$libdir WEIR_INSTANCE=A "$weir_tmp/outside/other") || fail
 [ "$out" = "node 1" ] || fail "it says '$out'"
 readelf -d "$weir_tmp/outside/other" | has 'NEEDED.*\[libweir\.so\.[0-9]*\]' || fail "not linked to the soname"
 LD_LIBRARY_PATH=$libdir "$dest/bin/weirctl" --instance A show nodes | has up || fail "the installed weirctl"
-for program in bin/weirctl bin/weir-perf bin/weir-lend bin/weir-run bin/weir-hex sbin/weir-dataplane sbin/weir-control; do
+for program in bin/weirctl bin/weir-perf bin/weir-lend bin/weir-run bin/weir-hex bin/weir-sort bin/weir-count bin/weir-join bin/weir-shuffle-cost sbin/weir-dataplane sbin/weir-control; do
 	LD_LIBRARY_PATH=$libdir "$dest/$program" --version | has . || fail "$program --version"
 	LD_LIBRARY_PATH=$libdir "$dest/$program" --help | has -- --instance || fail "$program --help"
 	find "$dest/share/man" -name "${program##*/}.[168]*" | has . || fail "$program has no man page"
 done
 
-# The library gives away what its headers name but do not define, and nothing else.
+# The libraries give away what their headers name but do not define, and nothing else.
 awk '/^weir_[a-z_]+\(/ { name = $0; sub(/\(.*/, "", name) } /^{/ { print name }' "$dest"/include/weir/*.h >"$weir_tmp/defined"
 grep -ohE '\bweir_[a-z_]+\(' "$dest"/include/weir/*.h | tr -d '(' | sort -u | grep -vxFf "$weir_tmp/defined" >"$weir_tmp/declared"
-nm -D --defined-only "$libdir"/libweir.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"
+nm -D --defined-only "$libdir"/libweir.so "$libdir"/libweir-shuffle.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"
 diff "$weir_tmp/declared" "$weir_tmp/exported" >"$weir_tmp/diff" || fail "declared and exported differ: $(tr '\n' ' ' <"$weir_tmp/diff")"
 
 # A relative link of a document leads to a file that is installed too.

@@ -318,9 +318,10 @@ says 'page.in: lacks @long-option-with-a-value, which --help has' "an option tha
 # layering LIBRARY-FLAGS: what lint.sh says of a weir-perf that is linked with them.
 layering()
 {
-	mkdir -p "$tmp/build/lib" "$tmp/build/apps/perf" "$tmp/build/apps/run" "$tmp/build/control"
+	mkdir -p "$tmp/build/lib/shuffle" "$tmp/build/apps/perf" "$tmp/build/apps/run" "$tmp/build/control"
 	echo 'int main(void) { return 0; }' >"$tmp/main.c"
 	gcc -o "$tmp/build/lib/libweir.so.1" "$tmp/main.c"
+	cp "$tmp/build/lib/libweir.so.1" "$tmp/build/lib/shuffle/libweir-shuffle.so.1"
 	cp "$tmp/build/lib/libweir.so.1" "$tmp/build/apps/weirctl"
 	cp "$tmp/build/lib/libweir.so.1" "$tmp/build/apps/run/weir-run"
 	cp "$tmp/build/lib/libweir.so.1" "$tmp/build/control/weir-control"
