@@ -262,7 +262,9 @@ exchange(struct worker *w)
 	if (!rc)
 		rc = flush(w);
 	if (!rc)
-		rc = transport_end(w->th, true);
+		while ((rc = transport_end(w->th, true)) == -ENOBUFS)
+			if ((rc = read_all(w, 1)))
+				break;
 	while (!rc && !w->over)
 		rc = read_all(w, WAIT_MS);
 	return rc;

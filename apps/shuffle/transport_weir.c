@@ -107,10 +107,11 @@ flush(struct transport_thread *t)
 static int
 end(struct transport_thread *t, bool ok)
 {
-	struct weir_map *m = own(t)->m;
+	int rc = weir_map_end(own(t)->m, ok);
 
-	own(t)->m = NULL;
-	return weir_map_end(m, ok);
+	if (rc != -ENOBUFS && rc != -EINTR)
+		own(t)->m = NULL;
+	return rc;
 }
 
 static int

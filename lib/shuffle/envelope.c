@@ -591,11 +591,17 @@ map_state(const struct weir_map *m)
 int
 envelopes_await(struct weir_map *m, const struct wait *w)
 {
+	struct wait none = {0};
 	int rc = 0;
 
 	envelopes_push(m);
 	while ((m->in_flight || !TAILQ_EMPTY(&m->waiting)) && !rc) {
-		rc = shuffle_turn(m->t, w);
+		/* peers may wait for what it has not read: it does not sleep then */
+		bool holds = m->t->queue && !queue_is_empty(m->t->queue);
+
+		rc = shuffle_turn(m->t, holds ? &none : w);
+		if (!rc && holds && (m->in_flight || !TAILQ_EMPTY(&m->waiting)))
+			rc = no_buffers(m->t);
 		if (!rc && wait_over(w) && (m->in_flight || !TAILQ_EMPTY(&m->waiting)))
 			rc = weir_fail(-EAGAIN, "consumers have not taken all blocks in time; "
 						"call again");

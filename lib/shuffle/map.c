@@ -125,11 +125,13 @@ check_put(struct weir_map *m, uint32_t partition, uint64_t length)
 
 /* ---- one record ---- */
 
-/* Whether calls may run while the thread waits for room. */
+/* Whether calls may run while the thread waits for room. Blocks that it has not read may be what
+ * its peers wait for: they lie in the session's memory. */
 static bool
 may_wait(const struct shuffle_thread *t)
 {
-	return queue_is_empty(t->queue) || memory_may_receive(t);
+	return queue_is_empty(t->queue) ||
+	       (!atomic_load_explicit(&t->lent, memory_order_relaxed) && memory_may_receive(t));
 }
 
 /* A record leaves as a call. Its wait for room runs calls, which end it when they leave no memory.
@@ -162,6 +164,8 @@ send_prompt(struct weir_map *m, uint32_t target, const void *args, size_t length
 			break;
 		/* room to send, or no memory to receive */
 		rc = shuffle_turn(m->t, &(struct wait){0});
+		if (!rc && !may_wait(m->t))
+			rc = no_buffers(m->t);
 		if (!rc && wait_over(w))
 			return weir_fail(-EAGAIN,
 					 "no room on the way to thread %u of process %u; "
@@ -423,17 +427,21 @@ say_end(struct weir_map *m)
 	struct say_args a = {.kind = SAY_END};
 	int rc;
 
-	/* goes on where it was interrupted */
+	/* Goes on where it was interrupted. Itself last: until then its own queue has no end. */
 	while (m->told < s->thread_count) {
 		struct weir_call_options o = {.flags = WEIR_CALL_FULL_FAILS};
-		struct weir_to to = thread_of_number(s, m->told);
+		uint32_t i = (thread_number(s, m->self) + 1 + m->told) % s->thread_count;
+		struct weir_to to = thread_of_number(s, i);
 
-		a.records = m->targets[m->told].records;
+		a.records = m->targets[i].records;
 		rc = say(s, to, &a, &o);
 		if (!rc)
 			m->told++;
 		else if (rc == -EAGAIN)
-			rc = shuffle_turn(m->t, &(struct wait){.end = monotonic_ns() + 1000000u});
+			rc = may_wait(m->t)
+				 ? shuffle_turn(m->t,
+						&(struct wait){.end = monotonic_ns() + 1000000u})
+				 : no_buffers(m->t);
 		else
 			rc = shuffle_failed(s, rc, to.process);
 		if (rc)

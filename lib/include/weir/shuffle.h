@@ -84,10 +84,12 @@ struct weir_shuffle_options {
 	/* of all processes together, at most WEIR_SHUFFLE_MAPS_MAX. STAGE: map tasks. STREAM:
 	 * producers, the number of calls of weir_map_begin(); 0: one per thread */
 	uint32_t maps;
-	uint32_t block;	   /* bytes of a full block, WEIR_SHUFFLE_BLOCK_MIN to _MAX; 0: 64 KiB, or
-			    * less if memory is short */
-	uint32_t codec;	   /* enum weir_codec */
-	uint64_t memory;   /* bytes this process may use for it, all buffers together */
+	uint32_t block; /* bytes of a full block, WEIR_SHUFFLE_BLOCK_MIN to _MAX; 0: 64 KiB, or
+			 * less if memory is short */
+	uint32_t codec; /* enum weir_codec */
+	/* bytes this process may use for it, all buffers together; a record that is larger than a
+	 * block may pass it while it arrives, one per thread */
+	uint64_t memory;
 	int32_t level;	   /* of the codec; 0: its default */
 	uint32_t delay_us; /* STREAM: a block that is not full leaves after this time, looked at in
 			    * calls of this header; 0: 1,000 */

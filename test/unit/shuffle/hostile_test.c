@@ -315,8 +315,8 @@ lie(struct hand *h, struct weir_shuffle *s)
 	BAD(b->attempt = WEIR_SHUFFLE_ATTEMPTS_MAX);
 	BAD(b->number = 1); /* far ahead */
 	BAD(b->number = UINT32_MAX);
-	BAD(b->producer = 0); /* another thread's */
-	BAD(b->producer = self | 1);
+	BAD(b->map = 3; b->producer = 0); /* another thread's, of an attempt that nobody knows */
+	BAD(b->map = 3; b->producer = self | 1);
 	BAD(b->raw = UINT32_MAX);
 	BAD(b->codec = WEIR_CODEC_LZ4); /* no such bytes */
 	BAD(b->codec = 7);

@@ -203,7 +203,10 @@ stage(struct hand *h)
 		CHECK(atomic_load(&winners[map]) + 1 == atomic_load(&first_of[map]));
 	CHECK(!weir_shuffle_stats(s, &n));
 	CHECK(!spills || n.spilled_bytes);
-	CHECK(!n.corrupt && !n.malformed && n.memory_peak <= options.memory);
+	CHECK(!n.corrupt && !n.malformed);
+	/* a record larger than a block may pass the bound, one per thread */
+	CHECK(n.memory_peak <=
+	      options.memory + (spills && order == UNSORTED ? THREADS * 160000 : 0));
 	CHECK(!weir_invoker_barrier(h->c.v, -1));
 	CHECK(!weir_shuffle_stats(s, &n));
 	CHECK(n.memory == 0 || h->c.thread);
