@@ -605,8 +605,8 @@ weir_shuffle_stats(const struct weir_shuffle *s, struct weir_shuffle_stats *stat
 				 stats->size, sizeof(*stats));
 	*stats = (struct weir_shuffle_stats)WEIR_SHUFFLE_STATS_INIT;
 	for (uint32_t i = 0; i < s->own_threads; i++) {
-		const struct shuffle_thread *t =
-		    atomic_load_explicit(&s->threads[i], memory_order_acquire);
+		/* also of threads that have closed it */
+		const struct shuffle_thread *t = s->gone[i];
 
 		if (!t)
 			continue;

@@ -148,7 +148,8 @@ struct weir_to weir_shuffle_owner(const struct weir_shuffle *s, uint32_t partiti
 
 /*
  * STREAM: the calling thread becomes a producer; map and attempt are 0. STAGE: the calling thread
- * attempts map task `map`.
+ * attempts map task `map`. Thread 0 of each process takes what processes tell each other about
+ * attempts: while tasks run it makes calls that wait, here or in weir/invoke.h.
  *
  * Returns 0, or -EINVAL: no such map or attempt; -EEXIST: this process has used that attempt
  * before; -EBUSY: STREAM, the thread is one already; -ENOMEM.
@@ -262,8 +263,6 @@ int weir_shuffle_missing(struct weir_shuffle *s, uint32_t *list, unsigned n);
 
 struct weir_partition_info {
 	uint64_t records, bytes, blocks; /* of selected attempts, held by its owner */
-	uint32_t share; /* of the heaviest key, in 1/1000 of the records; an estimate */
-	uint32_t reserved;
 };
 /* Of a partition that the process owns: 0, -EINVAL or -ENOTCONN. Any thread. */
 int weir_shuffle_partition(struct weir_shuffle *s, uint32_t partition,
