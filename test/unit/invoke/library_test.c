@@ -61,6 +61,7 @@ flood(struct hand *h)
 	struct weir_call_options now = {.flags = WEIR_CALL_FULL_FAILS}, wait = {.timeout_ms = -1};
 	int rc;
 
+	CHECK(!weir_invoker_barrier(h->c.v, -1)); /* all have entered */
 	if (h->c.process == 0 && h->c.thread == 0) {
 		while (!(rc = weir_call(h->c.v, deaf, IGNORE, bytes, LENGTH, &now)))
 			;
