@@ -136,6 +136,14 @@ counts_for(const struct weir_map *m, uint32_t process)
 	return a;
 }
 
+/* A process that was lost, and owned nothing, need not know. */
+static bool
+is_spared(const struct weir_shuffle *s, uint32_t process)
+{
+	return process && !s->owns[process] &&
+	       atomic_load_explicit(&s->lost[process], memory_order_relaxed);
+}
+
 /* Says a word to one thread of each process, which counts with *sync or not. */
 static int
 tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
@@ -146,7 +154,7 @@ tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
 	int rc = 0;
 
 	for (uint32_t p = 0; p < s->processes && !rc; p++) {
-		if (!weir_invoker_threads(s->v, p))
+		if (!weir_invoker_threads(s->v, p) || is_spared(s, p))
 			continue;
 		a = counts_for(m, p);
 		a.kind = kind;
@@ -159,6 +167,8 @@ tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
 		}
 		if (rc && sync)
 			weir_sync_add(sync, (uint64_t)-1);
+		if ((rc == -EHOSTUNREACH || rc == -ECONNREFUSED) && !s->owns[p])
+			rc = 0;
 		if (rc)
 			rc = shuffle_failed(s, rc, p);
 	}

@@ -330,6 +330,7 @@ shuffle_free(struct weir_shuffle *s)
 	free((void *)s->threads);
 	free(s->gone);
 	free((void *)s->lost);
+	free(s->owns);
 	free(s->first);
 	free(s->owners);
 	free(s);
@@ -342,11 +343,8 @@ assign(struct weir_shuffle *s)
 	for (uint32_t i = 0; i < s->o.partitions; i++) {
 		struct weir_to to;
 
-		if (!s->o.owner) {
-			s->owners[i] = i % s->thread_count;
-			continue;
-		}
-		to = s->o.owner(i, s->o.user);
+		to = s->o.owner ? s->o.owner(i, s->o.user)
+				: thread_of_number(s, i % s->thread_count);
 		if (to.process >= s->processes ||
 		    to.thread >= weir_invoker_threads(s->v, to.process))
 			return weir_fail(-EINVAL,
@@ -354,6 +352,7 @@ assign(struct weir_shuffle *s)
 					 "%u",
 					 i, to.thread, to.process);
 		s->owners[i] = thread_number(s, to);
+		s->owns[to.process] = true;
 	}
 	return 0;
 }
@@ -376,9 +375,10 @@ fill(struct weir_shuffle *s, struct weir_to self)
 	s->own_threads = weir_invoker_threads(s->v, s->self);
 	s->first = calloc(s->processes + 1, sizeof(*s->first));
 	s->lost = calloc(s->processes, sizeof(*s->lost));
+	s->owns = calloc(s->processes, sizeof(*s->owns));
 	s->threads = calloc(s->own_threads, sizeof(*s->threads));
 	s->gone = calloc(s->own_threads, sizeof(struct shuffle_thread *));
-	if (!s->first || !s->lost || !s->threads || !s->gone)
+	if (!s->first || !s->lost || !s->owns || !s->threads || !s->gone)
 		return no_memory();
 	for (uint32_t p = 0; p < s->processes; p++)
 		s->first[p + 1] = s->first[p] + weir_invoker_threads(s->v, p);

@@ -125,6 +125,7 @@ struct weir_shuffle {
 	struct files *files;	  /* STAGE; NULL: never spills */
 	struct commits *commits;  /* STAGE */
 	_Atomic bool *lost;	  /* STAGE: by process */
+	bool *owns;		  /* by process: at least one partition */
 	_Atomic int over;	  /* why nothing goes on: -errno; 0: it does */
 	_Atomic uint32_t culprit; /* process, of `over` */
 	_Atomic uint64_t dropped; /* blocks of attempts, under the store's lock */

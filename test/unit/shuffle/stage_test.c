@@ -2,7 +2,7 @@
 /* Map tasks with several attempts: consumers read the records of one of them, once. */
 #include "invoke/crew.h"
 
-#include "weir/shuffle.h"
+#include "shuffle/shuffle.h"
 
 #define MAPS 60u
 #define RECORDS 500u
@@ -226,7 +226,7 @@ spill_options(void)
 }
 
 static void
-run(bool blocks, uint32_t codec, uint32_t flags)
+prepare(bool blocks, uint32_t codec, uint32_t flags)
 {
 	opaque = blocks;
 	for (uint32_t i = 0; i < MAPS; i++) {
@@ -243,6 +243,12 @@ run(bool blocks, uint32_t codec, uint32_t flags)
 	options.combine = combine;
 	spill_options();
 	crew_init();
+}
+
+static void
+run(bool blocks, uint32_t codec, uint32_t flags)
+{
+	prepare(blocks, codec, flags);
 	crew_of(3, table, sizeof(table) / sizeof(table[0]), stage);
 }
 
@@ -379,6 +385,70 @@ test_full(void **state)
 	spill_end();
 }
 
+/* ---- a process that ends ---- */
+
+static _Atomic uint64_t read_in_all;
+static _Atomic uint32_t readers;
+
+/* All partitions are process 0's; process 2 only produces. */
+static struct weir_to
+of_process_0(uint32_t partition, void *user)
+{
+	(void)user;
+	return (struct weir_to){0, partition % THREADS};
+}
+
+/* Process 2 ends before the others begin, and takes no task with it. */
+static int
+go_on_without(struct hand *h)
+{
+	struct weir_shuffle *s;
+	uint64_t records = 0;
+	int line;
+
+	CHECK(!weir_shuffle_open(h->c.v, &options, &s));
+	if (h->c.process == 2) {
+		weir_shuffle_close(s);
+		return 0;
+	}
+	while (!weir_invoker_status(h->c.v, 2) && !atomic_load(&s->lost[2]))
+		CHECK(weir_invoker_progress(h->c.v, 0, 1) >= 0);
+	for (uint32_t map = h->number; map < MAPS; map += 2 * THREADS) {
+		line = attempt_map(s, map, 0);
+		if (line)
+			return line;
+		CHECK(atomic_load(&winners[map]) == 0);
+	}
+	for (uint32_t p = 0; p < PARTITIONS; p++) {
+		struct weir_to owner = weir_shuffle_owner(s, p);
+
+		if (owner.process != h->c.process || owner.thread != h->c.thread)
+			continue;
+		for (uint32_t part = 0; part < 2; part++) {
+			line = read_part(s, p, part, &records, false);
+			if (line)
+				return line;
+		}
+	}
+	atomic_fetch_add(&read_in_all, records);
+	atomic_fetch_add(&readers, 1);
+	/* process 0 answers until all have ended */
+	while (atomic_load(&readers) < 2 * THREADS)
+		CHECK(weir_invoker_progress(h->c.v, 0, 1) >= 0);
+	CHECK(atomic_load(&read_in_all) == MAPS * RECORDS);
+	weir_shuffle_close(s);
+	return 0;
+}
+
+static void
+test_process_ends(void **state)
+{
+	(void)state;
+	prepare(false, WEIR_CODEC_NONE, 0);
+	options.owner = of_process_0;
+	crew_of(3, table, sizeof(table) / sizeof(table[0]), go_on_without);
+}
+
 /* ---- sums of keys ---- */
 
 #define KEYS 40u
@@ -471,10 +541,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_records),	   cmocka_unit_test(test_blocks),
-	    cmocka_unit_test(test_packed),	   cmocka_unit_test(test_sorted),
-	    cmocka_unit_test(test_combined),	   cmocka_unit_test(test_spilled),
-	    cmocka_unit_test(test_spilled_sorted), cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_records),	 cmocka_unit_test(test_blocks),
+	    cmocka_unit_test(test_packed),	 cmocka_unit_test(test_sorted),
+	    cmocka_unit_test(test_process_ends), cmocka_unit_test(test_combined),
+	    cmocka_unit_test(test_spilled),	 cmocka_unit_test(test_spilled_sorted),
+	    cmocka_unit_test(test_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
