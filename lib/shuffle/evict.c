@@ -153,7 +153,7 @@ collect_published(struct evict *e)
 		for (uint32_t k = 0; p && k < p->part_count; k++) {
 			const struct part *part = &p->parts[k];
 
-			for (uint32_t n = 0; n < part->count && may_leave(part); n++) {
+			for (uint32_t n = 0; may_leave(part) && n < part->count; n++) {
 				const struct run *r = &part->runs[n];
 
 				if (!r->b || !r->b->leaving)

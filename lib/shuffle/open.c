@@ -84,9 +84,9 @@ shuffle_called(const struct weir_incoming *c, uint32_t number)
 	LIST_FOREACH(s, &all.list, in_all)
 	if (s->v == v && s->number == number)
 		break;
-	pthread_mutex_unlock(&all.lock);
-	/* the thread itself has not closed it, so s stays */
+	/* under the lock: without a part of this thread in it, s may go at any time */
 	t = s ? own_part(s) : NULL;
+	pthread_mutex_unlock(&all.lock);
 	if (!t)
 		return NULL;
 	latest.v = v;
