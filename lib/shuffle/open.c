@@ -385,7 +385,8 @@ fill(struct weir_shuffle *s, struct weir_to self)
 	s->thread_count = s->first[s->processes];
 	if (!s->o.partitions)
 		s->o.partitions = s->thread_count;
-	if (s->o.kind == WEIR_SHUFFLE_STREAM && !s->o.maps)
+	s->once = s->o.kind == WEIR_SHUFFLE_STREAM && !s->o.maps;
+	if (s->once)
 		s->o.maps = s->thread_count;
 	if (!s->o.delay_us)
 		s->o.delay_us = DELAY_US;

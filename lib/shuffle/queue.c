@@ -30,6 +30,7 @@ _Static_assert(CHUNK_ROOM > sizeof(struct item) + WEIR_BATCH_MAX, "one message f
 struct queue {
 	struct chunk *first, *last; /* NULL: none */
 	uint64_t *received; /* by number of the producer: records of those that have not ended */
+	bool *ended;	    /* likewise */
 	uint32_t ends;	    /* producers that have ended */
 	/* the row, or the block, that is read */
 	const uint8_t *row;
@@ -44,10 +45,14 @@ queue_make(const struct weir_shuffle *s)
 {
 	struct queue *q = calloc(1, sizeof(*q));
 
-	if (q)
-		q->received = calloc(s->thread_count, sizeof(*q->received));
-	if (q && q->received)
+	if (!q)
+		return NULL;
+	q->received = calloc(s->thread_count, sizeof(*q->received));
+	q->ended = calloc(s->thread_count, sizeof(*q->ended));
+	if (q->received && q->ended)
 		return q;
+	free(q->received);
+	free(q->ended);
 	free(q);
 	return NULL;
 }
@@ -177,16 +182,22 @@ queue_add_block(struct shuffle_thread *t, struct held *b, uint32_t producer)
 	}
 }
 
-void
+bool
 queue_add_end(struct shuffle_thread *t, uint32_t producer, uint64_t records)
 {
 	struct queue *q = t->queue;
+
+	/* the queue would end before others have */
+	if (t->s->once && q->ended[producer])
+		return false;
+	q->ended[producer] = true;
 
 	/* a line was lost between processes that live, or the count is a lie */
 	if (!t->reads_no_more && q->received[producer] != records)
 		shuffle_end(t->s, -EBADMSG, thread_of_number(t->s, producer).process);
 	q->received[producer] = 0;
 	q->ends++;
+	return true;
 }
 
 bool
@@ -432,6 +443,7 @@ queue_close(struct shuffle_thread *t)
 		return;
 	queue_drain(t);
 	free(q->received);
+	free(q->ended);
 	free(q);
 	t->queue = NULL;
 }

@@ -147,9 +147,9 @@ weir_shuffle_run_say(struct weir_incoming *c, const void *args, size_t length)
 		shuffle_gone(t, from.process);
 		return;
 	case SAY_END:
-		if (!stream || from.thread == WEIR_THREAD_ANY)
+		if (!stream || from.thread == WEIR_THREAD_ANY ||
+		    !queue_add_end(t, thread_number(s, from), a.records))
 			break;
-		queue_add_end(t, thread_number(s, from), a.records);
 		return;
 	case SAY_ASK:
 		if (stream || a.map >= s->o.maps || a.producer != producer_word(from))

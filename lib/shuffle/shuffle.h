@@ -108,6 +108,7 @@ struct weir_shuffle {
 	uint32_t number; /* on the invoker, equal in all processes, never given twice */
 	uint64_t word;	 /* random, equal in all processes */
 	struct weir_shuffle_options o;
+	bool once; /* STREAM: each thread is a producer once, `maps` was 0 */
 	uint32_t function_records, function_block, function_say;
 	uint32_t self, processes;
 	uint32_t *first;       /* by process: the number of its thread 0 among all threads */
@@ -378,8 +379,8 @@ bool queue_is_empty(const struct queue *q);
 int queue_add_records(struct shuffle_thread *t, const void *args, uint32_t length, uint32_t stride,
 		      uint32_t count, uint32_t producer);
 void queue_add_block(struct shuffle_thread *t, struct held *b, uint32_t producer);
-/* A producer has ended. */
-void queue_add_end(struct shuffle_thread *t, uint32_t producer, uint64_t records);
+/* A producer has ended. False: it cannot, again. */
+bool queue_add_end(struct shuffle_thread *t, uint32_t producer, uint64_t records);
 int queue_next(struct shuffle_thread *t, struct weir_record *r, uint32_t *partition,
 	       const struct wait *w);
 int queue_block(struct shuffle_thread *t, struct weir_block *b, const struct wait *w);
