@@ -3,33 +3,13 @@
  * Blocks of peers: what is written is read; each corrupted byte of head and content is refused or
  * read within the block. Blocks lie in memory that ends with them, for sanitizers.
  */
+#include "chance.h"
 #include "worlds/test.h"
 
 #include "shuffle/block.h"
 #include "weir/weir.h"
 
-#include <time.h>
-
 #define RECORDS_MAX 64u
-
-static uint64_t seed;
-
-static uint32_t
-draw(void)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33);
-}
-
-static void
-new_seed(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
-	printf("seed %llu\n", (unsigned long long)seed);
-}
 
 /* A block and what was written. */
 struct sample {

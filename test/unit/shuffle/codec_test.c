@@ -4,33 +4,14 @@
  * is tried again, and bytes that no codec wrote. Buffers are exactly as long as they may be, so
  * that a sanitizer sees a byte beyond.
  */
+#include "chance.h"
 #include "worlds/test.h"
 
 #include "shuffle/codec.h"
 #include "weir/weir.h"
 
 #include <lz4.h>
-#include <time.h>
 #include <zstd.h>
-
-static uint64_t seed;
-
-static uint32_t
-draw(void)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33);
-}
-
-static void
-new_seed(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
-	printf("seed %llu\n", (unsigned long long)seed);
-}
 
 static void *
 copy_of(const void *from, size_t length)

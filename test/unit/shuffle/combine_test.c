@@ -3,6 +3,7 @@
  * Combiners: sums of counts in blocks beside sums of the test, runs longer than one call, keys that
  * the program calls equal, and programs that emit the wrong key, too much or fail.
  */
+#include "chance.h"
 #include "worlds/test.h"
 
 #include "shuffle/block.h"
@@ -13,15 +14,6 @@
 #include <time.h>
 
 #define KEYS 50u
-
-static uint64_t seed;
-
-static uint32_t
-draw(void)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33);
-}
 
 static struct {
 	unsigned calls;

@@ -4,31 +4,11 @@
  * beginnings, sources whose last record is gone with the next call, and sources that fail, descend
  * or are ordered by a function that contradicts itself.
  */
+#include "chance.h"
 #include "worlds/test.h"
 
 #include "shuffle/merge.h"
 #include "weir/weir.h"
-
-#include <time.h>
-
-static uint64_t seed;
-
-static uint32_t
-draw(void)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33);
-}
-
-static void
-new_seed(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
-	printf("seed %llu\n", (unsigned long long)seed);
-}
 
 #define KEY_MOST 24u
 

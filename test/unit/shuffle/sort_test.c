@@ -4,6 +4,7 @@
  * early, equal keys, many partitions, orders of programs, one that contradicts itself, little
  * stack.
  */
+#include "chance.h"
 #include "worlds/test.h"
 
 #include "shuffle/block.h"
@@ -11,26 +12,6 @@
 #include "weir/weir.h"
 
 #include <pthread.h>
-#include <time.h>
-
-static uint64_t seed;
-
-static uint32_t
-draw(void)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33);
-}
-
-static void
-new_seed(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
-	printf("seed %llu\n", (unsigned long long)seed);
-}
 
 /* A block in memory that ends with it, and its records in the order of the block. */
 struct item {
