@@ -57,11 +57,11 @@ connect_line(struct line *l, int timeout_ms)
 
 	while (rc == -EAGAIN && timeout_ms) {
 		left = weir_time_left(end);
-		if (!left)
+		if (!left || t->wait_ends)
 			return no_room(l);
 		t->connecting = l;
 		t->connected = -EAGAIN;
-		rc = thread_turn(t, 0, left);
+		rc = thread_turn(t, 1, left);
 		t->connecting = NULL;
 		if (rc < 0)
 			return rc;
@@ -91,7 +91,6 @@ await_queue(struct line *l, uint64_t place, int timeout_ms)
 	int rc = 0, left;
 
 	l->status = 0;
-	l->thread->wait_ends = false;
 	while (!rc && l->first && l->first->place <= place) {
 		left = weir_time_left(end);
 		if (!left || l->thread->wait_ends)
@@ -458,6 +457,9 @@ check_call(struct line *l, struct call *c)
 		return function_refuse(v, l->to, c->function, c->length);
 	if (weir_unlikely(weir_state(v->w) != WEIR_UP))
 		return weir_gone(v->w);
+	/* functions that run while it waits may end that; they make calls, too */
+	if (!thread_is_inside(l->thread))
+		l->thread->wait_ends = false;
 	c->number = target->number;
 	c->run_flags = c->expects ? RUN_RETURN : 0;
 	return 0;

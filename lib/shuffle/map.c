@@ -125,13 +125,11 @@ check_put(struct weir_map *m, uint32_t partition, uint64_t length)
 
 /* ---- one record ---- */
 
-/* Whether calls may run while the thread waits for room. Blocks that it has not read may be what
- * its peers wait for: they lie in the session's memory. */
+/* Whether calls may run while the thread waits for room. */
 static bool
 may_wait(const struct shuffle_thread *t)
 {
-	return queue_is_empty(t->queue) ||
-	       (!atomic_load_explicit(&t->lent, memory_order_relaxed) && memory_may_receive(t));
+	return queue_is_empty(t->queue) || memory_may_wait(t);
 }
 
 /* A record leaves as a call. Its wait for room runs calls, which end it when they leave no memory.

@@ -112,10 +112,10 @@ memory_move(struct shuffle_thread *from, struct shuffle_thread *to, uint64_t byt
 }
 
 bool
-memory_may_receive(const struct shuffle_thread *t)
+memory_may_wait(const struct shuffle_thread *t)
 {
-	return has_room(t, MEMORY_RX, t->s->memory.reserve[MEMORY_RX]) &&
-	       atomic_load_explicit(&t->lent, memory_order_relaxed) < t->s->memory.lent_max;
+	return !atomic_load_explicit(&t->lent, memory_order_relaxed) &&
+	       has_room(t, MEMORY_RX, t->s->memory.reserve[MEMORY_RX]);
 }
 
 void

@@ -203,7 +203,10 @@ queue_add_end(struct shuffle_thread *t, uint32_t producer, uint64_t records)
 bool
 queue_is_empty(const struct queue *q)
 {
-	return !q->left && !q->in_block && !(q->first && q->first->read < q->first->length);
+	const struct chunk *c = q->first;
+
+	/* one that is read goes with the next look: others may lie behind it */
+	return !q->left && !q->in_block && !(c && (c->read < c->length || c->next));
 }
 
 /* ---- reading ---- */

@@ -38,11 +38,11 @@ refuse(struct shuffle_thread *t, struct weir_incoming *c)
 	weir_incoming_refuse(c, EBADMSG);
 }
 
-/* The thread has more than it has memory for: its wait for room to send ends. */
+/* The thread has what it must read before it waits for room to send: that wait ends. */
 static void
 look_at_memory(struct shuffle_thread *t, struct weir_incoming *c)
 {
-	if (!memory_may_receive(t))
+	if (!memory_may_wait(t))
 		weir_incoming_end_wait(c);
 }
 

@@ -240,8 +240,9 @@ void memory_close(struct weir_shuffle *s);
 /* A buffer aligned to 64 bytes, which is charged by the caller; NULL: none. Any thread. */
 void *memory_buffer(struct weir_shuffle *s, uint32_t bytes);
 void memory_buffer_free(struct weir_shuffle *s, void *buffer, uint32_t bytes);
-/* Whether it would have. */
-bool memory_may_receive(const struct shuffle_thread *t);
+/* Whether the thread may wait for room to send without a look at what it has received: there is
+ * memory for more, and none of it lies in the session's, which its peers need to send at all. */
+bool memory_may_wait(const struct shuffle_thread *t);
 /* Wakes threads that wait for memory, if some was given. Not in a function's `done`. */
 void memory_wake(struct weir_shuffle *s);
 
