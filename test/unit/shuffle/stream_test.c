@@ -252,13 +252,100 @@ test_to_threads(void **state)
 	run(WEIR_SHUFFLE_PROMPT, 64u << 20);
 }
 
+#define BEHIND 400u /* records before a block: of several chunks of a queue */
+
+static pthread_barrier_t deaf, read_all;
+static _Atomic bool has_block;
+
+static int
+put_bytes(struct weir_map *m, uint32_t process, uint32_t length, int timeout_ms)
+{
+	static const uint8_t bytes[70000];
+	struct weir_record r = {NULL, bytes, 0, length};
+
+	return weir_map_put_to(m, (struct weir_to){process, 0}, &r, timeout_ms);
+}
+
+/* Process 1 sends a block behind records, and then takes nothing any more. As long as the block
+ * lies unread in the session's memory, no put of process 0 waits for room, wherever its reader is.
+ */
+static int
+wait_or_read(struct hand *h)
+{
+	uint32_t peer = !h->c.process;
+	struct weir_record r;
+	struct weir_shuffle *s;
+	struct weir_reduce *rd;
+	struct weir_map *m;
+	int rc = 0;
+
+	CHECK(!weir_shuffle_open(h->c.v, &options, &s));
+	CHECK(!weir_reduce_begin_own(s, &rd));
+	CHECK(!weir_map_begin(s, 0, 0, &m));
+	if (h->c.process == 0) {
+		while (!(rc = put_bytes(m, peer, 300, -1)))
+			;
+		CHECK(rc == -ENOBUFS);
+		atomic_store(&has_block, true);
+		pthread_barrier_wait(&deaf);
+		while (!(rc = put_bytes(m, peer, 300, 0)))
+			;
+		CHECK(rc == -ENOBUFS);
+		for (uint32_t i = 0; i < BEHIND; i++) {
+			CHECK(!weir_reduce_next(rd, &r, 0) && r.value_length == 300);
+			while (!(rc = put_bytes(m, peer, 300, 0)))
+				;
+			CHECK(rc == -ENOBUFS);
+		}
+		CHECK(!weir_reduce_next(rd, &r, 0) && r.value_length == 70000);
+	} else {
+		for (uint32_t i = 0; i < BEHIND; i++)
+			CHECK(!put_bytes(m, peer, 300, -1));
+		CHECK(!put_bytes(m, peer, 70000, -1));
+		while (!atomic_load(&has_block)) {
+			rc = weir_map_flush(m, 0);
+			CHECK(!rc || rc == -EAGAIN || rc == -ENOBUFS);
+			CHECK(weir_invoker_progress(h->c.v, 0, 1) >= 0);
+		}
+		pthread_barrier_wait(&deaf);
+	}
+	pthread_barrier_wait(&read_all);
+	while ((rc = weir_map_end(m, true)) == -ENOBUFS)
+		CHECK((rc = weir_reduce_next(rd, &r, 0)) == 0 || rc == -EAGAIN);
+	CHECK(!rc);
+	while (!(rc = weir_reduce_next(rd, &r, -1)))
+		;
+	CHECK(rc == -ENODATA);
+	weir_reduce_end(rd, true);
+	CHECK(!weir_invoker_barrier(h->c.v, -1));
+	weir_shuffle_close(s);
+	return 0;
+}
+
+static void
+test_wait_or_read(void **state)
+{
+	(void)state;
+	has_block = false;
+	pthread_barrier_init(&deaf, NULL, 2);
+	pthread_barrier_init(&read_all, NULL, 2);
+	options = (struct weir_shuffle_options)WEIR_SHUFFLE_OPTIONS_INIT;
+	options.flags = WEIR_SHUFFLE_PROMPT;
+	options.partitions = PARTITIONS;
+	crew_init();
+	crew.o.threads = 1;
+	crew_of(2, table, sizeof(table) / sizeof(table[0]), wait_or_read);
+	pthread_barrier_destroy(&read_all);
+	pthread_barrier_destroy(&deaf);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_blocks),	  cmocka_unit_test(test_prompt),
 	    cmocka_unit_test(test_little_memory), cmocka_unit_test(test_in_place),
-	    cmocka_unit_test(test_to_threads),
+	    cmocka_unit_test(test_to_threads),	  cmocka_unit_test(test_wait_or_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
