@@ -457,9 +457,7 @@ check_call(struct line *l, struct call *c)
 		return function_refuse(v, l->to, c->function, c->length);
 	if (weir_unlikely(weir_state(v->w) != WEIR_UP))
 		return weir_gone(v->w);
-	/* functions that run while it waits may end that; they make calls, too */
-	if (!thread_is_inside(l->thread))
-		l->thread->wait_ends = false;
+	thread_begins_call(l->thread);
 	c->number = target->number;
 	c->run_flags = c->expects ? RUN_RETURN : 0;
 	return 0;
@@ -966,6 +964,7 @@ weir_line_open(struct weir_invoker *v, struct weir_to to, const struct weir_batc
 		l->batching = *batching;
 		line_end_fast_path(l);
 	}
+	thread_begins_call(t);
 	rc = l->receiver || l->connected ? 0 : connect_line(l, timeout_ms);
 	if (!rc && l->receiver && !atomic_load(&l->receiver->entered))
 		rc = line_not_entered(l);

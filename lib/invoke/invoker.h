@@ -389,6 +389,15 @@ thread_is_inside(const struct invoke_thread *t)
 {
 	return t->inside;
 }
+
+/* Functions that run while the call waits may end that; they make calls themselves, but wait in
+ * none. */
+static inline void
+thread_begins_call(struct invoke_thread *t)
+{
+	if (!thread_is_inside(t))
+		t->wait_ends = false;
+}
 int thread_waits_inside(void) __attribute__((cold));
 /* Why a thread of the pool, which is not named by calls, cannot. */
 int thread_of_pool(void) __attribute__((cold));

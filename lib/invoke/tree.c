@@ -404,6 +404,7 @@ await_room(struct spread *s, const struct call *c)
 	struct line *l;
 	int rc = 0;
 
+	thread_begins_call(s->thread);
 	for (uint32_t i = 0; i < n && !rc; i++) {
 		l = line_get(s->thread,
 			     (struct weir_to){process_at(v, s->args.head.process, first + i), 0},

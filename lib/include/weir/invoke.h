@@ -455,10 +455,11 @@ void *weir_incoming_user(const struct weir_incoming *c); /* weir_function.user *
 const void *weir_incoming_payload(const struct weir_incoming *c, size_t *length);
 
 /*
- * Ends the wait for room of the thread that runs the function: the call of weir_call() or
- * weir_line_call() in which it waits returns -EAGAIN, as if its time were over, behind this
- * function and before another message is taken. So a function that has taken more than it has
- * memory for stops what its thread takes besides. Without effect on other waits.
+ * Ends the wait of the thread that runs the function, if it waits for room on a line or for its
+ * connection: the call that it is in, of weir_call(), weir_line_call(), another one that makes a
+ * call, or weir_line_open(), returns -EAGAIN, as if its time were over, behind this function and
+ * before another message is taken. So a function that has taken more than it has memory for stops
+ * what its thread takes besides. Without effect on other waits, and on later ones.
  */
 void weir_incoming_end_wait(struct weir_incoming *c);
 
