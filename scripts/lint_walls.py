@@ -27,7 +27,7 @@ WALLS = {
     "lib/buffer": ("", "lib/include lib/ipc lib/client lib/remote lib/base"),
     "lib/objects": ("", "lib/include lib/ipc lib/client lib/base"),
     "lib/invoke": ("", "lib/include lib/ipc lib/client lib/group lib/message lib/base"),
-    "lib/shuffle": ("record.h", "lib/include lib/ipc lib/base"),
+    "lib/shuffle": ("format/record.h", "lib/include lib/ipc lib/base"),
     "dataplane/capture": ("capture.h", "lib/ipc"),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
     "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "envelope.h"
 
-#include "shuffle/record.h"
+#include "shuffle/format/record.h"
 
 #include <errno.h>
 #include <xxhash.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks (lib/shuffle/record.h), each in a frame: filled by its producer, read by its consumer. */
+/* Blocks (lib/shuffle/format/record.h), each in a frame: filled by its producer, read by its
+ * consumer. */
 #ifndef SHUFFLE_ENVELOPE_H
 #define SHUFFLE_ENVELOPE_H
 

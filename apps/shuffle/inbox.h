@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frames on their way to a thread, for the transports TCP and none. A frame is a head and one
- * record, or one block (lib/shuffle/record.h); without bytes it ends what its sender says to the
- * receiver. Chunks hold frames; an inbox is the queue of a thread of this process.
+ * record, or one block (lib/shuffle/format/record.h); without bytes it ends what its sender says to
+ * the receiver. Chunks hold frames; an inbox is the queue of a thread of this process.
  */
 #ifndef SHUFFLE_INBOX_H
 #define SHUFFLE_INBOX_H

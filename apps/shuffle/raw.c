@@ -2,7 +2,7 @@
 #include "raw.h"
 
 #include "base/vec.h"
-#include "shuffle/record.h"
+#include "shuffle/format/record.h"
 
 #include <errno.h>
 #include <malloc.h>

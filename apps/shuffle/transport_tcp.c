@@ -12,7 +12,7 @@
  */
 #include "raw.h"
 
-#include "shuffle/record.h"
+#include "shuffle/format/record.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

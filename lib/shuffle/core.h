@@ -3,7 +3,7 @@
 #ifndef WEIR_SHUFFLE_CORE_H
 #define WEIR_SHUFFLE_CORE_H
 
-#include "shuffle/public.h"
+#include "shuffle/format/public.h"
 
 /* The shuffle of a handle. */
 struct weir_shuffle *map_shuffle(const struct weir_map *m);

@@ -3,7 +3,7 @@
  * Envelopes: filled in the memory that they leave from. One leaves as the payload of a call when it
  * is full, old, or memory is short; without room on the line it waits, and those behind it.
  */
-#include "block.h"
+#include "format/block.h"
 #include "store.h"
 
 #include "base/monotonic.h"

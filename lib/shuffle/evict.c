@@ -6,7 +6,7 @@
  * where no reader has come in between.
  */
 #include "batch.h"
-#include "block.h"
+#include "format/block.h"
 #include "runs.h"
 #include "store_inner.h"
 

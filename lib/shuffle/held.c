@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "held.h"
 
-#include "block.h"
+#include "format/block.h"
 
 /* Whether the head is of this shuffle, and of the thread that has sent it. */
 static int

@@ -4,7 +4,7 @@
 
 #include "core.h"
 #include "base/monotonic.h"
-#include "block.h"
+#include "format/block.h"
 
 #include <xxhash.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening and closing, and how a shuffle ends. */
 #include "batch.h"
-#include "block.h"
+#include "format/block.h"
 #include "store.h"
 
 #include "base/monotonic.h"

@@ -3,7 +3,7 @@
  * The queue of a thread (STREAM): rows of records as they came by calls, and blocks. Rows are
  * copied whole into chunks; both are read in place. Only its thread has it.
  */
-#include "block.h"
+#include "format/block.h"
 #include "held.h"
 #include "shuffle.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEIR_SHUFFLE_RUNS_H
 #define WEIR_SHUFFLE_RUNS_H
 
-#include "merge.h"
+#include "format/merge.h"
 #include "store.h"
 
 /* A run in memory, read in place. */

@@ -11,10 +11,10 @@
 #ifndef WEIR_SHUFFLE_SHUFFLE_H
 #define WEIR_SHUFFLE_SHUFFLE_H
 
-#include "public.h"
-#include "codec.h"
-#include "combine.h"
-#include "record.h"
+#include "format/public.h"
+#include "format/codec.h"
+#include "format/combine.h"
+#include "format/record.h"
 
 #include "ipc/invariant.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "batch.h"
-#include "block.h"
+#include "format/block.h"
 #include "store_inner.h"
 
 #include "base/vec.h"

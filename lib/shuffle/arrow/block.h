@@ -15,7 +15,7 @@
 #ifndef WEIR_SHUFFLE_ARROW_BLOCK_H
 #define WEIR_SHUFFLE_ARROW_BLOCK_H
 
-#include "shuffle/public.h"
+#include "shuffle/format/public.h"
 
 #include <stdint.h>
 

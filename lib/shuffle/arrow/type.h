@@ -10,7 +10,7 @@
 #ifndef WEIR_SHUFFLE_ARROW_TYPE_H
 #define WEIR_SHUFFLE_ARROW_TYPE_H
 
-#include "shuffle/public.h"
+#include "shuffle/format/public.h"
 
 #include <stdint.h>
 

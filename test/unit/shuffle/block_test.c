@@ -6,7 +6,7 @@
 #include "chance.h"
 #include "worlds/test.h"
 
-#include "shuffle/block.h"
+#include "shuffle/format/block.h"
 #include "weir/weir.h"
 
 #define RECORDS_MAX 64u

@@ -7,7 +7,7 @@
 #include "chance.h"
 #include "worlds/test.h"
 
-#include "shuffle/codec.h"
+#include "shuffle/format/codec.h"
 #include "weir/weir.h"
 
 #include <lz4.h>

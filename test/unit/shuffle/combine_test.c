@@ -6,8 +6,8 @@
 #include "chance.h"
 #include "worlds/test.h"
 
-#include "shuffle/block.h"
-#include "shuffle/combine.h"
+#include "shuffle/format/block.h"
+#include "shuffle/format/combine.h"
 #include "weir/weir.h"
 
 #include <strings.h>

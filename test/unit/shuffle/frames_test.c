@@ -6,7 +6,7 @@
 #include "worlds/test.h"
 
 #include "shuffle/envelope.h"
-#include "shuffle/record.h"
+#include "shuffle/format/record.h"
 
 #include <pthread.h>
 #include <time.h>

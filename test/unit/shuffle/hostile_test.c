@@ -3,7 +3,7 @@
  * on. */
 #include "invoke/crew.h"
 
-#include "shuffle/block.h"
+#include "shuffle/format/block.h"
 #include "shuffle/shuffle.h"
 
 enum { RECORDS, BLOCK, SAY };

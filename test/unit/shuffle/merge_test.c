@@ -7,7 +7,7 @@
 #include "chance.h"
 #include "worlds/test.h"
 
-#include "shuffle/merge.h"
+#include "shuffle/format/merge.h"
 #include "weir/weir.h"
 
 #define KEY_MOST 24u

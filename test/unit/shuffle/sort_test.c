@@ -7,8 +7,8 @@
 #include "chance.h"
 #include "worlds/test.h"
 
-#include "shuffle/block.h"
-#include "shuffle/sort.h"
+#include "shuffle/format/block.h"
+#include "shuffle/format/sort.h"
 #include "weir/weir.h"
 
 #include <pthread.h>
