@@ -26,10 +26,11 @@ cp -r "$copy/scripts/debian" "$copy/debian"
 (cd "$copy" && DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -b -us -uc) >"$weir_tmp/build.log" 2>&1 ||
 	die "dpkg-buildpackage: $(grep -v 'warning: ' "$weir_tmp/build.log" | tail -n 8)"
 
-# Every package is there once, with the version of meson.build.
+# Every package of scripts/debian/control is there once, with the version of meson.build.
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$weir_root/meson.build")
+mapfile -t packages < <(sed -n 's/^Package: //p' "$copy/debian/control")
 debs=()
-for package in libweir0 libweir-dev weir; do
+for package in "${packages[@]}"; do
 	deb=$weir_tmp/package/${package}_${version}_$(dpkg --print-architecture).deb
 	[ -f "$deb" ] || die "no ${deb##*/}; is the version of scripts/debian/changelog $version?"
 	debs+=("$deb")
@@ -39,7 +40,7 @@ done
 # it and work on it (DPKG_ROOT), since it has no shell.
 root=$weir_tmp/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
-awk -v RS= -v ORS='\n\n' '!/^Package: (weir|libweir0|libweir-dev)\n/' /var/lib/dpkg/status >"$root/var/lib/dpkg/status"
+awk -v RS= -v ORS='\n\n' "!/^Package: ($(IFS='|'; echo "${packages[*]}"))\n/" /var/lib/dpkg/status >"$root/var/lib/dpkg/status"
 dpkg --root="$root" --force-not-root --force-script-chrootless --install "${debs[@]}" >"$weir_tmp/install.log" 2>&1 || die "dpkg --install: $(grep -v '^dpkg: warning' "$weir_tmp/install.log" | tail -n 5)"
 
 # What belongs to which package, and that nothing was left out.
@@ -52,7 +53,7 @@ dpkg-deb -c "$weir_tmp/package/libweir0_"*.deb | has -E '/(bin|sbin|include)/|\.
 for header in "$weir_root"/lib/include/weir/*.h; do
 	cmp -s "$header" "$root/usr/include/weir/${header##*/}" || fail "libweir-dev has no ${header##*/}"
 done
-
+dpkg-deb -c "$weir_tmp/package/libweir-shuffle0_"*.deb | has -E '/(bin|sbin|include)/|\.so$' && fail "libweir-shuffle0 has more than the library"
 
 # Every call has a man page.
 grep -ohE '\bweir_[a-z_]+\(' "$weir_root"/lib/include/weir/*.h | tr -d '(' | sort -u | while read -r call; do
@@ -77,7 +78,7 @@ two_nodes_memif
 WEIR_INSTANCE=B run guestbook "$weir_tmp/own/guestbook"
 await grep -q open "$weir_tmp/guestbook.log" || die "the guest book does not open: $(log_of guestbook)"
 [ "$(WEIR_INSTANCE=A "$weir_tmp/own/guest" node:2:guestbook Ada)" = "welcome Ada, visitor 1" ] || fail "own/guest"
-dpkg --root="$root" --force-not-root --purge weir libweir-dev libweir0 >"$weir_tmp/purge.log" 2>&1 || fail "dpkg --purge"
+dpkg --root="$root" --force-not-root --purge "${packages[@]}" >"$weir_tmp/purge.log" 2>&1 || fail "dpkg --purge"
 # /run is empty after a boot
 left=$(find "$root" -path "$root/run" -prune -o -name '*weir*' -print)
 [ -z "$left" ] || fail "left behind: $(head -n 3 <<<"$left")"
