@@ -108,7 +108,8 @@ block_open(struct block_reader *b, const uint8_t *block, size_t length, uint64_t
 	if (length < sizeof(head))
 		return malformed("it is shorter than its head");
 	memcpy(&head, block, sizeof(head));
-	if (head.shuffle != word || head.codec || head.flags || head.zero || head.zeros)
+	if (head.shuffle != word || head.codec || head.flags || head.zero || head.epoch ||
+	    head.zeros)
 		return malformed("its head");
 	if (head.stored != length - sizeof(head) || head.raw != head.stored || head.stored % 8)
 		return malformed("its length");

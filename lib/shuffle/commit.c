@@ -3,17 +3,22 @@
  * Attempts (STAGE). A producer waits until its blocks lie with their consumers, then tells each
  * process what it has sent there, then asks process 0, which selects the first that asks and tells
  * all. So a process that learns of a winner has its blocks and counts.
+ *
+ * A partition that moves (move.c) makes tasks missing again: their data went with the old owner. An
+ * attempt that began before may have pushed to the old one, and is not selected any more.
  */
 #include "store.h"
 
 #define NONE UINT32_MAX
-#define DROP_MS 1000
 
 /* Attempts that this process has begun, and that process 0 has selected. */
 struct commits {
-	pthread_mutex_t lock;
-	uint64_t *begun;   /* by map: attempts of this process, as bits */
-	uint32_t *winners; /* process 0: by map; NONE: none yet */
+	pthread_mutex_t lock; /* of begun */
+	uint64_t *begun;      /* by map: attempts of this process, as bits */
+	/* process 0's thread 0 */
+	uint32_t *winners; /* by map; NONE: none yet, or again */
+	uint32_t *since;   /* by map: the epoch from which on attempts count */
+	uint32_t moved;	   /* epoch of the last partition that moved, likewise */
 };
 
 struct commits *
@@ -26,10 +31,11 @@ commits_make(struct weir_shuffle *s)
 	pthread_mutex_init(&c->lock, NULL);
 	c->begun = calloc(s->o.maps, sizeof(*c->begun));
 	c->winners = malloc(s->o.maps * sizeof(*c->winners));
+	c->since = calloc(s->o.maps, sizeof(*c->since));
 	for (uint32_t i = 0; c->winners && i < s->o.maps; i++)
 		c->winners[i] = NONE;
 	s->commits = c;
-	if (c->begun && c->winners)
+	if (c->begun && c->winners && c->since)
 		return c;
 	commits_free(s);
 	return NULL;
@@ -45,6 +51,7 @@ commits_free(struct weir_shuffle *s)
 	pthread_mutex_destroy(&c->lock);
 	free(c->begun);
 	free(c->winners);
+	free(c->since);
 	free(c);
 	s->commits = NULL;
 }
@@ -71,21 +78,21 @@ commit_begin(struct weir_shuffle *s, uint32_t map, uint32_t attempt)
 /* ---- process 0 ---- */
 
 int
-commit_ask(struct shuffle_thread *t, const struct say_args *a, uint32_t *winner)
+commit_ask(struct shuffle_thread *t, const struct say_args *a, struct say_answer *answer)
 {
 	struct weir_shuffle *s = t->s;
 	struct commits *c = s->commits;
 	struct say_args won = *a;
 	bool first;
 
-	if (a->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX)
+	/* nobody hears of an epoch before process 0 */
+	if (a->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX ||
+	    a->epoch > atomic_load_explicit(&s->epoch, memory_order_relaxed))
 		return -EBADMSG;
-	pthread_mutex_lock(&c->lock);
-	first = c->winners[a->map] == NONE;
+	first = c->winners[a->map] == NONE && a->epoch >= c->since[a->map] && a->epoch >= c->moved;
 	if (first)
 		c->winners[a->map] = a->attempt;
-	*winner = c->winners[a->map];
-	pthread_mutex_unlock(&c->lock);
+	answer->winner = c->winners[a->map];
 	if (!first)
 		return 0;
 	won.kind = SAY_WON;
@@ -97,24 +104,25 @@ commit_ask(struct shuffle_thread *t, const struct say_args *a, uint32_t *winner)
 	return 0;
 }
 
-/* ---- the producer ---- */
-
-/* The words that are under way, in memory that outlives a wait which fails. */
-struct asking {
-	struct weir_sync told;
-	struct weir_future answer;
-	uint32_t winner;
-	bool answered;
-};
-
-static void
-answered(struct weir_future *f, void *user)
+void
+commit_moved(struct shuffle_thread *t, bool gone)
 {
-	struct asking *q = user;
+	struct weir_shuffle *s = t->s;
+	struct commits *c = s->commits;
+	struct say_args again = {.kind = SAY_AGAIN};
 
-	(void)f;
-	q->answered = true;
+	c->moved = atomic_load_explicit(&s->epoch, memory_order_relaxed);
+	for (uint32_t i = 0; gone && i < s->o.maps; i++) {
+		if (c->winners[i] == NONE)
+			continue;
+		again.map = i;
+		move_tell(t, &again);
+		c->winners[i] = NONE;
+		c->since[i] = again.epoch;
+	}
 }
+
+/* ---- the producer ---- */
 
 /* Sums of the targets of a process. */
 static struct say_args
@@ -124,7 +132,8 @@ counts_for(const struct weir_map *m, uint32_t process)
 	struct say_args a = {.kind = SAY_COUNTS,
 			     .map = m->map,
 			     .attempt = m->attempt,
-			     .producer = producer_word(m->self)};
+			     .producer = producer_word(m->self),
+			     .epoch = m->epoch};
 
 	for (uint32_t i = 0; i < weir_invoker_threads(s->v, process); i++) {
 		const struct target *to = &m->targets[s->first[process] + i];
@@ -136,12 +145,14 @@ counts_for(const struct weir_map *m, uint32_t process)
 	return a;
 }
 
-/* A process that was lost, and owned nothing, need not know. */
+/* A process that owns nothing has no blocks to count, and one that was lost has none to drop. */
 static bool
-is_spared(const struct weir_shuffle *s, uint32_t process)
+needs(const struct weir_shuffle *s, uint32_t process, enum say_kind kind)
 {
-	return process && !s->owns[process] &&
-	       atomic_load_explicit(&s->lost[process], memory_order_relaxed);
+	if (!weir_invoker_threads(s->v, process))
+		return false;
+	return kind == SAY_COUNTS ? owns_any(s, process)
+				  : !atomic_load_explicit(&s->lost[process], memory_order_relaxed);
 }
 
 /* Says a word to one thread of each process, which counts with *sync or not. */
@@ -154,7 +165,7 @@ tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
 	int rc = 0;
 
 	for (uint32_t p = 0; p < s->processes && !rc; p++) {
-		if (!weir_invoker_threads(s->v, p) || is_spared(s, p))
+		if (!needs(s, p, kind))
 			continue;
 		a = counts_for(m, p);
 		a.kind = kind;
@@ -167,7 +178,7 @@ tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
 		}
 		if (rc && sync)
 			weir_sync_add(sync, (uint64_t)-1);
-		if ((rc == -EHOSTUNREACH || rc == -ECONNREFUSED) && !s->owns[p])
+		if ((rc == -EHOSTUNREACH || rc == -ECONNREFUSED) && kind == SAY_DROP)
 			rc = 0;
 		if (rc)
 			rc = shuffle_failed(s, rc, p);
@@ -176,82 +187,104 @@ tell_all(struct weir_map *m, enum say_kind kind, struct weir_sync *sync)
 }
 
 static int
-tell_counts(struct weir_map *m, struct asking *q)
+tell_counts(struct weir_map *m)
 {
+	struct weir_sync *told = calloc(1, sizeof(*told));
 	uint64_t failed;
 	int rc;
 
+	if (!told)
+		return weir_fail(-ENOMEM, "no memory to end an attempt; free some");
 	/* one more, so that it does not end before all are told */
-	weir_sync_init(&q->told, 1, NULL, NULL);
-	rc = tell_all(m, SAY_COUNTS, &q->told);
-	weir_sync_add(&q->told, (uint64_t)-1);
-	while (!rc && weir_sync_left(&q->told, &failed))
+	weir_sync_init(told, 1, NULL, NULL);
+	rc = tell_all(m, SAY_COUNTS, told);
+	weir_sync_add(told, (uint64_t)-1);
+	while (!rc && weir_sync_left(told, NULL))
 		rc = shuffle_turn(m->t, &(struct wait){.end = UINT64_MAX});
-	weir_sync_left(&q->told, &failed);
+	if (weir_sync_left(told, &failed))
+		return rc; /* the library may still write there */
 	if (!rc && failed)
 		rc = shuffle_failed(m->s, -EHOSTUNREACH, m->s->self);
+	free(told);
 	return rc;
 }
 
 static int
-ask(struct weir_map *m, struct asking *q)
+stale(const struct weir_map *m)
+{
+	return weir_fail(-ESTALE,
+			 "a partition has another owner since attempt %u of map %u began; end it, "
+			 "and begin another",
+			 m->attempt, m->map);
+}
+
+/* Waits until this process has heard of the epoch. */
+static int
+await_epoch(struct weir_map *m, uint32_t epoch)
 {
 	struct weir_shuffle *s = m->s;
-	struct say_args a = {.shuffle = s->number,
-			     .kind = SAY_ASK,
+	int rc = 0;
+
+	while (!rc && atomic_load_explicit(&s->epoch, memory_order_relaxed) < epoch)
+		rc = shuffle_turn(m->t, &(struct wait){.end = UINT64_MAX});
+	return rc;
+}
+
+int
+map_stale(const struct weir_map *m)
+{
+	if (atomic_load_explicit(&m->s->moved, memory_order_relaxed) <= m->epoch)
+		return 0;
+	return stale(m);
+}
+
+/* 0 or why not; -EALREADY: another attempt was selected. */
+static int
+ask(struct weir_map *m)
+{
+	struct say_args a = {.kind = SAY_ASK,
 			     .map = m->map,
 			     .attempt = m->attempt,
-			     .producer = producer_word(m->self)};
-	int rc;
+			     .producer = producer_word(m->self),
+			     .epoch = m->epoch};
+	struct say_answer answer;
+	int rc = say_ask(m->t, &a, &answer);
 
-	q->answer = (struct weir_future){.then = answered, .user = q};
-	rc = weir_call_return(s->v, (struct weir_to){0, 0}, s->function_say, &a, sizeof(a),
-			      &q->answer, &q->winner, sizeof(q->winner), NULL);
-	if (rc) {
-		q->answer.then = NULL;
-		return shuffle_failed(s, rc, 0);
-	}
-	while (!q->answered && !rc)
-		rc = shuffle_turn(m->t, &(struct wait){.end = UINT64_MAX});
-	if (!rc && q->answer.status)
-		rc = shuffle_failed(s, q->answer.status, 0);
-	return rc;
+	if (rc || answer.winner == m->attempt)
+		return rc;
+	if (answer.winner != NONE)
+		return weir_fail(-EALREADY, "attempt %u of map %u was selected", answer.winner,
+				 m->map);
+	/* the next attempt shall know what this one did not */
+	rc = await_epoch(m, answer.epoch);
+	return rc ? rc : stale(m);
+}
+
+/* Sends all of its blocks, and has one attempt selected. As weir_map_end(). */
+static int
+commit(struct weir_map *m)
+{
+	int rc = map_stale(m);
+
+	if (rc)
+		return rc;
+	envelopes_leave(m);
+	rc = envelopes_await(m, &(struct wait){.end = UINT64_MAX});
+	if (!rc)
+		rc = tell_counts(m);
+	return rc ? rc : ask(m);
 }
 
 int
 commit_attempt(struct weir_map *m, bool ok)
 {
-	struct asking *q = calloc(1, sizeof(*q));
-	int rc = q ? 0 : weir_fail(-ENOMEM, "no memory to end an attempt; free some");
-	struct wait drop;
-	uint32_t winner = NONE;
+	int rc = ok ? commit(m) : 0;
 
-	if (ok) {
-		envelopes_leave(m);
-		if (!rc)
-			rc = envelopes_await(m, &(struct wait){.end = UINT64_MAX});
-		if (rc == -ENOBUFS || rc == -EINTR) {
-			free(q);
-			return rc;
-		}
-		if (!rc)
-			rc = tell_counts(m, q);
-		if (!rc)
-			rc = ask(m, q);
-		winner = rc ? NONE : q->winner;
-	}
-	if (q && (weir_sync_left(&q->told, NULL) || (q->answer.then && !q->answered)))
-		q = NULL; /* the library may still write there */
-	free(q);
-	if (ok && !rc && winner != m->attempt)
-		return weir_fail(-EALREADY, "attempt %u of map %u was selected", winner, m->map);
-	if (!ok || rc) {
-		drop = wait_begin(DROP_MS);
-		envelopes_drop(m);
-		/* blocks that are under way come before the word, which goes to one thread */
-		envelopes_await(m, &drop);
-		if (!shuffle_state(m->s))
-			tell_all(m, SAY_DROP, NULL);
-	}
-	return ok ? rc : 0;
+	if (rc == -ENOBUFS || rc == -EINTR || (ok && (!rc || rc == -EALREADY)))
+		return rc;
+	envelopes_drop(m);
+	/* blocks that are under way may come behind the word: it stays known there */
+	if (!shuffle_state(m->s))
+		tell_all(m, SAY_DROP, NULL);
+	return rc;
 }

@@ -348,7 +348,8 @@ seal(struct weir_map *m, struct envelope *e)
 			       .records = e->records,
 			       .stored = raw,
 			       .raw = raw,
-			       .producer = producer_word(m->self)};
+			       .producer = producer_word(m->self),
+			       .epoch = m->epoch};
 	int rc = 0;
 
 	memset(e->data + e->length, 0, end - e->length);

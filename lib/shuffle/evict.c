@@ -183,7 +183,7 @@ collect_block(struct evict *e, const struct attempt *a, struct held *b)
 	block_walk_begin(&w, &b->head, b->raw);
 	while (!(rc = block_walk_next(&w))) {
 		if (w.fragment.partition >= s->o.partitions ||
-		    s->owners[w.fragment.partition] != own)
+		    owner_of(s, w.fragment.partition) != own)
 			return -EBADMSG;
 		add_move(e,
 			 &(struct move){.run = {.b = b,
@@ -469,11 +469,13 @@ static void
 replace(struct evict *e, struct move *m, uint32_t n)
 {
 	struct partition *p = e->s->store->partitions[m->partition];
-	struct part *part = &p->parts[m->part];
+	struct part *part;
 	uint32_t kept = 0;
 
-	if (p->part_count != m->part_count || !may_leave(part))
+	/* it may have moved to another owner, or have been divided */
+	if (!p || p->part_count != m->part_count || !may_leave(&p->parts[m->part]))
 		return;
+	part = &p->parts[m->part];
 	for (uint32_t i = 0; i < n; i++) {
 		struct run *r = &part->runs[m[i].index];
 

@@ -13,7 +13,10 @@ check(const struct shuffle_thread *t, const struct weir_incoming *c, const struc
 
 	if (h->shuffle != s->word || h->producer != producer_word(weir_incoming_from(c)) ||
 	    (stage ? h->map >= s->o.maps || h->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX
-		   : h->map || h->attempt))
+		   : h->map || h->attempt || h->epoch))
+		return -EBADMSG;
+	/* nobody hears of an epoch before process 0 */
+	if (!s->self && h->epoch > atomic_load_explicit(&s->epoch, memory_order_relaxed))
 		return -EBADMSG;
 	return block_check(h, stored, length);
 }

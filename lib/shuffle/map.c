@@ -56,6 +56,8 @@ weir_map_begin(struct weir_shuffle *s, uint32_t map, uint32_t attempt, struct we
 	m->self = (struct weir_to){s->self, t->index};
 	m->map = map;
 	m->attempt = attempt;
+	/* pairs with the release in move.c: the owners are those of this epoch, or later */
+	m->epoch = atomic_load_explicit(&s->epoch, memory_order_acquire);
 	TAILQ_INIT(&m->waiting);
 	for (uint32_t i = 0; i < s->thread_count; i++)
 		STAILQ_INIT(&m->targets[i].waiting);
@@ -120,7 +122,7 @@ check_put(struct weir_map *m, uint32_t partition, uint64_t length)
 	/* a producer that never waits learns of an end, too */
 	if (atomic_load_explicit(&s->over, memory_order_relaxed) || !(++m->puts % LOOK))
 		return shuffle_state(m->s);
-	return m->status ? map_state(m) : 0;
+	return m->status ? map_state(m) : map_stale(m);
 }
 
 /* ---- one record ---- */
@@ -255,7 +257,7 @@ weir_map_put(struct weir_map *m, const struct weir_record *r, int timeout_ms)
 	/* a key that is too long is not looked at */
 	if (length <= WEIR_RECORD_MAX)
 		partition = partition_of_key(m->s, r->key, r->key_length);
-	target = partition < m->s->o.partitions ? m->s->owners[partition] : 0;
+	target = partition < m->s->o.partitions ? owner_of(m->s, partition) : 0;
 	return put(m, target, partition, r, timeout_ms);
 }
 
@@ -288,7 +290,7 @@ weir_map_reserve(struct weir_map *m, uint32_t partition, uint32_t key_length, ui
 			       m->s->o.partitions);
 	if (rc)
 		return rc;
-	m->reserved.target = m->s->owners[partition];
+	m->reserved.target = owner_of(m->s, partition);
 	m->reserved.partition = partition;
 	m->reserved.key_length = key_length;
 	m->reserved.value_length = value_length;
@@ -392,7 +394,7 @@ weir_map_put_block(struct weir_map *m, uint32_t partition, const void *data, siz
 			       records, length, partition);
 	if (rc)
 		return rc;
-	e = envelope_alone(m, s->owners[partition], partition, FRAGMENT_OPAQUE, (uint32_t)length,
+	e = envelope_alone(m, owner_of(s, partition), partition, FRAGMENT_OPAQUE, (uint32_t)length,
 			   &w, &rc);
 	if (!e)
 		return rc;

@@ -330,9 +330,9 @@ shuffle_free(struct weir_shuffle *s)
 	free((void *)s->threads);
 	free(s->gone);
 	free((void *)s->lost);
-	free(s->owns);
+	free((void *)s->owned);
 	free(s->first);
-	free(s->owners);
+	free((void *)s->owners);
 	free(s);
 }
 
@@ -352,7 +352,7 @@ assign(struct weir_shuffle *s)
 					 "%u",
 					 i, to.thread, to.process);
 		s->owners[i] = thread_number(s, to);
-		s->owns[to.process] = true;
+		s->owned[to.process]++;
 	}
 	return 0;
 }
@@ -375,10 +375,10 @@ fill(struct weir_shuffle *s, struct weir_to self)
 	s->own_threads = weir_invoker_threads(s->v, s->self);
 	s->first = calloc(s->processes + 1, sizeof(*s->first));
 	s->lost = calloc(s->processes, sizeof(*s->lost));
-	s->owns = calloc(s->processes, sizeof(*s->owns));
+	s->owned = calloc(s->processes, sizeof(*s->owned));
 	s->threads = calloc(s->own_threads, sizeof(*s->threads));
 	s->gone = calloc(s->own_threads, sizeof(struct shuffle_thread *));
-	if (!s->first || !s->lost || !s->owns || !s->threads || !s->gone)
+	if (!s->first || !s->lost || !s->owned || !s->threads || !s->gone)
 		return no_memory();
 	for (uint32_t p = 0; p < s->processes; p++)
 		s->first[p + 1] = s->first[p] + weir_invoker_threads(s->v, p);
@@ -570,7 +570,7 @@ weir_shuffle_partitions(const struct weir_shuffle *s)
 struct weir_to
 weir_shuffle_owner(const struct weir_shuffle *s, uint32_t partition)
 {
-	return thread_of_number(s, s->owners[partition < s->o.partitions ? partition : 0]);
+	return thread_of_number(s, owner_of(s, partition < s->o.partitions ? partition : 0));
 }
 
 int

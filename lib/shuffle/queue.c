@@ -118,7 +118,7 @@ is_own(const struct shuffle_thread *t, uint32_t partition)
 
 	return partition == PARTITION_OF_THREAD ||
 	       (partition < s->o.partitions &&
-		s->owners[partition] == thread_number(s, (struct weir_to){s->self, t->index}));
+		owner_of(s, partition) == thread_number(s, (struct weir_to){s->self, t->index}));
 }
 
 int

@@ -14,6 +14,7 @@ struct weir_reduce {
 	struct shuffle_thread *t;
 	bool own; /* STREAM */
 	uint32_t partition, part;
+	struct partition *data; /* STAGE */
 	/* STAGE: the run that is read */
 	uint32_t at;	       /* number of the next one */
 	struct run run;	       /* with a reference of its block */
@@ -74,7 +75,6 @@ weir_reduce_begin(struct weir_shuffle *s, uint32_t partition, uint32_t part, uin
 		  struct weir_reduce **r)
 {
 	struct shuffle_thread *t = shuffle_own(s);
-	struct weir_to owner;
 	int rc;
 
 	if (!t)
@@ -85,16 +85,10 @@ weir_reduce_begin(struct weir_shuffle *s, uint32_t partition, uint32_t part, uin
 	if (partition >= s->o.partitions || !parts || part >= parts)
 		return weir_fail(-EINVAL, "part %u of %u of partition %u of %u; give numbers below",
 				 part, parts, partition, s->o.partitions);
-	owner = weir_shuffle_owner(s, partition);
-	if (owner.process != s->self)
-		return weir_fail(-ENOTCONN,
-				 "partition %u is thread %u's of process %u; read it "
-				 "there",
-				 partition, owner.thread, owner.process);
 	rc = make(s, t, r);
 	if (rc)
 		return rc;
-	rc = store_begin(s, partition, part, parts);
+	rc = store_begin(s, partition, part, parts, &(*r)->data);
 	if (rc) {
 		free(*r);
 		return rc;
@@ -132,7 +126,7 @@ weir_reduce_end(struct weir_reduce *r, bool ok)
 		r->t->reads_no_more = true;
 		queue_drain(r->t);
 	} else {
-		store_end(r->s, r->partition, r->part, ok);
+		store_end(r->s, r->data, r->part, ok);
 	}
 	memory_wake(r->s);
 	free(r->key);
@@ -190,7 +184,7 @@ await_run(struct weir_reduce *r, const struct wait *w)
 	/* pairs with the load in shuffle_wake(): the lock of the store lies between */
 	atomic_store_explicit(&t->waits, true, memory_order_relaxed);
 	for (;;) {
-		rc = store_run(r->s, r->partition, r->part, &r->at, &r->run);
+		rc = store_run(r->s, r->data, r->part, &r->at, &r->run);
 		if (rc != -EAGAIN || (begin && wait_over(w)))
 			break;
 		if (!begin)
@@ -352,7 +346,7 @@ await_runs(struct weir_reduce *r, const struct wait *w)
 		r->at = UINT32_MAX;
 		rc = await_run(r, w);
 	}
-	return rc == -ENODATA ? runs_open(r->t, r->partition, r->part, &r->runs) : rc;
+	return rc == -ENODATA ? runs_open(r->t, r->data, r->partition, r->part, &r->runs) : rc;
 }
 
 static int

@@ -392,7 +392,8 @@ merge_all(struct runs *r, uint32_t count)
 }
 
 int
-runs_open(struct shuffle_thread *t, uint32_t partition, uint32_t part, struct runs **runs)
+runs_open(struct shuffle_thread *t, struct partition *p, uint32_t number, uint32_t part,
+	  struct runs **runs)
 {
 	struct runs *r = calloc(1, sizeof(*r));
 	uint32_t count = 0;
@@ -402,8 +403,8 @@ runs_open(struct shuffle_thread *t, uint32_t partition, uint32_t part, struct ru
 		return weir_fail(-ENOMEM, "no memory to read a partition; free some");
 	r->t = t;
 	r->s = t->s;
-	r->partition = partition;
-	r->part = store_pin(t->s, partition, part);
+	r->partition = number;
+	r->part = store_pin(t->s, p, part);
 	rc = collect(r, &count);
 	if (!rc)
 		rc = merge_all(r, count);

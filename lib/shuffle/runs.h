@@ -18,7 +18,8 @@ void run_source_init(struct run_source *source, const struct run *run);
 struct runs;
 
 /* Opens all runs of the part; the store has all of them. 0 or -errno. */
-int runs_open(struct shuffle_thread *t, uint32_t partition, uint32_t part, struct runs **runs);
+int runs_open(struct shuffle_thread *t, struct partition *p, uint32_t number, uint32_t part,
+	      struct runs **runs);
 void runs_close(struct runs *r); /* NULL is allowed */
 /* The next record in the order of keys, which stays until the next call; `same`: its key equals
  * that of the one before. As merge_next(). */

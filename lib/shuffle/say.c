@@ -13,6 +13,51 @@ say(struct weir_shuffle *s, struct weir_to to, const struct say_args *a,
 	return weir_call(s->v, to, s->function_say, &args, sizeof(args), o);
 }
 
+/* A question under way, in memory that outlives a wait which fails. */
+struct question {
+	struct weir_future f;
+	struct say_answer answer;
+	bool answered;
+};
+
+static void
+answered(struct weir_future *f, void *user)
+{
+	struct question *q = user;
+
+	(void)f;
+	q->answered = true;
+}
+
+int
+say_ask(struct shuffle_thread *t, const struct say_args *a, struct say_answer *answer)
+{
+	struct weir_shuffle *s = t->s;
+	struct question *q = calloc(1, sizeof(*q));
+	struct say_args args = *a;
+	int rc;
+
+	if (!q)
+		return weir_fail(-ENOMEM, "no memory to ask process 0; free some");
+	args.shuffle = s->number;
+	q->f = (struct weir_future){.then = answered, .user = q};
+	rc = weir_call_return(s->v, (struct weir_to){0, 0}, s->function_say, &args, sizeof(args),
+			      &q->f, &q->answer, sizeof(q->answer), NULL);
+	if (rc) {
+		free(q);
+		return shuffle_failed(s, rc, 0);
+	}
+	while (!q->answered && !rc)
+		rc = shuffle_turn(t, &(struct wait){.end = UINT64_MAX});
+	if (!q->answered)
+		return rc; /* the library may still write there */
+	*answer = q->answer;
+	if (q->f.status)
+		rc = shuffle_failed(s, q->f.status, 0);
+	free(q);
+	return rc;
+}
+
 void
 shuffle_wake(struct weir_shuffle *s, bool everyone)
 {
@@ -112,16 +157,21 @@ weir_shuffle_run_block(struct weir_incoming *c, const void *args, size_t length)
 
 /* ---- words ---- */
 
-/* Process 0 answers with the attempt that it has selected. */
+/* Process 0's thread 0 answers with the attempt that it has selected, or moves a partition. */
 static void
 asked(struct shuffle_thread *t, struct weir_incoming *c, const struct say_args *a)
 {
-	uint32_t winner;
+	struct weir_shuffle *s = t->s;
+	struct say_answer answer = {.winner = UINT32_MAX};
+	int rc = -EBADMSG;
 
-	if (t->s->self || commit_ask(t, a, &winner))
+	if (!s->self && !t->index)
+		rc = a->kind == SAY_ASK ? commit_ask(t, a, &answer) : move_partition(t, a);
+	answer.epoch = atomic_load_explicit(&s->epoch, memory_order_relaxed);
+	if (rc)
 		refuse(t, c);
 	else
-		weir_incoming_result(c, &winner, sizeof(winner));
+		weir_incoming_result(c, &answer, sizeof(answer));
 }
 
 void
@@ -155,6 +205,17 @@ weir_shuffle_run_say(struct weir_incoming *c, const void *args, size_t length)
 		if (stream || a.map >= s->o.maps || a.producer != producer_word(from))
 			break;
 		asked(t, c, &a);
+		return;
+	case SAY_MOVE:
+		if (stream || from.process)
+			break;
+		asked(t, c, &a);
+		return;
+	case SAY_MOVED:
+	case SAY_AGAIN:
+		/* process 0 tells itself without a call */
+		if (stream || from.process || !s->self || move_heard(t, &a))
+			break;
 		return;
 	case SAY_COUNTS:
 	case SAY_DROP:

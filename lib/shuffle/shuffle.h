@@ -56,6 +56,8 @@ struct say_args {
 	uint32_t map, attempt;
 	uint64_t producer; /* process << 32 | thread */
 	uint64_t blocks, records, sum;
+	uint32_t partition;
+	uint32_t epoch; /* of the attempt; MOVED, AGAIN: that begins */
 };
 
 enum say_kind {
@@ -66,6 +68,15 @@ enum say_kind {
 	SAY_DROP,    /* STAGE: forget the attempt */
 	SAY_ASK,     /* STAGE, to process 0, which returns the attempt that it has selected */
 	SAY_WON,     /* STAGE, of process 0: the attempt is selected */
+	SAY_MOVE,    /* STAGE, within process 0: the partition goes to the thread `producer` */
+	SAY_MOVED,   /* STAGE, of process 0: it has */
+	SAY_AGAIN,   /* STAGE, of process 0: the task has no selected attempt any more */
+};
+
+/* The result of SAY_ASK and SAY_MOVE. */
+struct say_answer {
+	uint32_t winner; /* UINT32_MAX: none; the attempt knew owners of an earlier epoch */
+	uint32_t epoch;	 /* of process 0 */
 };
 
 /* ---- the shuffle ---- */
@@ -113,7 +124,10 @@ struct weir_shuffle {
 	uint32_t self, processes;
 	uint32_t *first;       /* by process: the number of its thread 0 among all threads */
 	uint32_t thread_count; /* of all processes */
-	uint32_t *owners;      /* by partition: number of a thread */
+	/* STAGE: number of owners' changes that this process has heard of, and of the last one that
+	 * moved a partition. Thread 0 writes them; the release pairs with weir_map_begin() */
+	_Atomic uint32_t epoch, moved;
+	_Atomic uint32_t *owners; /* by partition: number of a thread. Thread 0 writes them */
 	uint32_t own_threads;
 	_Atomic(struct shuffle_thread *)
 	    *threads;		      /* by index; NULL: has not opened, or has closed */
@@ -126,7 +140,7 @@ struct weir_shuffle {
 	struct files *files;	  /* STAGE; NULL: never spills */
 	struct commits *commits;  /* STAGE */
 	_Atomic bool *lost;	  /* STAGE: by process */
-	bool *owns;		  /* by process: at least one partition */
+	_Atomic uint32_t *owned;  /* by process: number of partitions. Thread 0 writes them */
 	_Atomic int over;	  /* why nothing goes on: -errno; 0: it does */
 	_Atomic uint32_t culprit; /* process, of `over` */
 	_Atomic uint64_t dropped; /* blocks of attempts, under the store's lock */
@@ -184,6 +198,20 @@ thread_number(const struct weir_shuffle *s, struct weir_to to)
 }
 
 struct weir_to thread_of_number(const struct weir_shuffle *s, uint32_t number);
+
+/* Number of the thread that owns a partition. */
+static inline uint32_t
+owner_of(const struct weir_shuffle *s, uint32_t partition)
+{
+	return atomic_load_explicit(&s->owners[partition], memory_order_relaxed);
+}
+
+/* Whether a process owns a partition. */
+static inline bool
+owns_any(const struct weir_shuffle *s, uint32_t process)
+{
+	return atomic_load_explicit(&s->owned[process], memory_order_relaxed);
+}
 
 static inline uint64_t
 producer_word(struct weir_to to)
@@ -306,7 +334,7 @@ struct weir_map {
 	struct weir_shuffle *s;
 	struct shuffle_thread *t;
 	struct weir_to self;
-	uint32_t map, attempt;
+	uint32_t map, attempt, epoch;
 	struct target *targets; /* by number of the thread */
 	TAILQ_HEAD(, target) waiting;
 	uint32_t open, in_flight; /* envelopes */
@@ -362,6 +390,9 @@ int target_line(struct weir_map *m, uint32_t target, const struct wait *w);
 int say(struct weir_shuffle *s, struct weir_to to, const struct say_args *a,
 	const struct weir_call_options *o);
 
+/* Asks process 0's thread 0, and waits for its answer. 0, or why not. */
+int say_ask(struct shuffle_thread *t, const struct say_args *a, struct say_answer *answer);
+
 /* Threads of the process that wait look again; or all of them. */
 void shuffle_wake(struct weir_shuffle *s, bool everyone);
 
@@ -392,9 +423,24 @@ struct commits *commits_make(struct weir_shuffle *s);
 void commits_free(struct weir_shuffle *s);
 /* This process begins an attempt: 0 or -EEXIST. */
 int commit_begin(struct weir_shuffle *s, uint32_t map, uint32_t attempt);
-/* In process 0: the attempt that has won. 0 or -EBADMSG. */
-int commit_ask(struct shuffle_thread *t, const struct say_args *a, uint32_t *winner);
+/* In process 0's thread 0: the attempt that has won. 0 or -EBADMSG. */
+int commit_ask(struct shuffle_thread *t, const struct say_args *a, struct say_answer *answer);
+/* In process 0's thread 0: a partition has moved. Attempts that do not know of it count no more.
+ * `gone`: its blocks are lost, so tasks become missing. */
+void commit_moved(struct shuffle_thread *t, bool gone);
 /* The end of a handle. As weir_map_end(). */
 int commit_attempt(struct weir_map *m, bool ok);
+/* -ESTALE, and why, if a partition was moved since the attempt began; else 0. */
+int map_stale(const struct weir_map *m);
+
+/* ---- move.c ---- */
+
+/* In process 0's thread 0, to which the function runs: SAY_MOVE. 0 or -EBADMSG. */
+int move_partition(struct shuffle_thread *t, const struct say_args *a);
+/* In process 0's thread 0: a new epoch begins with a word, which this process and all others hear.
+ */
+void move_tell(struct shuffle_thread *t, struct say_args *a);
+/* SAY_MOVED or SAY_AGAIN. 0 or -EBADMSG. */
+int move_heard(struct shuffle_thread *t, const struct say_args *a);
 
 #endif

@@ -34,7 +34,7 @@ run_free(struct weir_shuffle *s, struct run *run)
 }
 
 static void
-forget(struct weir_shuffle *s, struct attempt *a, bool drop)
+forget_blocks(struct weir_shuffle *s, struct attempt *a, bool drop)
 {
 	struct held *b;
 
@@ -46,6 +46,13 @@ forget(struct weir_shuffle *s, struct attempt *a, bool drop)
 	}
 	for (uint32_t i = 0; i < a->spilled_count; i++)
 		run_free(s, &a->spilled[i].run);
+	a->spilled_count = 0;
+}
+
+static void
+forget(struct weir_shuffle *s, struct attempt *a, bool drop)
+{
+	forget_blocks(s, a, drop);
 	free(a->spilled);
 	free(a);
 }
@@ -56,6 +63,18 @@ runs_free(struct weir_shuffle *s, struct run *runs, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		run_free(s, &runs[i]);
 	free(runs);
+}
+
+static void
+partition_free(struct weir_shuffle *s, struct partition *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->part_count; i++)
+		runs_free(s, p->parts[i].runs, p->parts[i].count);
+	free(p->parts);
+	free(p->lacks);
+	free(p);
 }
 
 void
@@ -71,15 +90,8 @@ store_free(struct weir_shuffle *s)
 			st->maps[i].attempts = a->next;
 			forget(s, a, false);
 		}
-	for (uint32_t i = 0; st->partitions && i < s->o.partitions; i++) {
-		struct partition *p = st->partitions[i];
-
-		for (uint32_t k = 0; p && k < p->part_count; k++)
-			runs_free(s, p->parts[k].runs, p->parts[k].count);
-		if (p)
-			free(p->parts);
-		free(p);
-	}
+	for (uint32_t i = 0; st->partitions && i < s->o.partitions; i++)
+		partition_free(s, st->partitions[i]);
 	pthread_mutex_destroy(&st->lock);
 	free(st->maps);
 	free(st->partitions);
@@ -91,7 +103,7 @@ store_free(struct weir_shuffle *s)
 
 /* That attempt of this producer, new if need be. NULL: another producer's, or no memory. */
 static struct attempt *
-attempt_of(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer)
+attempt_of(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer, uint32_t epoch)
 {
 	struct attempt **at = attempt_find(&s->store->maps[map], number), *a = *at;
 
@@ -103,6 +115,7 @@ attempt_of(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t produ
 	a->id = ++s->store->ids;
 	a->number = number;
 	a->producer = producer;
+	a->epoch = epoch;
 	STAILQ_INIT(&a->blocks);
 	*at = a;
 	return a;
@@ -158,9 +171,15 @@ add_run(struct partition *p, const struct run *run)
 	return 0;
 }
 
-/* The fragments of a block go to their partitions. */
+static bool
+lacks(const struct partition *p, uint32_t map)
+{
+	return p->lack_count && p->lacks[map / 64] >> map % 64 & 1;
+}
+
+/* The fragments of a block go to their partitions; `again`: to those that lack its map task. */
 static int
-publish_block(struct weir_shuffle *s, struct held *b)
+publish_block(struct weir_shuffle *s, struct held *b, bool again)
 {
 	uint32_t own = thread_number(s, (struct weir_to){s->self, b->t->index});
 	struct block_walk w;
@@ -170,9 +189,11 @@ publish_block(struct weir_shuffle *s, struct held *b)
 	block_walk_begin(&w, &b->head, b->raw);
 	while (!(rc = block_walk_next(&w))) {
 		if (w.fragment.partition >= s->o.partitions ||
-		    s->owners[w.fragment.partition] != own)
+		    owner_of(s, w.fragment.partition) != own)
 			return -EBADMSG;
 		p = partition_of(s->store, w.fragment.partition);
+		if (p && again && !lacks(p, b->head.map))
+			continue;
 		rc = p ? add_run(p, &(struct run){.b = b,
 						  .bytes = w.bytes,
 						  .length = w.fragment.bytes,
@@ -189,13 +210,15 @@ publish_block(struct weir_shuffle *s, struct held *b)
 
 /* Runs that went to files before. */
 static int
-publish_spilled(struct weir_shuffle *s, struct attempt *a)
+publish_spilled(struct weir_shuffle *s, struct attempt *a, uint32_t map, bool again)
 {
 	while (a->spilled_count) {
 		struct spilled_run *r = &a->spilled[a->spilled_count - 1];
 		struct partition *p = partition_of(s->store, r->partition);
-		int rc = p ? add_run(p, &r->run) : -ENOMEM;
+		int rc = -ENOMEM;
 
+		if (p)
+			rc = again && !lacks(p, map) ? -ENODATA : add_run(p, &r->run);
 		if (rc == -ENOMEM)
 			return rc;
 		if (rc)
@@ -211,34 +234,146 @@ is_complete(const struct attempt *a)
 	return a->counted && !memcmp(&a->said, &a->got, sizeof(a->said));
 }
 
+/* Nobody lacks the task's records any more. */
+static void
+lack_no_more(struct weir_shuffle *s, uint32_t map)
+{
+	struct map_task *m = &s->store->maps[map];
+
+	for (uint32_t i = 0; i < s->o.partitions && m->lacking; i++) {
+		struct partition *p = s->store->partitions[i];
+
+		if (!p || !lacks(p, map))
+			continue;
+		p->lacks[map / 64] &= ~(UINT64_C(1) << map % 64);
+		p->lack_count--;
+		m->lacking--;
+	}
+}
+
+/* The attempts of epochs before that. */
+static void
+forget_before(struct weir_shuffle *s, struct map_task *m, uint64_t epoch)
+{
+	struct attempt *a, **at = &m->attempts;
+
+	while ((a = *at)) {
+		if (a->epoch >= epoch) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		forget(s, a, true);
+	}
+}
+
+/* Whether an attempt of that epoch is of no use here any more. One that knows of a later epoch than
+ * this process may be: its task may be missing again. */
+static bool
+is_late(const struct weir_shuffle *s, const struct map_task *m, uint32_t epoch)
+{
+	bool served = m->winner != NONE || (m->was && !m->lacking);
+
+	return epoch < m->since || epoch < atomic_load_explicit(&s->moved, memory_order_relaxed) ||
+	       (served && epoch <= atomic_load_explicit(&s->epoch, memory_order_relaxed));
+}
+
 /* The attempt has been selected: its blocks can be read, those of others go. */
 static void
 select_attempt(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer)
 {
 	struct store *st = s->store;
 	struct map_task *m = &st->maps[map];
+	bool good, again = m->was;
 	struct attempt *a, *next;
 	struct held *b;
-	bool good;
 
 	if (m->winner != NONE)
 		return;
 	m->winner = number;
-	a = attempt_of(s, map, number, producer);
-	good = a && is_complete(a);
+	if (again && !m->lacking) {
+		forget_before(s, m, UINT64_MAX);
+		return;
+	}
+	a = *attempt_find(m, number);
+	good = !owns_any(s, s->self) || (a && a->producer == producer && is_complete(a));
 	for (a = m->attempts; a; a = next) {
 		next = a->next;
 		if (a->number == number && good)
-			good = !publish_spilled(s, a);
+			good = !publish_spilled(s, a, map, again);
 		if (a->number == number && good)
 			STAILQ_FOREACH(b, &a->blocks, next)
-		good = good && !publish_block(s, b);
+		good = good && !publish_block(s, b, again);
 		forget(s, a, a->number != number);
 	}
 	m->attempts = NULL;
 	if (!good)
 		is_bad(s, map, number, producer);
-	st->done++;
+	lack_no_more(s, map);
+	st->done += !again;
+	m->was = true;
+}
+
+/* ---- other owners ---- */
+
+/* A partition of which nothing has come. NULL: no memory. */
+static struct partition *
+partition_anew(struct weir_shuffle *s, uint32_t number)
+{
+	struct store *st = s->store;
+	struct partition *p = partition_of(st, number);
+
+	if (p)
+		p->lacks = calloc((s->o.maps + 63) / 64, sizeof(*p->lacks));
+	if (!p || !p->lacks)
+		return NULL;
+	for (uint32_t i = 0; i < s->o.maps; i++) {
+		if (!st->maps[i].was)
+			continue;
+		p->lacks[i / 64] |= UINT64_C(1) << i % 64;
+		p->lack_count++;
+		st->maps[i].lacking++;
+	}
+	return p;
+}
+
+void
+store_moved(struct weir_shuffle *s, uint32_t partition, bool leaves, bool comes)
+{
+	struct store *st = s->store;
+	struct partition *p = NULL;
+	bool good = true;
+
+	pthread_mutex_lock(&st->lock);
+	if (leaves && (p = st->partitions[partition])) {
+		for (uint32_t i = 0; i < s->o.maps && p->lack_count; i++)
+			if (lacks(p, i)) {
+				st->maps[i].lacking--;
+				p->lack_count--;
+			}
+		st->partitions[partition] = NULL;
+		p->gone = true;
+		if (p->readers)
+			p = NULL;
+	}
+	if (comes)
+		good = partition_anew(s, partition);
+	pthread_mutex_unlock(&st->lock);
+	partition_free(s, p);
+	if (!good)
+		shuffle_end(s, -ENOMEM, s->self);
+}
+
+void
+store_again(struct weir_shuffle *s, uint32_t map, uint32_t epoch)
+{
+	struct map_task *m = &s->store->maps[map];
+
+	pthread_mutex_lock(&s->store->lock);
+	m->winner = NONE;
+	m->since = epoch;
+	forget_before(s, m, epoch);
+	pthread_mutex_unlock(&s->store->lock);
 }
 
 /* ---- what comes ---- */
@@ -253,11 +388,12 @@ store_add(struct shuffle_thread *t, struct held *b, struct weir_incoming *c)
 	bool late;
 
 	pthread_mutex_lock(&st->lock);
-	late = m->winner != NONE;
+	late = is_late(s, m, b->head.epoch);
 	if (!late)
-		a = attempt_of(s, b->head.map, b->head.attempt, b->head.producer);
+		a = attempt_of(s, b->head.map, b->head.attempt, b->head.producer, b->head.epoch);
+	late = late || (a && a->dropped);
 	/* in order, so that no block is there twice */
-	if (a && !a->counted && b->head.number == a->numbers[t->index]) {
+	if (a && !late && !a->counted && b->head.number == a->numbers[t->index]) {
 		a->numbers[t->index]++;
 		a->got.blocks++;
 		a->got.records += b->head.records;
@@ -281,24 +417,22 @@ store_say(struct shuffle_thread *t, const struct say_args *word)
 	struct weir_shuffle *s = t->s;
 	struct store *st = s->store;
 	struct map_task *m = &st->maps[word->map];
-	struct attempt *a, **at;
-	bool bad = word->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX;
+	struct attempt *a = NULL;
+	bool bad = word->attempt >= WEIR_SHUFFLE_ATTEMPTS_MAX, late = false;
 
 	pthread_mutex_lock(&st->lock);
-	if (!bad && word->kind == SAY_COUNTS && m->winner == NONE) {
-		a = attempt_of(s, word->map, word->attempt, word->producer);
-		bad = !a || a->counted;
-		if (!bad) {
-			a->said = (struct sums){word->blocks, word->records, word->sum};
-			a->counted = true;
-		}
-	} else if (!bad && word->kind == SAY_DROP) {
-		at = attempt_find(m, word->attempt);
-		a = *at;
-		if (a && a->producer == word->producer) {
-			*at = a->next;
-			forget(s, a, true);
-		}
+	if (!bad && word->kind != SAY_WON) {
+		late = is_late(s, m, word->epoch);
+		a = late ? *attempt_find(m, word->attempt)
+			 : attempt_of(s, word->map, word->attempt, word->producer, word->epoch);
+		bad = !late && (!a || a->dropped || (a->counted && word->kind == SAY_COUNTS));
+	}
+	if (!bad && word->kind == SAY_COUNTS && !late) {
+		a->said = (struct sums){word->blocks, word->records, word->sum};
+		a->counted = true;
+	} else if (!bad && word->kind == SAY_DROP && a && a->producer == word->producer) {
+		forget_blocks(s, a, true);
+		a->dropped = true;
 	} else if (!bad && word->kind == SAY_WON) {
 		select_attempt(s, word->map, word->attempt, word->producer);
 	}
@@ -406,27 +540,39 @@ begin(struct partition *p, uint32_t part, uint32_t parts)
 	if (p->parts[part].state == PART_OVER)
 		return weir_fail(-ENODATA, "part %u was read to its end", part);
 	p->parts[part].state = PART_READ;
+	p->readers++;
 	return 0;
 }
 
 int
-store_begin(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t parts)
+store_begin(struct weir_shuffle *s, uint32_t number, uint32_t part, uint32_t parts,
+	    struct partition **p)
 {
+	struct weir_to owner;
 	int rc;
 
 	pthread_mutex_lock(&s->store->lock);
-	rc = begin(partition_of(s->store, partition), part, parts);
+	/* under the lock: it does not move meanwhile */
+	owner = thread_of_number(s, owner_of(s, number));
+	if (owner.process == s->self) {
+		*p = partition_of(s->store, number);
+		rc = begin(*p, part, parts);
+	} else {
+		rc =
+		    weir_fail(-ENOTCONN, "partition %u is thread %u's of process %u; read it there",
+			      number, owner.thread, owner.process);
+	}
 	pthread_mutex_unlock(&s->store->lock);
 	return rc;
 }
 
 void
-store_end(struct weir_shuffle *s, uint32_t partition, uint32_t part, bool ok)
+store_end(struct weir_shuffle *s, struct partition *partition, uint32_t part, bool ok)
 {
-	struct part *p, over = {0};
+	struct part *p = &partition->parts[part], over = {0};
+	bool last;
 
 	pthread_mutex_lock(&s->store->lock);
-	p = &s->store->partitions[partition]->parts[part];
 	p->pinned = false;
 	p->state = ok ? PART_OVER : PART_FREE;
 	if (ok) {
@@ -434,44 +580,48 @@ store_end(struct weir_shuffle *s, uint32_t partition, uint32_t part, bool ok)
 		p->runs = NULL;
 		p->count = p->room = 0;
 	}
+	partition->readers--;
+	last = partition->gone && !partition->readers;
 	pthread_mutex_unlock(&s->store->lock);
 	/* freeing space in a file takes time */
 	runs_free(s, over.runs, over.count);
+	if (last)
+		partition_free(s, partition);
 }
 
 struct part *
-store_pin(struct weir_shuffle *s, uint32_t partition, uint32_t part)
+store_pin(struct weir_shuffle *s, struct partition *p, uint32_t part)
 {
-	struct part *p;
-
 	pthread_mutex_lock(&s->store->lock);
-	p = &s->store->partitions[partition]->parts[part];
-	p->pinned = true;
+	p->parts[part].pinned = true;
 	pthread_mutex_unlock(&s->store->lock);
-	return p;
+	return &p->parts[part];
 }
 
 int
-store_run(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t *at, struct run *run)
+store_run(struct weir_shuffle *s, const struct partition *partition, uint32_t part, uint32_t *at,
+	  struct run *run)
 {
 	struct store *st = s->store;
-	const struct part *p;
+	const struct part *p = &partition->parts[part];
 	int rc;
 
 	pthread_mutex_lock(&st->lock);
-	p = &st->partitions[partition]->parts[part];
-	if (st->bad.is) {
+	if (partition->gone) {
+		rc = weir_fail(-ENOTCONN, "the partition was moved to another process; forget what "
+					  "was read of it");
+	} else if (st->bad.is) {
 		rc = weir_fail(-EBADMSG,
 			       "map %u attempt %u of process %u: its blocks differ from those that "
-			       "were pushed; see partition %u",
-			       st->bad.map, st->bad.attempt, st->bad.process, partition);
+			       "were pushed",
+			       st->bad.map, st->bad.attempt, st->bad.process);
 	} else if (*at < p->count) {
 		*run = p->runs[(*at)++];
 		if (run->b) /* its memory may go to a file meanwhile */
 			held_ref(run->b);
 		rc = 0;
 	} else {
-		rc = st->done == s->o.maps ? -ENODATA : -EAGAIN;
+		rc = st->done == s->o.maps && !partition->lack_count ? -ENODATA : -EAGAIN;
 	}
 	pthread_mutex_unlock(&st->lock);
 	return rc;

@@ -10,6 +10,7 @@
 #include "shuffle.h"
 
 struct part;
+struct partition;
 struct spilled;
 
 /* A fragment of a partition, or what was made of several on their way to a file. */
@@ -32,15 +33,21 @@ void store_lost(struct weir_shuffle *s, uint32_t process);
 int store_missing(struct weir_shuffle *s, uint32_t *list, unsigned n);
 void store_info(struct weir_shuffle *s, uint32_t partition, struct weir_partition_info *info);
 
+/* This process no longer owns a partition, or does now. */
+void store_moved(struct weir_shuffle *s, uint32_t partition, bool leaves, bool comes);
+/* A map task has no selected attempt any more, and those of epochs before that do not count. */
+void store_again(struct weir_shuffle *s, uint32_t map, uint32_t epoch);
+
 /* A part of a partition is read, or is no more. 0 or as weir_reduce_begin(). */
-int store_begin(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t parts);
-void store_end(struct weir_shuffle *s, uint32_t partition, uint32_t part, bool ok);
+int store_begin(struct weir_shuffle *s, uint32_t number, uint32_t part, uint32_t parts,
+		struct partition **p);
+void store_end(struct weir_shuffle *s, struct partition *p, uint32_t part, bool ok);
 /* Run number *at of the part, with a reference of its block: 0, and *at is the next one; -EAGAIN:
- * not yet; -ENODATA: the end; -EBADMSG. */
-int store_run(struct weir_shuffle *s, uint32_t partition, uint32_t part, uint32_t *at,
+ * not yet; -ENODATA: the end; -ENOTCONN: it has another owner; -EBADMSG. */
+int store_run(struct weir_shuffle *s, const struct partition *p, uint32_t part, uint32_t *at,
 	      struct run *run);
 /* The part is its reader's alone until store_end(); the store has all of its runs. */
-struct part *store_pin(struct weir_shuffle *s, uint32_t partition, uint32_t part);
+struct part *store_pin(struct weir_shuffle *s, struct partition *p, uint32_t part);
 
 /* ---- evict.c ---- */
 

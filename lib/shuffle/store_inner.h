@@ -20,10 +20,11 @@ struct spilled_run {
 struct attempt {
 	struct attempt *next; /* of the map task */
 	uint64_t id;	      /* no other attempt of the process had it */
-	uint32_t number;
+	uint32_t number, epoch;
 	uint64_t producer;
 	struct sums said, got;
 	bool counted; /* `said` has come */
+	bool dropped; /* its blocks were, and what comes late is */
 	struct helds blocks;
 	struct spilled_run *spilled; /* of blocks that went to a file */
 	uint32_t spilled_count, spilled_room;
@@ -32,7 +33,10 @@ struct attempt {
 
 struct map_task {
 	struct attempt *attempts;
-	uint32_t winner; /* NONE: not selected yet */
+	uint32_t winner;  /* NONE: none is selected, or none any more */
+	uint32_t lacking; /* partitions of this process that lack its records, though one was */
+	uint32_t since;	  /* epoch of the last SAY_AGAIN: older attempts do not count */
+	bool was;	  /* one was selected before */
 };
 
 enum part_state { PART_FREE, PART_READ, PART_OVER };
@@ -50,12 +54,16 @@ struct partition {
 	bool divided;  /* a reader has said in how many parts; until then there is one */
 	uint32_t next; /* number of the next run */
 	uint64_t records, bytes, blocks;
+	uint64_t *lacks; /* map tasks whose records went to another owner, as bits; or NULL */
+	uint32_t lack_count;
+	uint32_t readers;
+	bool gone; /* it has another owner: its last reader frees it */
 };
 
 struct store {
 	pthread_mutex_t lock;
 	struct map_task *maps;
-	uint32_t done; /* map tasks that have a winner */
+	uint32_t done; /* map tasks of which an attempt was selected */
 	uint64_t ids;
 	struct partition **partitions; /* NULL: another process's, or nothing has come */
 	struct {

@@ -50,7 +50,7 @@ struct weir_reduce;
 	{"weir.shuffle.records", 1, 0, 12, WEIR_ARGS_MAX, NULL, weir_shuffle_run_records,          \
 	 NULL, NULL, NULL},                                                                        \
 	{"weir.shuffle.block", 1, 0, 8, 8, weir_shuffle_run_block, NULL, NULL, NULL, NULL},        \
-	{"weir.shuffle.say", 1, 0, 48, 48, weir_shuffle_run_say, NULL, NULL, NULL, NULL}
+	{"weir.shuffle.say", 1, 0, 56, 56, weir_shuffle_run_say, NULL, NULL, NULL, NULL}
 /* clang-format on */
 /* For that table alone. */
 void weir_shuffle_run_records(struct weir_incoming *c, const void *args, size_t length,
@@ -161,7 +161,8 @@ int weir_map_begin(struct weir_shuffle *s, uint32_t map, uint32_t attempt, struc
  *
  * Returns 0, or -EAGAIN: no room within the timeout; -ENOBUFS: see above; -EMSGSIZE: more than
  * WEIR_RECORD_MAX, or than `memory` has room for; -EINVAL: the partition function named one that
- * does not exist. Nothing was taken then.
+ * does not exist. Nothing was taken then. STAGE: -ESTALE: a partition was moved since
+ * weir_map_begin(); end the attempt, and begin another.
  */
 int weir_map_put(struct weir_map *m, const struct weir_record *r, int timeout_ms);
 
@@ -198,8 +199,8 @@ int weir_map_flush(struct weir_map *m, int timeout_ms);
  * block lies in its consumer's memory, then asks process 0 to select this attempt.
  *
  * Returns 0: STREAM, all records were accepted; STAGE, this attempt was selected; -EALREADY:
- * another attempt was, and this one's blocks are dropped everywhere. Not ok: the blocks of a STAGE
- * are dropped, and it returns 0.
+ * another attempt was, and this one's blocks are dropped everywhere; -ESTALE: as weir_map_put(),
+ * and they are dropped, too. Not ok: the blocks of a STAGE are dropped, and it returns 0.
  */
 int weir_map_end(struct weir_map *m, bool ok);
 
@@ -258,6 +259,21 @@ void weir_reduce_end(struct weir_reduce *r, bool ok);
 /* STAGE: returns the number of map tasks that have no successful attempt, or whose blocks were lost
  * with a process, and the first n of them. Any thread; does not block. */
 int weir_shuffle_missing(struct weir_shuffle *s, uint32_t *list, unsigned n);
+
+/*
+ * STAGE: gives a partition another owner, because the process of the present one was lost or is too
+ * slow. The old owner drops its records; readers there get -ENOTCONN, or the rest of what they read
+ * in order, and the program forgets their results. Attempts that are under way return -ESTALE. If
+ * the process changes, tasks that were selected before become missing again. Their next attempts
+ * push all of their records, and owners take those alone which they lack. So each attempt of a task
+ * must give the same records.
+ *
+ * Any thread of process 0, outside of functions. Blocks until process 0's thread 0 has answered,
+ * which makes calls that wait; other processes learn of it as thread 0 of each makes such calls.
+ * Returns 0, or -EINVAL: a STREAM, or no such partition; -ENOENT: no such thread; -EPERM: another
+ * process than 0; -EHOSTDOWN: the new owner was lost.
+ */
+int weir_shuffle_move(struct weir_shuffle *s, uint32_t partition, struct weir_to to);
 
 /* ---- inspection ---- */
 

@@ -29,7 +29,8 @@ struct block_head {
 	uint16_t zero;
 	uint64_t checksum; /* XXH3 of the stored bytes, seeded with `shuffle` */
 	uint64_t producer; /* process << 32 | thread */
-	uint64_t zeros;
+	uint32_t epoch;	   /* of the partitions' owners, when the attempt began */
+	uint32_t zeros;
 };
 _Static_assert(sizeof(struct block_head) == 64, "format");
 #define BLOCK_SORTED 0x1u /* by partition, then key; one fragment per partition */
