@@ -278,40 +278,51 @@ is_late(const struct weir_shuffle *s, const struct map_task *m, uint32_t epoch)
 	       (served && epoch <= atomic_load_explicit(&s->epoch, memory_order_relaxed));
 }
 
+/* All blocks of an attempt that was selected go to their partitions. */
+static bool
+publish(struct weir_shuffle *s, uint32_t map, struct attempt *a)
+{
+	bool again = s->store->maps[map].was;
+	struct held *b;
+
+	if (publish_spilled(s, a, map, again))
+		return false;
+	STAILQ_FOREACH(b, &a->blocks, next)
+	if (publish_block(s, b, again))
+		return false;
+	return true;
+}
+
 /* The attempt has been selected: its blocks can be read, those of others go. */
 static void
 select_attempt(struct weir_shuffle *s, uint32_t map, uint32_t number, uint64_t producer)
 {
 	struct store *st = s->store;
 	struct map_task *m = &st->maps[map];
-	bool good, again = m->was;
-	struct attempt *a, *next;
-	struct held *b;
+	struct attempt *a, **at;
+	bool good;
 
 	if (m->winner != NONE)
 		return;
 	m->winner = number;
-	if (again && !m->lacking) {
-		forget_before(s, m, UINT64_MAX);
-		return;
+	if (!m->was || m->lacking) {
+		at = attempt_find(m, number);
+		a = *at;
+		good = !owns_any(s, s->self) || (a && a->producer == producer && is_complete(a));
+		if (a)
+			*at = a->next;
+		if (a && good)
+			good = publish(s, map, a);
+		if (a)
+			forget(s, a, false);
+		if (!good)
+			is_bad(s, map, number, producer);
+		lack_no_more(s, map);
+		st->done += !m->was;
+		m->was = true;
 	}
-	a = *attempt_find(m, number);
-	good = !owns_any(s, s->self) || (a && a->producer == producer && is_complete(a));
-	for (a = m->attempts; a; a = next) {
-		next = a->next;
-		if (a->number == number && good)
-			good = !publish_spilled(s, a, map, again);
-		if (a->number == number && good)
-			STAILQ_FOREACH(b, &a->blocks, next)
-		good = good && !publish_block(s, b, again);
-		forget(s, a, a->number != number);
-	}
-	m->attempts = NULL;
-	if (!good)
-		is_bad(s, map, number, producer);
-	lack_no_more(s, map);
-	st->done += !again;
-	m->was = true;
+	/* those that know more than this process: the task is missing again, it has yet to hear */
+	forget_before(s, m, UINT64_C(1) + atomic_load_explicit(&s->epoch, memory_order_relaxed));
 }
 
 /* ---- other owners ---- */
