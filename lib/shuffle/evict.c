@@ -613,10 +613,12 @@ store_spill(struct shuffle_thread *t, uint64_t bytes, int timeout_ms)
 	if (!f)
 		return no_buffers(t);
 	pthread_mutex_lock(&f->lock);
-	if (!memory_is_free(s, bytes))
+	/* asked once: others take memory meanwhile, and a batch needs the buffer that this frees */
+	if (!memory_is_free(s, bytes)) {
 		rc = files_settle(f, timeout_ms);
-	if (!rc && !memory_is_free(s, bytes))
-		rc = evict_batch(t);
+		if (!rc && !memory_is_free(s, bytes))
+			rc = evict_batch(t);
+	}
 	pthread_mutex_unlock(&f->lock);
 	memory_wake(s);
 	snprintf(why, sizeof(why), "%s", rc == -ENOSPC ? weir_reason() : "");
