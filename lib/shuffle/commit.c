@@ -99,7 +99,8 @@ commit_ask(struct shuffle_thread *t, const struct say_args *a, struct say_answer
 	store_say(t, &won);
 	/* a process that does not hear of it was lost */
 	for (uint32_t p = 1; p < s->processes; p++)
-		if (weir_invoker_threads(s->v, p))
+		if (weir_invoker_threads(s->v, p) &&
+		    !atomic_load_explicit(&s->lost[p], memory_order_relaxed))
 			say(s, (struct weir_to){p, 0}, &won, NULL);
 	return 0;
 }

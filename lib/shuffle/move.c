@@ -62,7 +62,8 @@ move_tell(struct shuffle_thread *t, struct say_args *a)
 	/* in a function a call waits behind others of its line; a process that does not hear of it
 	 * was lost */
 	for (uint32_t p = 1; p < s->processes; p++)
-		if (weir_invoker_threads(s->v, p))
+		if (weir_invoker_threads(s->v, p) &&
+		    !atomic_load_explicit(&s->lost[p], memory_order_relaxed))
 			say(s, (struct weir_to){p, 0}, a, NULL);
 }
 

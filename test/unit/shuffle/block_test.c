@@ -176,8 +176,8 @@ TEST(corrupt_head)
 				continue;
 			}
 			unseen++;
-			/* map, attempt, number, producer and epoch are the caller's; fragments, records
-			 * are found by the walk; sorted, as it happens, may be true */
+			/* map, attempt, number, producer and epoch are the caller's; fragments,
+			 * records are found by the walk; sorted, as it happens, may be true */
 			assert_true((i >= 8 && i < 28) || (i >= 48 && i < 60) || i == 37);
 			if (i >= 20 && i < 28)
 				assert_int_equal(read_all(&bad.h, bad.bytes, NULL), -EBADMSG);
