@@ -508,7 +508,8 @@ replace_attempt(struct evict *e, struct move *m, uint32_t n)
 	struct helds stay = STAILQ_HEAD_INITIALIZER(stay);
 	struct held *b;
 
-	if (!a || a->id != m->id || VEC_RESERVE(a->spilled, a->spilled_room, a->spilled_count + n))
+	if (!a || a->id != m->id || a->dropped ||
+	    VEC_RESERVE(a->spilled, a->spilled_room, a->spilled_count + n))
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		if (m[i].fails)

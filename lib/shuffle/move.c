@@ -76,12 +76,11 @@ moved(struct weir_shuffle *s, const struct say_args *a)
 
 	/* first: attempts that are too old now bring nothing for it */
 	atomic_store_explicit(&s->moved, a->epoch, memory_order_relaxed);
-	atomic_store_explicit(&s->owners[a->partition], thread_number(s, to), memory_order_relaxed);
 	if (to.process != from.process) {
 		atomic_fetch_sub_explicit(&s->owned[from.process], 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&s->owned[to.process], 1, memory_order_relaxed);
-		store_moved(s, a->partition, from.process == s->self, to.process == s->self);
 	}
+	store_moved(s, a->partition, to);
 }
 
 int

@@ -349,14 +349,17 @@ partition_anew(struct weir_shuffle *s, uint32_t number)
 }
 
 void
-store_moved(struct weir_shuffle *s, uint32_t partition, bool leaves, bool comes)
+store_moved(struct weir_shuffle *s, uint32_t partition, struct weir_to to)
 {
+	uint32_t before = thread_of_number(s, owner_of(s, partition)).process;
 	struct store *st = s->store;
 	struct partition *p = NULL;
 	bool good = true;
 
 	pthread_mutex_lock(&st->lock);
-	if (leaves && (p = st->partitions[partition])) {
+	/* under the lock: whoever reads it as its owner sees what it lacks */
+	atomic_store_explicit(&s->owners[partition], thread_number(s, to), memory_order_relaxed);
+	if (before == s->self && to.process != before && (p = st->partitions[partition])) {
 		for (uint32_t i = 0; i < s->o.maps && p->lack_count; i++)
 			if (lacks(p, i)) {
 				st->maps[i].lacking--;
@@ -367,7 +370,7 @@ store_moved(struct weir_shuffle *s, uint32_t partition, bool leaves, bool comes)
 		if (p->readers)
 			p = NULL;
 	}
-	if (comes)
+	if (to.process == s->self && to.process != before)
 		good = partition_anew(s, partition);
 	pthread_mutex_unlock(&st->lock);
 	partition_free(s, p);

@@ -33,8 +33,8 @@ void store_lost(struct weir_shuffle *s, uint32_t process);
 int store_missing(struct weir_shuffle *s, uint32_t *list, unsigned n);
 void store_info(struct weir_shuffle *s, uint32_t partition, struct weir_partition_info *info);
 
-/* This process no longer owns a partition, or does now. */
-void store_moved(struct weir_shuffle *s, uint32_t partition, bool leaves, bool comes);
+/* A partition has another owner from now on. */
+void store_moved(struct weir_shuffle *s, uint32_t partition, struct weir_to to);
 /* A map task has no selected attempt any more, and those of epochs before that do not count. */
 void store_again(struct weir_shuffle *s, uint32_t map, uint32_t epoch);
 
